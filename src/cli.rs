@@ -44,7 +44,8 @@ use crate::data_folder::{self, NoDataFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
-use crate::governance::{self, Governance, PolicyFile, StoreError, StorePlace};
+use crate::governance::{self, Governance, PolicyFile};
+use crate::ledger::{StoreError, StorePlace};
 #[cfg(feature = "traces")]
 use crate::logging::Causes;
 use crate::logging::{self, Reader};

@@ -33,8 +33,10 @@
 //! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
 //! | `batch` | a file of scripts, a line in, a line out | `server` |
 //! | `scripts` | the one entry for scripts: decided, written down, run in turn, written down | `server` |
-//! | `governance` | governed tools: tokens, roles, policy, budget, audit, artifacts, the pytest run | `server` |
+//! | `bearer` | who calls over HTTP: tokens, and access tokens | `http` |
+//! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence | `server` |
 //! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
+//! | `ledger` | who may call and what was done: tokens, roles, the audit log, their store | `server` |
 //! | `oidc` | access tokens of an authorization server, validated | `http` |
 //! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
 //! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
@@ -125,6 +127,8 @@
 pub mod aibom;
 #[cfg(feature = "server")]
 mod batch;
+#[cfg(feature = "http")]
+mod bearer;
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod cli;
@@ -144,6 +148,8 @@ mod http;
 mod https;
 #[cfg(feature = "server")]
 mod jobs;
+#[cfg(feature = "server")]
+mod ledger;
 #[cfg(feature = "server")]
 mod logging;
 #[cfg(feature = "server")]

@@ -15,7 +15,7 @@ use crate::executor::{Lane, Outcome, RunError, RunLimits, Turn};
 use crate::gateway::{Arguments, AskedBy, DecisionRecord, ErrorCode};
 use crate::governance::Presented;
 #[cfg(feature = "http")]
-use crate::governance::UserName;
+use crate::ledger::UserName;
 use crate::sandbox::Tier;
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 #[cfg(feature = "http")]

@@ -23,12 +23,14 @@ use super::token::span;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
-    AUDIT_ROWS_MAX, Artifacts, ArtifactsVerification, AuditEvent, AuditFilter, AuditHash, AuditRow,
-    AuditVerification, ChainVerification, CheckpointVerification, Checkpoints, ClockStep,
-    ExportVerification, ExportedChain, FlawedToken, IntegrityError, KnownHead, RowsAfter,
-    RunDifference, RunIdStart, Store, StoreError, StorePlace, TokenFlaw, UserName,
-    verify_artifacts, verify_export,
+    Artifacts, ArtifactsVerification, IntegrityError, RunDifference, verify_artifacts,
 };
+use crate::ledger::{
+    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
+    ChainVerification, ClockStep, ExportVerification, ExportedChain, FlawedToken, KnownHead,
+    RowsAfter, RunIdStart, Store, StoreError, StorePlace, TokenFlaw, UserName, verify_export,
+};
+use crate::receipt::{CheckpointVerification, Checkpoints};
 
 /// The pause between two looks for rows that were appended.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use crate::environments::{
     Requirement, Turn,
 };
 use crate::executor::{OneShotExecutor, PackagesError};
-use crate::governance::time_text;
+use crate::ledger::time_text;
 use crate::logging::Causes;
 use crate::terminal::visible;
 

@@ -17,9 +17,9 @@ use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::executor::{Executor as _, OneShotExecutor};
 use crate::governance::{
-    CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal, Role,
-    StorePlace, UserName,
+    CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal,
 };
+use crate::ledger::{Role, StorePlace, UserName};
 use crate::plain_text::json_fault;
 
 #[derive(Debug, Subcommand)]

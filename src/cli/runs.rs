@@ -17,10 +17,10 @@ use super::{Format, USAGE};
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::governance::{
-    AUDIT_ROWS_MAX, Artifacts, AuditFilter, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained,
-    RetentionError, RunEntry, RunIdStart, RunState, Served, Store, StoreError, StorePlace,
-    apply_retention, evidence, retention_of,
+    Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry,
+    RunState, Served, apply_retention, evidence, retention_of,
 };
+use crate::ledger::{AUDIT_ROWS_MAX, AuditFilter, RunIdStart, Store, StoreError, StorePlace};
 use crate::logging::Causes;
 
 /// The most runs that can be listed.

@@ -9,10 +9,11 @@ use clap::{ArgGroup, Args};
 use url::Url;
 
 use crate::batch::Bounds;
+use crate::bearer::Bearers;
 use crate::config::Settings;
 use crate::data_folder;
-use crate::governance::{Bearers, Store, StorePlace};
 use crate::http;
+use crate::ledger::{Store, StorePlace};
 use crate::logging;
 use crate::oidc::{self, AccessTokens, KeySource};
 use crate::server::Server;

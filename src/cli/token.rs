@@ -15,7 +15,7 @@ use super::output::{document, print};
 use super::table::Table;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
-use crate::governance::{
+use crate::ledger::{
     Revoked, Role, Rotated, Store, StorePlace, Token, TokenId, TokenRecord, UserName, time_text,
 };
 

@@ -28,7 +28,7 @@ use crate::folder::{Bounds, Folder, Reach, Stat};
 
 pub(crate) use listing::{ENTRIES_MAX, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
-pub(crate) use retention::{LoggedRun, Removal, RemovalLog, Retained, RetentionError};
+pub(crate) use retention::{Removal, RemovalLog, Retained, RetentionError};
 
 /// The file that makes a run complete.
 pub(crate) const EVIDENCE: &str = "evidence.json";

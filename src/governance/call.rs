@@ -12,21 +12,21 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::audit::{ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, Quota};
 use super::budget::Budget;
 use super::evidence::RunStatus;
 use super::policy::{Policy, PolicyError, PolicyFile};
 use super::pytest::PytestOrder;
 use super::refusal::RefusalCode;
-use super::roles::{GovernedTool, Role};
-use super::store::{Store, StoreError};
-use super::tokens::{Caller, Proof, Token};
-use super::user_name::UserName;
+use super::tools::GovernedTool;
 use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Executor, Lane, NotForProject};
+use crate::ledger::AuditPlace;
+use crate::ledger::{
+    ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, Caller, Proof, Quota, Role, Store,
+    StoreError, Token, UserName,
+};
 use crate::logging::Causes;
-use crate::receipt::AuditPlace;
 use crate::sandbox::Tier;
 use crate::secret::Secret;
 
@@ -128,7 +128,7 @@ impl Governance {
                 let mut turn = self.turns.take_at_once(Lane::Tests, user);
                 if turn.is_none() {
                     // Whatever happens meanwhile, the log has the call.
-                    let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::Waiting);
+                    let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::WAITING);
                     let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
                     let turns = &self.turns;
@@ -159,7 +159,7 @@ impl Governance {
 
     /// Records a call that was cancelled before its turn came.
     async fn never_started(&self, call: &Call, caller: &Caller) -> Result<GovernedReply, Refusal> {
-        let outcome = AuditOutcome::Run(RunStatus::Cancelled);
+        let outcome = AuditOutcome::of(RunStatus::Cancelled.audit_word());
         let entry = call.entry(AuditEvent::McpToolCall, Some(caller), outcome, Map::new());
         self.append(vec![entry]).await?;
         Ok(reply::of_cancelled(call.run_id))
@@ -173,8 +173,8 @@ impl Governance {
         };
         // Before the action. If this cannot be written, there is none.
         let rows = [
-            (AuditEvent::McpToolCall, AuditOutcome::Allowed),
-            (AuditEvent::ToolStarted, AuditOutcome::Started),
+            (AuditEvent::McpToolCall, AuditOutcome::ALLOWED),
+            (AuditEvent::ToolStarted, AuditOutcome::STARTED),
         ];
         let made_with = self.made_with(&policy, &order.workspace).await;
         let entry = |(event, outcome)| {
@@ -251,7 +251,7 @@ impl Governance {
         caller: Option<&Caller>,
         refusal: Refusal,
     ) -> Refusal {
-        let outcome = AuditOutcome::Refused(refusal.code());
+        let outcome = AuditOutcome::of(refusal.code().name());
         let details = refusal.audit_details();
         let mut entries = vec![call.entry(AuditEvent::McpToolCall, caller, outcome, details)];
         if refusal.code() == RefusalCode::PolicyBlocked {

@@ -17,10 +17,11 @@ use thiserror::Error;
 use tokio::sync::Notify;
 
 use super::policy::{CheckpointPolicy, Policy, PolicyFile};
-use super::store::{Store, StoreError};
 use crate::executor::UntrustedFolder;
+use crate::ledger::AuditPlace;
+use crate::ledger::{Store, StoreError};
 use crate::logging::Causes;
-use crate::receipt::{AuditPlace, Receipts};
+use crate::receipt::Receipts;
 
 /// The time until a file that could not be written is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);

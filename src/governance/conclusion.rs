@@ -1,7 +1,6 @@
 //! The conclusion of a run: for the caller, the evidence and the audit log.
 
 use super::artifacts::{ENTRIES_MAX, Size};
-use super::audit::AuditOutcome;
 use super::budget::Bound;
 use super::evidence::RunStatus;
 use super::policy::Policy;
@@ -9,6 +8,7 @@ use super::refusal::Refusal;
 use super::summary::TestSummary;
 use super::verdict::{Ended, Verdict};
 use crate::executor::{Ending, FindError, NotContained, Outcome, RunError};
+use crate::ledger::AuditOutcome;
 use crate::logging::Causes;
 
 /// The exit code of a process that the system call filter killed: SIGSYS.
@@ -95,8 +95,8 @@ impl Conclusion {
     /// Returns the outcome for the audit log.
     pub(super) fn audit_outcome(&self) -> AuditOutcome {
         match &self.refusal {
-            Some(refusal) => AuditOutcome::Refused(refusal.code()),
-            None => AuditOutcome::Run(self.verdict.status),
+            Some(refusal) => AuditOutcome::of(refusal.code().name()),
+            None => AuditOutcome::of(self.verdict.status.audit_word()),
         }
     }
 

@@ -80,6 +80,20 @@ impl RunStatus {
             Self::NoTests => "no_tests",
         }
     }
+
+    /// Returns the word in the audit log.
+    pub(crate) fn audit_word(self) -> &'static str {
+        match self {
+            Self::Passed => "PASSED",
+            Self::Failed => "FAILED",
+            Self::Error => "ERROR",
+            Self::Timeout => "TIMEOUT",
+            Self::SandboxViolation => "SANDBOX_VIOLATION",
+            Self::BudgetExceeded => "BUDGET_EXCEEDED",
+            Self::Cancelled => "CANCELLED",
+            Self::NoTests => "NO_TESTS",
+        }
+    }
 }
 
 /// The budget that the call used.

@@ -13,9 +13,8 @@ use thiserror::Error;
 use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, Artifacts, Chunk, EVIDENCE};
-use super::audit::{AuditOutcome, RecordedEvidence, RecordedRun};
 use super::evidence::ArtifactRecord;
-use super::store::{Store, StoreError};
+use crate::ledger::{AuditOutcome, RecordedEvidence, RecordedRun, Store, StoreError};
 
 pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
 
@@ -172,10 +171,10 @@ fn judge(
     let unconfirmed = match (&found, &recorded.evidence) {
         (Err(ArtifactError::RunNotFound), RecordedEvidence::NoRun) => {
             match store.recorded_call(run_id)? {
-                Some(outcome) if outcome == AuditOutcome::Waiting.as_str() => {
+                Some(outcome) if outcome == AuditOutcome::WAITING.as_str() => {
                     return Err(IntegrityError::Waiting);
                 }
-                Some(outcome) if outcome == AuditOutcome::Allowed.as_str() => {
+                Some(outcome) if outcome == AuditOutcome::ALLOWED.as_str() => {
                     return Err(IntegrityError::Starting);
                 }
                 Some(outcome) => return Err(IntegrityError::NotRun(outcome)),

@@ -5,9 +5,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `store`, `tokens`, `audit` | the database: who may call, and what was done |
-//! | `bearer` | who calls over HTTP |
-//! | `roles`, `user_name` | what callers may do, and how they are called |
+//! | `tools` | the tools, and the permission that each takes |
 //! | `policy`, `budget` | what the admin allows, and what one call may take |
 //! | `pytest`, `run`, `python` | the run: its arguments, its sandbox, its end; what it is made with |
 //! | `conclusion`, `verdict` | what its end means |
@@ -19,12 +17,9 @@
 //! | `receipts` | the signed receipts of runs |
 //! | `script_audit` | `execute_python_code` in the audit log |
 //!
-//! This folder is the only one that names `rusqlite`.
+//! Who calls, and what is written down, is the ledger's.
 
 mod artifacts;
-mod audit;
-#[cfg(feature = "http")]
-mod bearer;
 mod budget;
 mod call;
 mod checkpoint;
@@ -38,17 +33,14 @@ mod read;
 mod receipts;
 mod refusal;
 mod reply;
-mod roles;
 mod run;
 mod script_audit;
-mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod token_file;
-mod tokens;
+mod tools;
 mod upkeep;
-mod user_name;
 mod verdict;
 mod workspace;
 
@@ -61,6 +53,7 @@ use tokio_util::task::TaskTracker;
 use crate::aibom::Session;
 use crate::config::Settings;
 use crate::executor::{Executor, Turns};
+use crate::ledger::Store;
 use crate::logging::Causes;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
@@ -73,13 +66,6 @@ use upkeep::Turn;
 pub(crate) use artifacts::{
     Artifacts, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry, RunState,
 };
-pub(crate) use audit::{
-    AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
-    ChainVerification, CheckpointVerification, Checkpoints, ClockStep, ExportVerification,
-    ExportedChain, FlawedToken, KnownHead, RunIdStart, TokenFlaw, time_text, verify_export,
-};
-#[cfg(feature = "http")]
-pub(crate) use bearer::{Bearer, Bearers, NotLetIn};
 pub(crate) use call::{GovernedCall, Presented, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
@@ -88,12 +74,9 @@ pub(crate) use integrity::{
 pub(crate) use policy::{CheckpointPolicy, Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};
-pub(crate) use roles::{GovernedTool, ReadTool, Role};
-pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
 pub(crate) use token_file::own_token;
-pub(crate) use tokens::{Caller, Proof, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
+pub(crate) use tools::{GovernedTool, ReadTool};
 pub(crate) use upkeep::{apply_retention, retention_of};
-pub(crate) use user_name::UserName;
 
 /// Everything that governed calls need, for as long as the process lives.
 pub(crate) struct Governance {

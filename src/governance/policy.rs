@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::artifacts::Retention;
-use super::roles::GovernedTool;
+use super::tools::GovernedTool;
 use crate::config::{MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN};
 use crate::strict_modes::Unprotected;
 use document::{Document, Section};

@@ -9,14 +9,12 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, Artifacts, Chunk, Content, Page};
-use super::audit::{AuditEvent, AuditOutcome};
 use super::call::{Call, blocking, store_failed};
 use super::integrity::{self, IntegrityError, Served, Unconfirmed};
-use super::roles::ReadTool;
-use super::store::Store;
-use super::tokens::Caller;
+use super::tools::ReadTool;
 use super::{Block, Governance, GovernedReply, Refusal};
 use crate::hidden::is_hidden;
+use crate::ledger::{AuditEvent, AuditOutcome, Caller, Store};
 use crate::logging::Causes;
 use crate::plain_text::{plain, plain_json};
 
@@ -65,7 +63,7 @@ impl Governance {
         };
         match read {
             Ok(reply) => {
-                let (event, allowed) = (AuditEvent::McpToolCall, AuditOutcome::Allowed);
+                let (event, allowed) = (AuditEvent::McpToolCall, AuditOutcome::ALLOWED);
                 let entry = call.entry(event, Some(&caller), allowed, Map::new());
                 self.append(vec![entry]).await?;
                 self.record(call.tool);

@@ -9,10 +9,11 @@ use super::call::{Call, Cleared};
 use super::conclusion::Conclusion;
 use super::evidence::{Evidence, RunStatus};
 use super::refusal::Refusal;
-use super::roles::GovernedTool;
-use super::tokens::Caller;
+use super::tools::GovernedTool;
 use crate::executor::Outcome;
-use crate::receipt::{AuditPlace, Limits, RoomForTests, TestRun, run_of};
+use crate::ledger::AuditPlace;
+use crate::ledger::Caller;
+use crate::receipt::{Limits, RoomForTests, TestRun, run_of};
 
 /// The name of the evidence among the subjects.
 const EVIDENCE: &str = "evidence.json";

@@ -9,7 +9,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use uuid::Uuid;
 
 use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
-use super::audit::{AuditEvent, AuditOutcome, EVIDENCE_SHA256};
 use super::call::{Cleared, blocking};
 use super::conclusion::{Conclusion, NotRun, Ran};
 use super::evidence::{Evidence, PythonRecord, RunStatus};
@@ -20,8 +19,10 @@ use super::summary::{REPORT_BYTES_MAX, TestSummary};
 use super::verdict::Ended;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{ArtifactFolder, Ending, Outcome, ProjectRun, RunLimits};
+use crate::ledger::AuditPlace;
+use crate::ledger::{AuditEvent, AuditOutcome, EVIDENCE_SHA256};
 use crate::logging::Causes;
-use crate::receipt::{AuditPlace, RoomForTests};
+use crate::receipt::RoomForTests;
 use crate::sandbox::Tier;
 
 /// The interval at which the size of the tests' files is measured.
@@ -59,7 +60,7 @@ impl Governance {
         let (folder, room) = match self.prepare(run_id).await {
             Ok(prepared) => prepared,
             Err(refusal) => {
-                let refused = AuditOutcome::Refused(refusal.code());
+                let refused = AuditOutcome::of(refusal.code().name());
                 self.finished(&cleared, None, refused, None).await?;
                 return Err(refusal);
             }

@@ -8,17 +8,19 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
 
-use super::audit::{AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditRow};
 use super::call::{blocking, store_failed};
-use super::roles::Permission;
-use super::tokens::{Caller, Proof};
-use super::{Governance, Presented, Refusal, UserName};
+use super::{Governance, Presented, Refusal};
 use crate::canonical_json::canonical_json;
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
 #[cfg(feature = "postgres")]
 use crate::gateway::{DecisionRecord, Status};
-use crate::receipt::AuditPlace;
+use crate::ledger::AuditPlace;
+use crate::ledger::UserName;
+use crate::ledger::{
+    AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditRow, Caller,
+    Permission, Proof,
+};
 use crate::sandbox::Tier;
 
 /// The key of the hash of a job's result in the details of `TOOL_FINISHED`.
@@ -52,8 +54,10 @@ impl Governance {
         let user = caller.map(|caller| caller.user);
         let record = decision.record();
         let outcome = match decision {
-            Decision::Allow { .. } | Decision::Refuse(_) => AuditOutcome::Decided(record.status),
-            Decision::Withdrawn(_) => AuditOutcome::Ended(Ending::Cancelled),
+            Decision::Allow { .. } | Decision::Refuse(_) => {
+                AuditOutcome::of(record.status.as_str())
+            }
+            Decision::Withdrawn(_) => AuditOutcome::of(Ending::Cancelled.as_str()),
         };
         let details = json!({
             "verification_id": record.verification_id,
@@ -91,7 +95,7 @@ impl Governance {
         refusal: Refusal,
     ) -> Refusal {
         let record = decision.record();
-        let outcome = AuditOutcome::Refused(refusal.code());
+        let outcome = AuditOutcome::of(refusal.code().name());
         let details = json!({ "verification_id": record.verification_id });
         let proof = caller.as_ref().map(|caller| caller.proof);
         let entry = AuditEntry {
@@ -116,7 +120,7 @@ impl Governance {
             user: Some(caller.user.clone()),
             tool: Tool::ExecutePythonCode.name().to_owned(),
             arguments_hash: Some(ArgumentsHash::of(arguments)),
-            outcome: AuditOutcome::Refused(Refusal::PermissionDenied.code()),
+            outcome: AuditOutcome::of(Refusal::PermissionDenied.code().name()),
             details: details(&json!({ "token": caller.proof.to_string() })),
         };
         self.append(vec![entry]).await.map(|_| run_id)
@@ -124,7 +128,7 @@ impl Governance {
 
     /// Writes down that a script starts. If this fails it must not.
     pub(crate) async fn script_started(&self, id: &VerificationId) -> Result<(), Refusal> {
-        let started = entry(id, AuditEvent::ToolStarted, AuditOutcome::Started, &json!({}));
+        let started = entry(id, AuditEvent::ToolStarted, AuditOutcome::STARTED, &json!({}));
         self.append(vec![started]).await.map(drop)
     }
 
@@ -136,7 +140,7 @@ impl Governance {
         reason: &str,
     ) -> Result<(), Refusal> {
         let details = json!({ "reason": reason, "token": proof.to_string() });
-        let not_run = entry(id, AuditEvent::ToolFinished, AuditOutcome::NotRun, &details);
+        let not_run = entry(id, AuditEvent::ToolFinished, AuditOutcome::NOT_RUN, &details);
         self.append(vec![not_run]).await.map(drop)
     }
 
@@ -151,8 +155,8 @@ impl Governance {
         cancel: &CancellationToken,
     ) -> Result<Option<AuditPlace>, Refusal> {
         let (outcome, details) = match ran {
-            Ok(outcome) => (AuditOutcome::Ended(outcome.ending), figures(outcome)),
-            Err(error) => (AuditOutcome::NotRun, json!({ "reason": error.to_string() })),
+            Ok(outcome) => (AuditOutcome::of(outcome.ending.as_str()), figures(outcome)),
+            Err(error) => (AuditOutcome::NOT_RUN, json!({ "reason": error.to_string() })),
         };
         let mut entries = Vec::new();
         if ran.is_ok() {
@@ -196,7 +200,7 @@ impl Governance {
         let token = proof.map(|proof| proof.to_string());
         let id = record.verification_id.as_str();
         let arguments = ArgumentsHash::of(&record.normalized_arguments);
-        let allowed = AuditOutcome::Decided(Status::AllowVerified).as_str();
+        let allowed = AuditOutcome::of(Status::AllowVerified.as_str()).as_str();
         let permits = |row: &AuditRow| {
             row.event == AuditEvent::McpToolCall.as_str()
                 && row.tool == Tool::ExecutePythonCode.name()

@@ -1,1112 +1,932 @@
-//! The store as its callers use it, and as somebody who can write its file does.
+//! Governed calls from their token to their reply, with an executor that starts nothing.
 
-mod calls;
-#[cfg(feature = "postgres")]
-mod stores;
-
-use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
+use std::future::ready;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use chrono::{DateTime, TimeDelta, Utc};
-use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
 use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::audit::{
-    ArgumentsHash, AuditEntry, AuditOutcome, BrokenRow, ClockSteps, DatabaseFlaws, EVIDENCE_SHA256,
-    Flaw, RecordedEvidence, RecordedRun, TokenComparison, UnfinishedRuns,
-};
-use super::evidence::RunStatus;
-use super::refusal::RefusalCode;
-use super::store::SqliteStore;
-use super::tokens::{Caller, Proof, Token, TokenState};
-use super::user_name::InvalidUserName;
 use super::*;
+use crate::config::{AdminGate, Settings};
+use crate::executor::fake::FakeExecutor;
+use crate::executor::{
+    Captured, Ending, Installation, NotForProject, Outcome, ProjectRun, Ran, RunError, Source,
+};
+use crate::gateway::tests::verified;
+use crate::gateway::{Decision, ErrorCode, RiskBasedExecutionGateway};
+use crate::ledger::tests::{database, entry, user};
+use crate::ledger::{
+    ArgumentsHash, AuditEntry, AuditEvent, AuditFilter, AuditOutcome, EVIDENCE_SHA256, Proof, Role,
+};
+use crate::sandbox::Tier;
 
-const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+const TEST_PATH: &str = "tests/test_a.py";
+const ALLOWLIST: &str = "[tools]\nallowlist = [\"run_pytest\"]\n";
 
-fn store() -> (TempDir, Store) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    (folder, store)
+/// A server with a policy, a token for each role, and an executor that starts nothing.
+struct Fixture {
+    folder: TempDir,
+    store: Store,
+    session: Arc<Session>,
+    executor: Arc<FakeExecutor>,
+    governance: Arc<Governance>,
+    tokens: [(Role, String); 3],
 }
 
-fn database(folder: &Path) -> Connection {
-    Connection::open(folder.join("governance.db")).unwrap()
-}
-
-fn user(name: &str) -> UserName {
-    name.parse().unwrap()
-}
-
-fn entry(run_id: Uuid, event: AuditEvent) -> AuditEntry {
-    AuditEntry {
-        run_id,
-        event,
-        user: Some(user("ana")),
-        tool: "run_pytest".to_owned(),
-        arguments_hash: Some(ArgumentsHash::of(&Map::new())),
-        outcome: AuditOutcome::Allowed,
-        details: Map::from_iter([("duration_ms".to_owned(), json!(12))]),
-    }
-}
-
-/// A log of so many runs with three rows each.
-fn log_of(runs: u128) -> (TempDir, Store) {
-    let (folder, store) = store();
-    for run in 1..=runs {
-        let event = |event| entry(Uuid::from_u128(run), event);
-        store.append(&[event(AuditEvent::McpToolCall), event(AuditEvent::ToolStarted)]).unwrap();
-        store.append(&[event(AuditEvent::ToolFinished)]).unwrap();
-    }
-    (folder, store)
-}
-
-fn hashes(store: &Store) -> Vec<String> {
-    let rows = store.audit_rows(&AuditFilter { limit: 1000, ..AuditFilter::default() }).unwrap();
-    rows.into_iter().map(|row| row.hash).collect()
-}
-
-#[test]
-fn nobody_but_the_owner_reads_the_store() {
-    let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("a/b");
-    let store = Store::open(&folder).unwrap();
-    store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(mode(&folder), 0o700);
-    let mut files: Vec<_> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .map(|entry| (entry.file_name().into_string().unwrap(), mode(&entry.path())))
-        .collect();
-    files.sort();
-    let expected = ["governance.db", "governance.db-shm", "governance.db-wal", "governance.lock"];
-    assert_eq!(files, expected.map(|name| (name.to_owned(), 0o600)));
-}
-
-#[test]
-fn a_file_that_is_not_ours_is_left_as_it_is() {
-    let (folder, store) = log_of(40);
-    drop(store);
-    let good = fs::read(folder.path().join("governance.db")).unwrap();
-    assert!(good.len() > 20_000, "{}", good.len());
-    let mut newer = good.clone();
-    newer[60..64].copy_from_slice(&2_i32.to_be_bytes());
-    let mut foreign = good.clone();
-    foreign[68..72].copy_from_slice(&7_i32.to_be_bytes());
-    let mut no_database = good.clone();
-    no_database[..16].fill(b'x');
-    let mut damaged = good.clone();
-    damaged[100..4096].fill(0xAA);
-    for (content, expected) in [
-        (newer, "has schema version 2, and this program knows 1; it was left as it is"),
-        (foreign, "belongs to another application, and was left as it is"),
-        (no_database, "is damaged or no database, and was left as it is"),
-        (damaged, "is damaged or no database, and was left as it is"),
-        // Whoever cut it off, its log is not begun again.
-        (Vec::new(), "is empty, and was left as it is"),
-        (b"hello".to_vec(), "is damaged or no database, and was left as it is"),
-    ] {
+impl Fixture {
+    fn new(executor: FakeExecutor) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("governance.db");
-        fs::write(&file, &content).unwrap();
-        for open in [Store::open, Store::open_existing] {
-            let error = open(folder.path()).and_then(|store| store.tokens()).unwrap_err();
-            assert!(error.to_string().contains(expected), "{error}, not {expected}");
-            assert_eq!(fs::read(&file).unwrap(), content, "{expected}");
-        }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{expected}");
+        fs::create_dir_all(folder.path().join("workspace/tests")).unwrap();
+        fs::write(folder.path().join("workspace").join(TEST_PATH), "").unwrap();
+        let data = folder.path().join("data");
+        let store = Store::open(&data).unwrap();
+        let tokens = Role::ALL.map(|role| {
+            let created = aside(|| store.create_token(&user(role.as_str()), role, None));
+            let (_, token) = created.unwrap();
+            (role, token.reveal().to_owned())
+        });
+        let session = Arc::new(Session::new(None));
+        let executor = Arc::new(executor);
+        let (settings, _) = Settings::from_lookup(|_| None);
+        let policy = Arc::new(PolicyFile::new(folder.path().join("policy.toml")));
+        let governance = Arc::new(Governance::new(
+            &settings,
+            policy,
+            &data,
+            store.clone(),
+            executor.clone(),
+            Some(Arc::clone(&session)),
+        ));
+        let fixture = Self { folder, store, session, executor, governance, tokens };
+        fixture.write_policy(ALLOWLIST, "");
+        fixture
     }
 
-    // A page of the log is damaged.
-    let mut rotten = good.clone();
-    let page = good.len() - 2 * 4096;
-    rotten[page..page + 4096].fill(0xAA);
-    let rotten_folder = tempfile::tempdir().unwrap();
-    fs::write(rotten_folder.path().join("governance.db"), &rotten).unwrap();
-    let store = Store::open_existing(rotten_folder.path()).unwrap();
-    let found = store.verify_audit(&[]);
-    assert!(matches!(found, Err(StoreError::Damaged { .. })), "{found:?}");
+    /// With runs that end like this at this tier.
+    fn of<F: Future<Output = Ran> + Send + 'static>(
+        tier: Tier,
+        act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(FakeExecutor::of_projects(tier, act))
+    }
+
+    fn write_policy(&self, tools: &str, sections: &str) {
+        let root = self.folder.path().join("workspace");
+        let text = format!("{tools}[workspace]\nroot = {}\n{sections}", json!(root));
+        fs::write(self.folder.path().join("policy.toml"), text).unwrap();
+    }
+
+    fn token(&self, role: Role) -> &str {
+        let (_, token) = self.tokens.iter().find(|(of, _)| *of == role).unwrap();
+        token
+    }
+
+    async fn call(
+        &self,
+        token: Option<&str>,
+        tool: GovernedTool,
+        arguments: Value,
+    ) -> (Uuid, Result<GovernedReply, Refusal>) {
+        let call = request(token, tool, arguments);
+        timeout(Duration::from_secs(60), self.governance.call(call)).await.expect("an end")
+    }
+
+    /// Runs the tests as the user.
+    async fn run(&self) -> (Uuid, Result<GovernedReply, Refusal>) {
+        let token = Some(self.token(Role::User));
+        self.call(token, GovernedTool::RunPytest, json!({ "test_path": TEST_PATH })).await
+    }
+
+    /// Reads as the viewer.
+    async fn read(&self, tool: ReadTool, arguments: Value) -> Result<GovernedReply, Refusal> {
+        let token = Some(self.token(Role::Viewer));
+        self.call(token, GovernedTool::Read(tool), arguments).await.1
+    }
+
+    /// The rows of a call: the event, the outcome and the details of each.
+    fn rows(&self, run_id: Uuid) -> Vec<(String, String, Value)> {
+        let filter =
+            AuditFilter { run_id: Some(run_id.into()), limit: 100, ..AuditFilter::default() };
+        let rows = self.store.audit_rows(&filter).unwrap().into_iter();
+        rows.map(|row| (row.event, row.outcome, serde_json::from_str(&row.details).unwrap()))
+            .collect()
+    }
+
+    /// The same without the details.
+    fn events(&self, run_id: Uuid) -> Vec<[String; 2]> {
+        self.rows(run_id).into_iter().map(|(event, outcome, _)| [event, outcome]).collect()
+    }
+
+    fn run_folder(&self, run_id: Uuid) -> PathBuf {
+        self.folder.path().join("data/artifacts").join(run_id.to_string())
+    }
+
+    fn evidence(&self, run_id: Uuid) -> Value {
+        let text = fs::read(self.run_folder(run_id).join("evidence.json")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    /// The last row about a script: its outcome, its user and its details.
+    fn last_of_scripts(&self) -> (String, Option<String>, Value) {
+        let rows = self.store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() });
+        let row = rows.unwrap().pop().unwrap();
+        let names = (row.tool.as_str(), row.event.as_str());
+        assert_eq!(names, ("execute_python_code", "MCP_TOOL_CALL"));
+        (row.outcome, row.user, serde_json::from_str(&row.details).unwrap())
+    }
+
+    /// Lets nothing be written to the audit log any more. What is there can be read.
+    fn close_log(&self) {
+        close_log(&self.folder.path().join("data"));
+    }
 }
 
-#[test]
-fn a_store_that_is_not_there_is_made_only_where_something_is_written() {
-    let parent = tempfile::tempdir().unwrap();
-    let folder = parent.path().join("data");
-    let error = Store::open_existing(&folder).unwrap_err();
-    assert!(matches!(error, StoreError::Missing { .. }), "{error}");
-    assert!(!folder.exists());
-
-    fs::write(&folder, "a file").unwrap();
-    let error = Store::open(&folder).unwrap_err();
-    assert!(matches!(error, StoreError::CreateFolder { .. }), "{error}");
+fn close_log(data: &Path) {
+    let statement = "CREATE TRIGGER closed BEFORE INSERT ON audit
+                     BEGIN SELECT RAISE(ABORT, 'closed'); END";
+    database(data).execute_batch(statement).unwrap();
 }
 
-#[test]
-fn many_that_start_at_once_share_one_store() {
-    let folder = tempfile::tempdir().unwrap();
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
-                let store = Store::open(folder.path()).unwrap();
-                store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
-            });
-        }
+/// Does what waits for the store where no task is held up by it.
+fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+fn request(token: Option<&str>, tool: GovernedTool, arguments: Value) -> GovernedCall {
+    let Value::Object(arguments) = arguments else { panic!("{arguments}") };
+    GovernedCall {
+        tool,
+        arguments,
+        presented: Presented { token: token.map(|token| token.to_owned().into()), known: None },
+        cancel: CancellationToken::new(),
+        waits_for_turn: Arc::default(),
+    }
+}
+
+fn ended(ending: Ending) -> Outcome {
+    let stdout =
+        Captured { text: "printed".to_owned(), is_truncated: false, ..Captured::default() };
+    let duration = Duration::from_millis(1200);
+    Outcome { ending, stdout, duration, tier: Some(Tier::T3), ..Outcome::never_started() }
+}
+
+/// More output than a run may have.
+fn flood() -> Captured {
+    Captured { text: "x".to_owned(), is_truncated: true, ..Captured::default() }
+}
+
+/// Leaves what pytest leaves that has run so many tests, one of which may have failed.
+fn leave_reports(files: &Path, passed: u64, failed: u64) {
+    let counts = json!({
+        "passed": passed, "failed": failed, "errors": 0, "skipped": 0, "xfailed": 0,
+        "duration_s": 0.5,
     });
-    let store = Store::open(folder.path()).unwrap();
-    assert_eq!(store.verify_audit(&[]).unwrap().rows, 8);
-    let is_draft = |name: &str| name.starts_with(".governance-");
-    let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    let drafts: Vec<_> = names.filter(|name| is_draft(name.to_str().unwrap())).collect();
-    assert!(drafts.is_empty(), "{drafts:?}");
+    fs::write(files.join(".new-report"), format!("{counts}\n")).unwrap();
+    fs::write(files.join(".new-ended"), "{\"way\": \"returned\", \"passed\": 1}\n").unwrap();
+    fs::write(files.join(".new-reserve"), [0; 64]).unwrap();
 }
 
-#[test]
-fn stores_come_and_go_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    drop(Store::open(folder.path()).unwrap());
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..200 {
-                    // Whoever is the last one to close it removes the journal.
-                    let store = Store::open_existing(folder.path()).unwrap();
-                    store.tokens().unwrap();
+fn passes(project: &ProjectRun) -> Outcome {
+    leave_reports(&project.artifacts.path, 1, 0);
+    ended(Ending::Exited(0))
+}
+
+fn pair(event: &str, outcome: &str) -> [String; 2] {
+    [event, outcome].map(str::to_owned)
+}
+
+/// The rows of a run that came to this end.
+fn rows_of_run(end: &str) -> Vec<[String; 2]> {
+    [
+        ("MCP_TOOL_CALL", "ALLOWED"),
+        ("TOOL_STARTED", "STARTED"),
+        ("SANDBOX_EXEC", end),
+        ("TOOL_FINISHED", end),
+    ]
+    .map(|(event, outcome)| pair(event, outcome))
+    .to_vec()
+}
+
+fn text_of(reply: &GovernedReply) -> String {
+    let texts = reply.blocks.iter().map(|block| match block {
+        Block::Text(text) => text.clone(),
+        Block::Binary { uri, .. } => uri.clone(),
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn each_role_does_what_it_may_and_others_nothing() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let (first, reply) = fixture.run().await;
+    assert!(reply.is_ok(), "{reply:?}");
+    let changed = format!("{}x", &fixture.token(Role::Admin)[..50]);
+    let nobody = [None, Some(""), Some(changed.as_str())].map(|token| (None, token));
+    let known = fixture.tokens.iter().map(|(role, token)| (Some(*role), Some(token.as_str())));
+    for (role, token) in known.chain(nobody) {
+        for tool in GovernedTool::ALL {
+            let arguments = match tool {
+                GovernedTool::RunPytest => json!({ "test_path": TEST_PATH }),
+                GovernedTool::Read(ReadTool::GetEvidence) => json!({ "run_id": first }),
+                GovernedTool::Read(ReadTool::ListArtifacts) => json!({}),
+                GovernedTool::Read(ReadTool::GetArtifactContent) => {
+                    json!({ "run_id": first, "path": "stdout.txt" })
                 }
-            });
+            };
+            let runs = fixture.executor.runs();
+            let (run_id, reply) = fixture.call(token, tool, arguments).await;
+            let is_run = tool == GovernedTool::RunPytest;
+            let refusal = match role {
+                None => Some(Refusal::AuthRequired),
+                Some(Role::Viewer) if is_run => Some(Refusal::PermissionDenied),
+                Some(Role::Admin | Role::User | Role::Viewer) => None,
+            };
+            assert_eq!(reply.err(), refusal, "{role:?} {tool:?}");
+            let has_run = fixture.executor.runs() > runs;
+            assert_eq!(has_run, is_run && refusal.is_none(), "{role:?} {tool:?}");
+            let events = match &refusal {
+                Some(refusal) => vec![pair("MCP_TOOL_CALL", refusal.code().name())],
+                None if is_run => rows_of_run("PASSED"),
+                None => vec![pair("MCP_TOOL_CALL", "ALLOWED")],
+            };
+            assert_eq!(fixture.events(run_id), events, "{role:?} {tool:?}");
+            let (_, _, details) = &fixture.rows(run_id)[0];
+            assert_eq!(details.get("token").is_some(), role.is_some(), "{details}");
+            let is_about_file = tool == GovernedTool::Read(ReadTool::GetArtifactContent);
+            assert_eq!(details.get("path").is_some(), is_about_file && role.is_some());
         }
-    });
+    }
+    // What was used is in the bill of materials.
+    let bill = serde_json::to_value(fixture.session.manifest()).unwrap();
+    let tools = bill["components"].to_string();
+    assert!(GovernedTool::ALL.iter().all(|tool| tools.contains(tool.name())), "{tools}");
 }
 
-#[test]
-fn a_token_opens_until_it_expires_or_is_revoked() {
-    let (folder, store) = store();
-    let day = Duration::from_secs(86_400);
-    let (ana, ana_token) = store.create_token(&user("ana"), Role::Admin, None).unwrap();
-    let (bob, bob_token) = store.create_token(&user("bob"), Role::Viewer, Some(day)).unwrap();
-    assert_eq!(store.tokens().unwrap(), [ana.clone(), bob.clone()]);
-    let caller = |record: &super::tokens::TokenRecord| {
-        Some(Caller {
-            user: record.user.clone(),
-            role: record.role,
-            proof: Proof::Token(record.id),
-        })
+#[tokio::test]
+async fn a_call_that_is_refused_is_not_in_the_bill_of_materials() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    fixture.write_policy("[tools]\nallowlist = []\n", "");
+    assert!(fixture.run().await.1.is_err());
+    let bill = serde_json::to_value(fixture.session.manifest()).unwrap();
+    assert!(!bill["components"].to_string().contains("run_pytest"), "{bill}");
+}
+
+#[tokio::test]
+async fn the_policy_the_tier_and_the_budget_decide_before_anything_starts() {
+    let violation = |text: &str| Some(Refusal::SandboxViolation(text.to_owned()));
+    let weak = |tier| {
+        violation(&format!(
+            "tier {tier} of the kernel sandbox does not keep a project to its files; T2 is needed"
+        ))
     };
-    assert_eq!(store.authenticate(&ana_token).unwrap(), caller(&ana));
-    assert_eq!(store.authenticate(&bob_token).unwrap(), caller(&bob));
-
-    // To the moment, by the time of the call.
-    let expires = bob.expires.unwrap();
-    assert_eq!(expires - bob.created, TimeDelta::days(1));
-    let before = expires - TimeDelta::microseconds(1);
-    assert_eq!(store.authenticate_at(&bob_token, before).unwrap(), caller(&bob));
-    assert_eq!(store.authenticate_at(&bob_token, expires).unwrap(), None);
-    assert_eq!(
-        [before, expires].map(|now| bob.state(now)),
-        [TokenState::Active, TokenState::Expired]
-    );
-    let years = DateTime::parse_from_rfc3339("2999-01-01T00:00:00Z").unwrap().to_utc();
-    assert_eq!(store.authenticate_at(&ana_token, years).unwrap(), caller(&ana));
-
-    // In another process at once.
-    let other = Store::open_existing(folder.path()).unwrap();
-    for (id, expected) in [
-        (ana.id, Revoked::Now),
-        (ana.id, Revoked::Before),
-        ("3".parse().unwrap(), Revoked::Unknown),
-        ("-1".parse().unwrap(), Revoked::Unknown),
+    let exceeded = |what| Some(Refusal::BudgetExceeded(what));
+    let none = "[tools]\nallowlist = []\n";
+    let other = "[tools]\nallowlist = [\"get_evidence\"]\n";
+    for (tier, tools, sections, expected) in [
+        (Tier::T3, ALLOWLIST, "", None),
+        (Tier::T2, ALLOWLIST, "", None),
+        (Tier::T1, ALLOWLIST, "", weak("T1")),
+        (Tier::Off, ALLOWLIST, "", weak("off")),
+        (Tier::T3, none, "", Some(Refusal::NoAllowlist)),
+        (Tier::T3, "", "", Some(Refusal::NoAllowlist)),
+        (Tier::T3, other, "", Some(Refusal::NotInAllowlist)),
+        (Tier::T3, ALLOWLIST, "[sandbox]\nenabled = false\n", Some(Refusal::SandboxDisabled)),
+        (Tier::T3, ALLOWLIST, "[sandbox]\nenabled = true\n", None),
+        (Tier::T3, ALLOWLIST, "[budget]\nattempts_max = 0\n", exceeded("attempts_total")),
+        (Tier::T3, ALLOWLIST, "[budget]\nattempts_max = 1\n", None),
     ] {
-        assert_eq!(other.revoke(id).unwrap(), expected, "{id}");
-    }
-    assert_eq!(store.authenticate(&ana_token).unwrap(), None);
-    assert_eq!(store.authenticate(&bob_token).unwrap(), caller(&bob));
-    assert_eq!(store.tokens().unwrap()[0].state(Utc::now()), TokenState::Revoked);
-
-    let error = store.create_token(&user("ana"), Role::User, Some(Duration::MAX)).unwrap_err();
-    assert!(matches!(error, StoreError::Expiry), "{error}");
-}
-
-#[test]
-fn a_token_has_one_form_and_never_shows() {
-    let (folder, store) = store();
-    let (_, token) = store.create_token(&user("ana"), Role::User, None).unwrap();
-    let text = token.reveal().to_owned();
-    assert!(text.starts_with("qwedmcp_") && text.len() == 51, "{text}");
-    assert_eq!(Token::parse(&text).unwrap().reveal(), text);
-    assert_eq!(format!("{token:?}"), "Token(..)");
-    let unknown = Token::parse(&format!("qwedmcp_{}", "A".repeat(43))).unwrap();
-    assert_eq!(store.authenticate(&unknown).unwrap(), None);
-    for other in [
-        String::new(),
-        text[1..].to_owned(),
-        format!("{text}A"),
-        format!(" {}", &text[1..]),
-        text.replace("qwedmcp_", "QWEDMCP_"),
-        format!("{}=", &text[..50]),
-        format!("{}+", &text[..50]),
-        // Bits behind the last byte: a second text for the same one.
-        format!("qwedmcp_{}B", "A".repeat(42)),
-        "€".repeat(17),
-        "x".repeat(1_000_000),
-    ] {
-        assert!(Token::parse(&other).is_none(), "{other:.60}");
-    }
-    // Nor in any file.
-    for file in fs::read_dir(folder.path()).unwrap() {
-        let content = fs::read(file.unwrap().path()).unwrap();
-        let holds = |part: &str| content.windows(part.len()).any(|found| found == part.as_bytes());
-        assert!(!holds(&text) && !holds(&text[8..]) && !holds("qwedmcp_"));
-    }
-}
-
-#[test]
-fn user_names_are_short_and_plain() {
-    for text in ["a", "ana.b_c-d@example.org", "0", &"x".repeat(64)] {
-        assert_eq!(text.parse::<UserName>().unwrap().as_str(), text);
-    }
-    for text in ["", "a b", "a\n", "é", "a/b", "a'--", &"x".repeat(65)] {
-        assert_eq!(text.parse::<UserName>(), Err(InvalidUserName), "{text:?}");
-    }
-}
-
-#[test]
-fn rows_have_what_was_appended_and_the_hash_of_the_row_before() {
-    let (_folder, store) = store();
-    store.append(&[]).unwrap();
-    let anonymous = AuditEntry {
-        user: None,
-        arguments_hash: None,
-        outcome: AuditOutcome::Refused(RefusalCode::AuthRequired),
-        ..entry(Uuid::from_u128(1), AuditEvent::McpToolCall)
-    };
-    let known = entry(Uuid::from_u128(2), AuditEvent::SandboxExec);
-    store.append(&[anonymous, known]).unwrap();
-    let rows = store.audit_rows(&AuditFilter { limit: 10, ..AuditFilter::default() }).unwrap();
-    let age = Utc::now() - DateTime::parse_from_rfc3339(&rows[0].time).unwrap().to_utc();
-    assert!((0..60).contains(&age.num_seconds()), "{}", rows[0].time);
-    let expected = [
-        AuditRow {
-            instance: None,
-            seq: 1,
-            time: rows[0].time.clone(),
-            run_id: "00000000-0000-0000-0000-000000000001".to_owned(),
-            event: "MCP_TOOL_CALL".to_owned(),
-            user: None,
-            tool: "run_pytest".to_owned(),
-            arguments_hash: None,
-            outcome: "AUTH_REQUIRED".to_owned(),
-            details: r#"{"duration_ms":12}"#.to_owned(),
-            previous: NO_HASH.to_owned(),
-            hash: rows[0].hash.clone(),
-        },
-        AuditRow {
-            instance: None,
-            seq: 2,
-            time: rows[1].time.clone(),
-            run_id: "00000000-0000-0000-0000-000000000002".to_owned(),
-            event: "SANDBOX_EXEC".to_owned(),
-            user: Some("ana".to_owned()),
-            tool: "run_pytest".to_owned(),
-            // SHA-256 of {}.
-            arguments_hash: Some(
-                "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a".to_owned(),
-            ),
-            outcome: "ALLOWED".to_owned(),
-            details: r#"{"duration_ms":12}"#.to_owned(),
-            previous: rows[0].hash.clone(),
-            hash: rows[1].hash.clone(),
-        },
-    ];
-    assert_eq!(rows, expected);
-    let expected = AuditVerification {
-        instances: Vec::new(),
-        rows: 2,
-        head: rows[1].hash.clone(),
-        broken: None,
-        known_head: None,
-        unfinished: UnfinishedRuns::default(),
-        tokens: Some(TokenComparison::default()),
-        database: DatabaseFlaws::default(),
-        clock: ClockSteps::default(),
-    };
-    assert_eq!(store.verify_audit(&[]).unwrap(), expected);
-}
-
-#[test]
-fn what_clients_send_is_bounded() {
-    let (_folder, store) = store();
-    let mut long = entry(Uuid::nil(), AuditEvent::PolicyBlocked);
-    long.tool = "é".repeat(1000);
-    long.details = Map::from_iter([("text".to_owned(), json!("\"".repeat(100_000)))]);
-    store.append(&[long]).unwrap();
-    let rows = store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() }).unwrap();
-    assert_eq!(rows[0].tool, "é".repeat(200));
-    assert!(rows[0].details.len() <= 16 * 1024, "{}", rows[0].details.len());
-    let details: Value = serde_json::from_str(&rows[0].details).unwrap();
-    assert_eq!(details["omitted_bytes"], 200_011);
-    assert!(store.verify_audit(&[]).unwrap().is_intact());
-}
-
-#[test]
-fn rows_are_found_by_run_event_user_and_time() {
-    let (_folder, store) = log_of(3);
-    let other =
-        AuditEntry { user: Some(user("bob")), ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
-    store.append(&[other]).unwrap();
-    let any = AuditFilter { limit: 50, ..AuditFilter::default() };
-    let ago = |seconds| Some(Utc::now() - TimeDelta::seconds(seconds));
-    for (filter, expected) in [
-        (any.clone(), vec![1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
-        (AuditFilter { limit: 2, ..any.clone() }, vec![9, 10]),
-        (AuditFilter { run_id: Some(Uuid::from_u128(2).into()), ..any.clone() }, vec![4, 5, 6]),
-        (AuditFilter { event: Some(AuditEvent::ToolFinished), ..any.clone() }, vec![3, 6, 9]),
-        (AuditFilter { user: Some(user("bob")), ..any.clone() }, vec![10]),
-        (AuditFilter { since: ago(60), limit: 1, ..any.clone() }, vec![10]),
-        (AuditFilter { since: ago(-60), ..any.clone() }, vec![]),
-        (AuditFilter { limit: 0, ..any }, vec![]),
-    ] {
-        let rows = store.audit_rows(&filter).unwrap();
-        let found: Vec<_> = rows.into_iter().map(|row| row.seq).collect();
-        assert_eq!(found, expected, "{filter:?}");
-    }
-}
-
-#[test]
-fn runs_without_an_end_are_told() {
-    let (_folder, store) = log_of(2);
-    let started = |run| entry(Uuid::from_u128(run), AuditEvent::ToolStarted);
-    let many: Vec<_> = (100..350).map(started).collect();
-    store.append(&many).unwrap();
-    // Told once, though it started twice.
-    store.append(&[started(100)]).unwrap();
-    let unfinished = store.verify_audit(&[]).unwrap().unfinished;
-    assert_eq!((unfinished.count, unfinished.runs.len()), (250, 100));
-    assert_eq!(unfinished.runs[0], Uuid::from_u128(100).to_string());
-}
-
-#[test]
-fn a_head_that_was_noted_stays_in_the_chain() {
-    let (folder, store) = log_of(2);
-    let known = hashes(&store);
-    let ask = |store: &Store, head: &str| {
-        let found = store.verify_audit(&[head.parse().unwrap()]).unwrap();
-        (found.is_intact(), found.known_head.unwrap())
-    };
-    assert_eq!(ask(&store, NO_HASH), (true, KnownHead::Row(0)));
-    assert_eq!(ask(&store, &known[3].to_uppercase()), (true, KnownHead::Row(4)));
-    assert_eq!(ask(&store, &known[5]), (true, KnownHead::Row(6)));
-    assert_eq!(ask(&store, &"f".repeat(64)), (false, KnownHead::Missing));
-    for text in ["", "0", &"g".repeat(64), &"é".repeat(32), &"0".repeat(65)] {
-        assert!(text.parse::<AuditHash>().is_err(), "{text}");
-    }
-
-    // A log that was written anew from its start is a good chain; only the head tells.
-    drop(store);
-    fs::remove_file(folder.path().join("governance.db")).unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    store.append(&[entry(Uuid::nil(), AuditEvent::McpToolCall)]).unwrap();
-    assert!(store.verify_audit(&[]).unwrap().is_intact());
-    assert_eq!(ask(&store, &known[5]), (false, KnownHead::Missing));
-}
-
-#[test]
-fn a_run_is_found_by_how_its_id_starts() {
-    let (_folder, store) = store();
-    let ids = ["0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a11", "0b7bd4f2-9a9e-4a52-8f0c-3c1d6a3c9a12"];
-    for id in ids {
-        store.append(&[entry(id.parse().unwrap(), AuditEvent::McpToolCall)]).unwrap();
-    }
-    for (text, expected) in [
-        ("0b7bd4f2", vec![1, 2]),
-        ("0B7BD4F2-9a9e-4A52-8f0c", vec![1, 2]),
-        (ids[1], vec![2]),
-        ("0b7bd4f3", vec![]),
-    ] {
-        let run_id = Some(text.parse().unwrap());
-        let rows = store.audit_rows(&AuditFilter { limit: 9, run_id, ..AuditFilter::default() });
-        let found: Vec<_> = rows.unwrap().into_iter().map(|row| row.seq).collect();
-        assert_eq!(found, expected, "{text}");
-    }
-    for text in ["", "0b7bd4f", "0b7bd4f29", "0b7bd4f_", &format!("{}1", ids[0]), "0b7bd4f2-é"] {
-        assert!(text.parse::<RunIdStart>().is_err(), "{text}");
-    }
-}
-
-/// The comparison of tokens in `verify_audit`.
-#[track_caller]
-fn compared(store: &Store) -> Value {
-    let found = store.verify_audit(&[]).unwrap();
-    let tokens = found.tokens.clone().unwrap();
-    assert_eq!(found.is_intact(), tokens.flawed.is_empty());
-    json!(tokens)
-}
-
-#[test]
-fn tokens_are_made_and_revoked_with_a_row_each() {
-    let (_folder, store) = store();
-    let day = Duration::from_secs(86_400);
-    let (ana, _) = store.create_token(&user("ana"), Role::Admin, None).unwrap();
-    let (bob, token) = store.create_token(&user("bob"), Role::Viewer, Some(day)).unwrap();
-    for expected in [Revoked::Now, Revoked::Before] {
-        assert_eq!(store.revoke(ana.id).unwrap(), expected);
-    }
-    let ana = &store.tokens().unwrap()[0];
-    let rows = store.audit_rows(&AuditFilter { limit: 9, ..AuditFilter::default() }).unwrap();
-    let told: Vec<_> = rows
-        .iter()
-        .map(|row| [&row.event, &row.outcome, row.user.as_ref().unwrap(), &row.tool])
-        .collect();
-    let tool = "qwed-mcp token";
-    let expected = [
-        ["TOKEN_CREATED", "CREATED", "ana", tool],
-        ["TOKEN_CREATED", "CREATED", "bob", tool],
-        ["TOKEN_REVOKED", "REVOKED", "ana", tool],
-    ];
-    assert_eq!(told, expected);
-    let details = |row: usize| serde_json::from_str::<Value>(&rows[row].details).unwrap();
-    let sha256 = |row: usize| details(row)["sha256"].as_str().unwrap().to_owned();
-    let expected = json!({
-        "token": "1", "user": "ana", "role": "admin", "created": time_text(ana.created),
-        "expires": null, "revoked": time_text(ana.revoked.unwrap()), "sha256": sha256(0),
-    });
-    assert_eq!(details(2), expected);
-    let expected = json!({
-        "token": "2", "user": "bob", "role": "viewer", "created": time_text(bob.created),
-        "expires": time_text(bob.expires.unwrap()), "revoked": null,
-        "sha256": hex::encode(sha2::Sha256::digest(token.reveal())),
-    });
-    assert_eq!(details(1), expected);
-    assert_eq!(compared(&store), json!({ "same": 2, "older": [], "flawed": [] }));
-}
-
-#[test]
-fn a_token_that_is_not_what_its_rows_say_is_found() {
-    let flawed = |flaw: &str, columns: &[&str]| match columns {
-        [] => json!({ "token": "1", "flaw": flaw }),
-        columns => json!({ "token": "1", "flaw": flaw, "columns": columns }),
-    };
-    for (statement, expected) in [
-        ("UPDATE tokens SET role = 'admin'", flawed("changed", &["role"])),
-        ("UPDATE tokens SET expires = NULL", flawed("changed", &["expires"])),
-        ("UPDATE tokens SET revoked = NULL", flawed("changed", &["revoked"])),
-        (
-            "UPDATE tokens SET user = 'eve', hash = zeroblob(32)",
-            flawed("changed", &["user", "hash"]),
-        ),
-        ("DELETE FROM tokens", flawed("removed", &[])),
-        (
-            "INSERT INTO tokens SELECT 7, zeroblob(32), user, role, created, NULL, NULL FROM tokens",
-            json!({ "token": "7", "flaw": "unrecorded" }),
-        ),
-    ] {
-        let (folder, store) = store();
-        let day = Duration::from_secs(86_400);
-        let (token, _) = store.create_token(&user("ana"), Role::User, Some(day)).unwrap();
-        store.revoke(token.id).unwrap();
-        database(folder.path()).execute_batch(statement).unwrap();
-        let found = compared(&store);
-        assert_eq!(found["flawed"], json!([expected]), "{statement}");
-        assert_eq!(found["older"], json!([]), "{statement}");
-    }
-}
-
-#[test]
-fn tokens_from_before_there_were_rows_about_them_are_told_as_such() {
-    let (folder, store) = log_of(1);
-    let old = "INSERT INTO tokens (hash, user, role, created, revoked) VALUES
-               (randomblob(32), 'ana', 'admin', '2025-01-01T00:00:00.000000Z', NULL),
-               (randomblob(32), 'bob', 'user', '2025-01-01T00:00:00.000000Z',
-                '2025-01-02T00:00:00.000000Z')";
-    database(folder.path()).execute_batch(old).unwrap();
-    assert_eq!(compared(&store), json!({ "same": 0, "older": ["1", "2"], "flawed": [] }));
-
-    // From the first time that tokens are written down, they are watched.
-    store.record_older_tokens().unwrap();
-    store.record_older_tokens().unwrap();
-    store.create_token(&user("eve"), Role::Viewer, None).unwrap();
-    let rows = store.audit_rows(&AuditFilter { limit: 9, ..AuditFilter::default() }).unwrap();
-    let told: Vec<_> = rows[3..].iter().map(|row| (&*row.event, &*row.outcome)).collect();
-    let created = |outcome| ("TOKEN_CREATED", outcome);
-    assert_eq!(told, [created("FOUND"), created("FOUND"), created("CREATED")]);
-    assert_eq!(compared(&store), json!({ "same": 3, "older": [], "flawed": [] }));
-    database(folder.path()).execute_batch("UPDATE tokens SET revoked = NULL").unwrap();
-    let flawed = json!([{ "token": "2", "flaw": "changed", "columns": ["revoked"] }]);
-    assert_eq!(compared(&store)["flawed"], flawed);
-
-    // Where there is nothing to be written, nobody who writes is waited for.
-    let writer = database(folder.path());
-    writer.execute_batch("BEGIN IMMEDIATE").unwrap();
-    store.record_older_tokens().unwrap();
-    drop(writer);
-
-    // To make one, or to revoke one, is such a time too.
-    for is_made in [true, false] {
-        let (folder, store) = log_of(1);
-        database(folder.path()).execute_batch(old).unwrap();
-        if is_made {
-            store.create_token(&user("eve"), Role::Viewer, None).unwrap();
+        let fixture = Fixture::of(tier, |project, _| ready(Ok(passes(&project))));
+        fixture.write_policy(tools, sections);
+        let (run_id, reply) = fixture.run().await;
+        let case = format!("{tier} {tools:?} {sections:?}");
+        assert_eq!(reply.err(), expected, "{case}");
+        assert_eq!(fixture.executor.runs(), usize::from(expected.is_none()), "{case}");
+        let Some(refusal) = expected else { continue };
+        let code = refusal.code().name();
+        let mut rows = vec![pair("MCP_TOOL_CALL", code)];
+        if code == "POLICY_BLOCKED" {
+            rows.push(pair("POLICY_BLOCKED", code));
+            let (_, _, details) = &fixture.rows(run_id)[1];
+            assert_eq!(details["blocked_reason"], refusal.to_string());
+        }
+        assert_eq!(fixture.events(run_id), rows, "{case}");
+        // Whatever refused it, some row says why.
+        let facts = fixture.rows(run_id).into_iter().flat_map(|(_, _, details)| {
+            ["blocked_reason", "exceeded"].map(|name| details[name].clone())
+        });
+        let facts: Vec<Value> = facts.filter(|fact| !fact.is_null()).collect();
+        let fact = if let Refusal::BudgetExceeded(exceeded) = &refusal {
+            (*exceeded).to_owned()
         } else {
-            assert_eq!(store.revoke("1".parse().unwrap()).unwrap(), Revoked::Now);
-        }
-        let found = compared(&store);
-        assert_eq!((&found["older"], &found["flawed"]), (&json!([]), &json!([])), "{is_made}");
+            refusal.to_string()
+        };
+        assert_eq!(facts, [json!(fact)], "{case}");
     }
 }
 
-#[test]
-fn a_schema_that_is_not_ours_is_told() {
-    for (statements, expected) in [
-        (
-            "CREATE TRIGGER quiet AFTER INSERT ON audit BEGIN DELETE FROM tokens; END",
-            vec!["the trigger quiet is not ours"],
-        ),
-        ("CREATE VIEW x AS SELECT 1", vec!["the view x is not ours"]),
-        ("DROP TRIGGER audit_is_not_deleted", vec!["the trigger audit_is_not_deleted is missing"]),
-        ("ALTER TABLE tokens ADD COLUMN note TEXT", vec!["the table tokens was changed"]),
-        ("DROP INDEX audit_run", vec!["the index audit_run is missing"]),
-        // SQLite's own.
-        ("ANALYZE", vec![]),
+#[tokio::test]
+async fn under_a_policy_that_cannot_be_used_nothing_is_done() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    fs::remove_file(fixture.folder.path().join("policy.toml")).unwrap();
+    for (role, tool) in [
+        (Role::Admin, GovernedTool::RunPytest),
+        (Role::Viewer, GovernedTool::Read(ReadTool::ListArtifacts)),
     ] {
-        let (folder, store) = log_of(1);
-        database(folder.path()).execute_batch(statements).unwrap();
-        let found = store.verify_audit(&[]).unwrap();
-        assert_eq!(found.database.schema, expected, "{statements}");
-        assert_eq!((found.is_intact(), found.broken), (expected.is_empty(), None), "{statements}");
+        let token = Some(fixture.token(role));
+        let (run_id, reply) = fixture.call(token, tool, json!({})).await;
+        assert!(matches!(reply, Err(Refusal::PolicyUnusable(_))), "{reply:?}");
+        let code = "POLICY_BLOCKED";
+        assert_eq!(fixture.events(run_id), [pair("MCP_TOOL_CALL", code), pair(code, code)]);
     }
+    assert_eq!(fixture.executor.runs(), 0);
 }
 
-#[test]
-fn a_page_that_is_damaged_is_told_though_no_row_is_on_it() {
-    let (folder, store) = log_of(1);
-    store.create_token(&user("ana"), Role::Admin, None).unwrap();
-    drop(store);
-    let page: u32 = database(folder.path())
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'tokens'", [], |row| row.get(0))
-        .unwrap();
-    let file = folder.path().join("governance.db");
-    let mut content = fs::read(&file).unwrap();
-    let end = usize::try_from(page).unwrap() * 4096;
-    content[end - 4096..end].fill(0);
-    fs::write(&file, content).unwrap();
-    let found = Store::open_existing(folder.path()).unwrap().verify_audit(&[]).unwrap();
-    assert!(!found.database.damage.is_empty() && !found.is_intact(), "{found:?}");
-    assert_eq!((found.broken, found.tokens), (None, None));
-}
-
-#[test]
-fn what_sqlite_itself_finds_is_told() {
-    let (folder, store) = log_of(1);
-    store.create_token(&user("ana"), Role::User, None).unwrap();
-    let statements = "PRAGMA ignore_check_constraints = ON; UPDATE tokens SET role = 'root'";
-    database(folder.path()).execute_batch(statements).unwrap();
-    let found = store.verify_audit(&[]).unwrap();
-    assert_eq!(found.database.damage, ["CHECK constraint failed in tokens"]);
-    assert!(!found.is_intact() && found.tokens.is_none(), "{found:?}");
-}
-
-#[test]
-fn a_clock_that_was_set_back_is_told_and_is_no_tampering() {
-    let (_folder, store) = store();
-    let start: DateTime<Utc> = "2026-01-25T10:00:00Z".parse().unwrap();
-    for seconds in [0, 100, 96, 95, 10, 11, -1_728_000, 0] {
-        let time = time_text(start + TimeDelta::seconds(seconds));
-        store.append_at(&entry(Uuid::nil(), AuditEvent::McpToolCall), &time).unwrap();
+#[tokio::test]
+async fn without_an_audit_log_nothing_is_done_and_nothing_is_told() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let (first, _) = fixture.run().await;
+    fixture.close_log();
+    for (role, tool, arguments) in [
+        (Role::User, GovernedTool::RunPytest, json!({ "test_path": TEST_PATH })),
+        (Role::Viewer, GovernedTool::RunPytest, json!({})),
+        (Role::User, GovernedTool::RunPytest, json!({})),
+        (Role::Viewer, GovernedTool::Read(ReadTool::GetEvidence), json!({ "run_id": first })),
+        (Role::Viewer, GovernedTool::Read(ReadTool::GetEvidence), json!({})),
+    ] {
+        let (_, reply) = fixture.call(Some(fixture.token(role)), tool, arguments).await;
+        let Err(Refusal::Internal(told)) = &reply else { panic!("{role:?} {tool:?}: {reply:?}") };
+        assert!(told.contains("so nothing is done"), "{told}");
     }
-    let found = store.verify_audit(&[]).unwrap();
-    assert!(found.is_intact());
-    let expected = json!({
-        "count": 2,
-        "rows": [{ "seq": 5, "seconds": 85 }, { "seq": 7, "seconds": 1_728_011 }],
+    assert_eq!(fixture.executor.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_run_whose_end_cannot_be_written_down_has_no_result() {
+    let data = Arc::new(std::sync::OnceLock::<PathBuf>::new());
+    let place = Arc::clone(&data);
+    let fixture = Fixture::of(Tier::T3, move |project, _| {
+        close_log(place.get().unwrap());
+        ready(Ok(passes(&project)))
     });
-    assert_eq!(json!(found.clock), expected);
+    data.set(fixture.folder.path().join("data")).unwrap();
+    let (run_id, reply) = fixture.run().await;
+    let Err(Refusal::Internal(told)) = &reply else { panic!("{reply:?}") };
+    assert!(told.contains("cannot be used to write down their end"), "{told}");
+    assert_eq!(fixture.executor.runs(), 1);
+    assert_eq!(fixture.events(run_id), rows_of_run("")[..2]);
 }
 
-/// Statements that the triggers refuse.
-fn without_triggers(folder: &Path) -> Connection {
-    let connection = database(folder);
-    let names: Vec<String> = connection
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
-        .unwrap()
-        .query_map([], |row| row.get(0))
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
-    assert_eq!(names.len(), 5);
-    for name in names {
-        connection.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
-    }
-    connection
+#[tokio::test]
+async fn a_run_without_a_folder_for_its_artifacts_is_not_made() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    fs::write(fixture.folder.path().join("data/artifacts"), "").unwrap();
+    let (run_id, reply) = fixture.run().await;
+    assert_eq!(reply, Err(Refusal::Internal("The artifacts cannot be stored.".to_owned())));
+    assert_eq!(fixture.executor.runs(), 0);
+    let end = pair("TOOL_FINISHED", "INTERNAL_ERROR");
+    assert_eq!(fixture.events(run_id).last(), Some(&end));
 }
 
-const COPIED: &str =
-    "time, run_id, event, user, tool, arguments_hash, outcome, details, previous, hash";
-
-/// Does this to a log of six rows, and looks where it is found.
-#[track_caller]
-fn check_tampering(statements: &str, seq: i64, flaw: Flaw) {
-    let (folder, store) = log_of(2);
-    without_triggers(folder.path()).execute_batch(statements).unwrap();
-    let found = store.verify_audit(&[]).unwrap();
-    assert_eq!(found.broken, Some(BrokenRow { seq, flaw }), "{statements}");
-    assert!(!found.is_intact());
-}
-
-#[test]
-fn removed_inserted_and_moved_rows_are_found() {
-    let insert = |seq: &str, of: u32| {
-        format!(
-            "INSERT INTO audit (seq, {COPIED}) SELECT {seq}, {COPIED} FROM audit WHERE seq = {of}"
-        )
+#[tokio::test]
+async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
+    let goes_on = Arc::new(Notify::new());
+    let release = Arc::clone(&goes_on);
+    let fixture = Arc::new(Fixture::of(Tier::T3, move |project, _| {
+        let goes_on = Arc::clone(&goes_on);
+        async move {
+            goes_on.notified().await;
+            Ok(passes(&project))
+        }
+    }));
+    let start = |role| {
+        let arguments = json!({ "test_path": TEST_PATH });
+        let call = request(Some(fixture.token(role)), GovernedTool::RunPytest, arguments);
+        let (waits, cancel) = (Arc::clone(&call.waits_for_turn), call.cancel.clone());
+        let governance = Arc::clone(&fixture.governance);
+        (tokio::spawn(async move { governance.call(call).await }), waits, cancel)
     };
-    let make_room = "UPDATE audit SET seq = -seq WHERE seq > 3;
-                     UPDATE audit SET seq = 1 - seq WHERE seq < 0;";
-    let swap = "UPDATE audit SET seq = -1 WHERE seq = 3; UPDATE audit SET seq = 3 WHERE seq = 4;
-                UPDATE audit SET seq = 4 WHERE seq = -1;";
-    let zeros = format!("'{NO_HASH}'");
-    let cases = vec![
-        ("DELETE FROM audit WHERE seq = 1".to_owned(), 1, Flaw::Removed),
-        ("DELETE FROM audit WHERE seq = 3".to_owned(), 3, Flaw::Removed),
-        ("DELETE FROM audit WHERE seq > 5".to_owned(), 6, Flaw::Removed),
-        ("DELETE FROM audit".to_owned(), 1, Flaw::Removed),
-        // The rows that follow take the number of the one that is gone.
+    let is_waiting = async |waits: &AtomicBool| {
+        while !waits.load(Ordering::Relaxed) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let (first, _, _) = start(Role::Admin);
+    while fixture.executor.runs() == 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // One that will be revoked, one that is cancelled, and one that is allowed all the time.
+    let (revoked, waits, _) = start(Role::User);
+    is_waiting(&waits).await;
+    let (cancelled, waits, cancel) = start(Role::Admin);
+    is_waiting(&waits).await;
+    let (last, waits, _) = start(Role::Admin);
+    is_waiting(&waits).await;
+    let of_user = fixture.store.tokens().unwrap().into_iter().find(|it| it.role == Role::User);
+    aside(|| fixture.store.revoke(of_user.unwrap().id)).unwrap();
+    cancel.cancel();
+    let (run_id, reply) = cancelled.await.unwrap();
+    let reply = reply.unwrap();
+    assert!(reply.is_error && text_of(&reply).contains("Execution was cancelled."), "{reply:?}");
+    let waiting = pair("MCP_TOOL_CALL", "WAITING");
+    let ends = pair("MCP_TOOL_CALL", "CANCELLED");
+    assert_eq!(fixture.events(run_id), [waiting.clone(), ends]);
+    assert_eq!(fixture.executor.runs(), 1, "one after the other");
+
+    release.notify_one();
+    let (run_id, reply) = first.await.unwrap();
+    assert!(reply.is_ok(), "{reply:?}");
+    assert_eq!(fixture.events(run_id), rows_of_run("PASSED"), "it did not wait");
+    let (run_id, reply) = revoked.await.unwrap();
+    assert_eq!(reply, Err(Refusal::AuthRequired));
+    let refused = pair("MCP_TOOL_CALL", "AUTH_REQUIRED");
+    assert_eq!(fixture.events(run_id), [waiting.clone(), refused]);
+    release.notify_one();
+    let (run_id, reply) = last.await.unwrap();
+    assert!(reply.is_ok(), "{reply:?}");
+    assert_eq!(fixture.events(run_id)[0], waiting);
+    assert_eq!(fixture.events(run_id)[1..], rows_of_run("PASSED"));
+    assert_eq!(fixture.executor.runs(), 2);
+}
+
+type End = fn() -> Ran;
+
+/// Runs what ends like this, and checks the text of the reply, its code where it is a refusal, the
+/// status of the evidence and the rows of the log.
+async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&str; 2]) {
+    let [status, told] = ends;
+    let fixture = Fixture::of(Tier::T3, move |project, _| {
+        leave_reports(&project.artifacts.path, 1, 0);
+        ready(end())
+    });
+    fixture.write_policy(ALLOWLIST, sections);
+    let (run_id, reply) = fixture.run().await;
+    let (found, text) = match &reply {
+        Ok(reply) => (None, text_of(reply)),
+        Err(refusal) => (Some(refusal.code().name()), refusal.to_string()),
+    };
+    assert_eq!(found, code, "{told}: {reply:?}");
+    assert!(text.contains(told), "{text}, not {told}");
+    // Of what is neither a result nor refused.
+    let is_error = reply.is_ok_and(|reply| reply.is_error);
+    assert_eq!(is_error, code.is_none() && status != "passed", "{text}");
+    let evidence = fixture.evidence(run_id);
+    assert_eq!(evidence["status"], status, "{evidence}");
+    let is_over = status == "budget_exceeded";
+    assert_eq!(evidence["governance"]["short_circuited"], is_over, "{evidence}");
+    let mut rows = rows_of_run(code.unwrap_or(&status.to_uppercase()));
+    if !end().is_ok_and(|outcome| outcome.tier.is_some()) {
+        rows.remove(2);
+    }
+    assert_eq!(fixture.events(run_id), rows, "{told}");
+}
+
+#[tokio::test]
+async fn what_the_bounds_of_the_sandbox_have_ended_is_a_violation() {
+    let ends: [(End, &str); 5] = [
         (
-            "DELETE FROM audit WHERE seq = 3; UPDATE audit SET seq = -seq WHERE seq > 3;
-             UPDATE audit SET seq = -1 - seq WHERE seq < 0;"
-                .to_owned(),
-            3,
-            Flaw::Changed,
+            || Ok(Outcome { stdout: flood(), ..ended(Ending::Exited(0)) }),
+            "the tests printed more than",
         ),
-        (swap.to_owned(), 3, Flaw::Changed),
-        // No text.
         (
-            "UPDATE audit SET run_id = CAST(x'80' AS TEXT) WHERE seq = 5".to_owned(),
-            5,
-            Flaw::Changed,
+            || Ok(Outcome { stderr: flood(), ..ended(Ending::Exited(0)) }),
+            "the tests printed more than",
         ),
-        ("UPDATE audit_head SET hash = CAST(x'80' AS TEXT)".to_owned(), 6, Flaw::Head),
-        (insert("7", 6), 7, Flaw::Changed),
-        (insert("0", 1), 0, Flaw::Inserted),
-        (insert("-7", 1), -7, Flaw::Inserted),
-        (insert("9", 6), 7, Flaw::Removed),
-        (format!("{make_room} {}", insert("4", 3)), 4, Flaw::Changed),
-        (format!("UPDATE audit_head SET hash = {zeros}"), 6, Flaw::Head),
-        ("UPDATE audit_head SET seq = 5".to_owned(), 6, Flaw::Inserted),
-        ("UPDATE audit_head SET seq = 7".to_owned(), 7, Flaw::Removed),
-        ("DELETE FROM audit_head".to_owned(), 6, Flaw::Head),
-        // The last row and the head, but not to the end.
+        (|| Ok(ended(Ending::OutOfMemory)), "MiB of memory"),
+        (|| Ok(ended(Ending::Exited(-31))), "SIGSYS"),
+        (|| Err(RunError::Project(NotForProject::OwnInterpreter)), "is in the workspace"),
+    ];
+    for (end, told) in ends {
+        let code = Some("SANDBOX_VIOLATION");
+        assert_comes_to(end, "", code, ["sandbox_violation", told]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_comes_to_what_its_end_means() {
+    let cancelled = ["cancelled", "Execution was cancelled."];
+    let ends: [(End, [&str; 2]); 6] = [
+        (|| Ok(ended(Ending::Exited(0))), ["passed", "exit code 0"]),
+        (|| Ok(ended(Ending::Exited(-11))), ["error", "signal 11"]),
+        (|| Ok(ended(Ending::Exited(1))), ["error", "no test failed in its report"]),
+        (|| Ok(ended(Ending::Exited(86))), ["error", "which pytest has not"]),
+        (|| Ok(ended(Ending::Cancelled)), cancelled),
+        (|| Ok(Outcome::never_started()), cancelled),
+    ];
+    for (end, ends) in ends {
+        assert_comes_to(end, "", None, ends).await;
+    }
+    let timed_out = || Ok(ended(Ending::TimedOut));
+    let ends = ["timeout", "Execution timeout"];
+    assert_comes_to(timed_out, "", Some("TIMEOUT"), ends).await;
+    let (budget, ends) =
+        ("[budget]\nelapsed_ms_max = 60000\n", ["budget_exceeded", "Budget exceeded"]);
+    assert_comes_to(timed_out, budget, Some("BUDGET_EXCEEDED"), ends).await;
+    let ends = ["error", "stopped unexpectedly"];
+    assert_comes_to(|| Err(RunError::Panicked), "", Some("INTERNAL_ERROR"), ends).await;
+}
+
+#[tokio::test]
+async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_sees() {
+    let missing = Some("pytest is not installed for the interpreter of this server");
+    for (code, has_python, has_pytest, expected) in [
+        (86, true, false, missing),
+        (86, true, true, None),
+        (86, false, false, None),
+        (0, true, false, None),
+    ] {
+        let mut executor = FakeExecutor::of_projects(Tier::T3, move |project, _| {
+            leave_reports(&project.artifacts.path, 1, 0);
+            ready(Ok(ended(Ending::Exited(code))))
+        });
+        let packages = tempfile::tempdir().unwrap();
+        if has_pytest {
+            fs::create_dir(packages.path().join("pytest-9.0.2.dist-info")).unwrap();
+        }
+        executor.installation = has_python.then(|| Installation {
+            source: Source::Path,
+            program: "/usr/bin/python3".into(),
+            version: "3.13.1".to_owned(),
+            packages: vec![packages.path().to_owned()],
+        });
+        let fixture = Fixture::new(executor);
+        let (run_id, reply) = fixture.run().await;
+        let case = format!("{code} {has_python} {has_pytest}: {reply:?}");
+        match (expected, reply) {
+            (Some(expected), Err(Refusal::Internal(told))) => {
+                assert!(told.starts_with(expected), "{told}");
+                assert_eq!(fixture.events(run_id), rows_of_run("INTERNAL_ERROR"));
+            }
+            (None, Ok(reply)) => assert_eq!(reply.is_error, code != 0, "{case}"),
+            (_, Ok(_) | Err(_)) => panic!("{case}"),
+        }
+        let python = &fixture.evidence(run_id)["python"];
+        let version = has_pytest.then_some("9.0.2");
+        assert_eq!((python.is_object(), &python["pytest"]), (has_python, &json!(version)));
+    }
+}
+
+#[tokio::test]
+async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_counted() {
+    let fixture = Fixture::of(Tier::T3, |project, _| {
+        let files = &project.artifacts.path;
+        // Written by the tests: one of them had passed.
+        leave_reports(files, 7, 0);
+        fs::write(files.join("a.txt"), "content").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();
+        let stderr =
+            Captured { text: "warned".to_owned(), is_truncated: false, ..Captured::default() };
+        ready(Ok(Outcome { stderr, ..ended(Ending::Exited(0)) }))
+    });
+    let (run_id, reply) = fixture.run().await;
+    assert_eq!(reply.unwrap().meta["status"], "passed");
+    let evidence = fixture.evidence(run_id);
+    assert_eq!(evidence["summary"]["passed"], 1, "{evidence}");
+    let files = evidence["artifacts"].as_array().unwrap();
+    let paths: Vec<_> = files.iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["files/a.txt", "stderr.txt", "stdout.txt"]);
+    assert!(files.iter().all(|file| file["sha256"].is_string()), "{evidence}");
+    assert_eq!(evidence["artifacts_omitted"], 1, "{evidence}");
+    for (name, text) in [("stdout.txt", "printed"), ("stderr.txt", "warned")] {
+        assert_eq!(fs::read_to_string(fixture.run_folder(run_id).join(name)).unwrap(), text);
+    }
+    // The log names it by its hash.
+    let content = fs::read(fixture.run_folder(run_id).join("evidence.json")).unwrap();
+    let (_, _, details) = fixture.rows(run_id).pop().unwrap();
+    assert_eq!(details[EVIDENCE_SHA256], hex::encode(sha2::Sha256::digest(content)));
+}
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_is_not_hashed() {
+    let fixture = Fixture::of(Tier::T3, |project, cancel| async move {
+        cancel.cancelled().await;
+        fs::write(project.artifacts.path.join("a.txt"), "content").unwrap();
+        Ok(ended(Ending::Cancelled))
+    });
+    let arguments = json!({ "test_path": TEST_PATH });
+    let call = request(Some(fixture.token(Role::User)), GovernedTool::RunPytest, arguments);
+    call.cancel.cancel();
+    let (run_id, reply) = fixture.governance.call(call).await;
+    assert!(reply.unwrap().is_error);
+    let evidence = fixture.evidence(run_id);
+    let files = evidence["artifacts"].as_array().unwrap();
+    let hashed = files.iter().filter(|file| file["sha256"].is_string());
+    let hashed: Vec<_> = hashed.map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!((files.len(), hashed), (3, vec!["stderr.txt"]), "but for what is empty: {evidence}");
+}
+
+/// Runs that leave two files of a megabyte where one is allowed.
+#[tokio::test]
+async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_removed() {
+    for (tier, waits, expected) in [
+        (Tier::T2, true, Some("the tests left more than 1048576 bytes")),
+        // Between two looks.
+        (Tier::T2, false, Some("the tests left more than 1048576 bytes")),
+        // There the folder has no more room than that.
+        (Tier::T3, false, None),
+    ] {
+        let fixture = Fixture::of(tier, move |project, cancel| async move {
+            let files = &project.artifacts.path;
+            leave_reports(files, 1, 0);
+            for name in ["a", "b"] {
+                fs::write(files.join(name), vec![b'x'; 1 << 20]).unwrap();
+            }
+            if waits {
+                cancel.cancelled().await;
+                return Ok(ended(Ending::Cancelled));
+            }
+            Ok(ended(Ending::Exited(0)))
+        });
+        fixture.write_policy(ALLOWLIST, "[budget]\nartifact_bytes_max = 1048576\n");
+        let (run_id, reply) = fixture.run().await;
+        let told = reply.err().map(|refusal| refusal.to_string());
+        let is_expected = match (&told, expected) {
+            (Some(told), Some(expected)) => told.contains(expected),
+            (None, None) => true,
+            (Some(_) | None, Some(_) | None) => false,
+        };
+        assert!(is_expected, "{tier} {waits}: {told:?}");
+        let files = fixture.run_folder(run_id).join("files");
+        assert_eq!(files.exists(), expected.is_none(), "{tier} {waits}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
+    // Looks every 100 ms: five of them see nothing, or three and then three more.
+    for (unseen_ms, expected) in [(vec![475], true), (vec![325, 300], false)] {
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&is_ended);
+        let fixture = Fixture::of(Tier::T2, move |project, cancel| {
+            let (unseen_ms, is_ended) = (unseen_ms.clone(), Arc::clone(&ending));
+            async move {
+                let files = project.artifacts.path;
+                leave_reports(&files, 1, 0);
+                sleep(Duration::from_millis(50)).await;
+                for milliseconds in unseen_ms {
+                    let aside = files.with_file_name("aside");
+                    fs::rename(&files, &aside).unwrap();
+                    sleep(Duration::from_millis(milliseconds)).await;
+                    fs::rename(&aside, &files).unwrap();
+                    sleep(Duration::from_millis(100)).await;
+                }
+                is_ended.store(cancel.is_cancelled(), Ordering::Relaxed);
+                Ok(ended(Ending::Exited(0)))
+            }
+        });
+        let arguments = json!({ "test_path": TEST_PATH });
+        let call = request(Some(fixture.token(Role::User)), GovernedTool::RunPytest, arguments);
+        // Without a timeout: by this clock it is over when nothing but the store has work.
+        let (_, reply) = fixture.governance.call(call).await;
+        let told = reply.err().map(|refusal| refusal.to_string());
+        assert_eq!(told.is_some(), expected, "{told:?}");
+        assert_eq!(is_ended.load(Ordering::Relaxed), expected);
+        assert!(told.is_none_or(|told| told.contains("folders that cannot be looked through")));
+    }
+}
+
+#[tokio::test]
+async fn after_a_run_what_the_policy_does_not_keep_is_removed() {
+    let fixture = Fixture::of(Tier::T3, |project, _| {
+        fs::write(project.artifacts.path.join("large"), vec![b'x'; 2 << 20]).unwrap();
+        ready(Ok(passes(&project)))
+    });
+    fixture.write_policy(ALLOWLIST, "[artifacts]\ntotal_mb_max = 1\n");
+    let (first, _) = fixture.run().await;
+    let (second, _) = fixture.run().await;
+    while fixture.run_folder(first).exists() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(fixture.run_folder(second).exists(), "the newest is kept");
+}
+
+#[tokio::test]
+async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
+    let fixture = Fixture::of(Tier::T3, |project, _| {
+        let files = &project.artifacts.path;
+        fs::write(files.join("plain"), "ab\n").unwrap();
+        fs::write(files.join("coloured"), "\u{1b}[1mab\n").unwrap();
+        fs::write(files.join("binary"), [0xff, 0xfe]).unwrap();
+        ready(Ok(passes(&project)))
+    });
+    let (run_id, _) = fixture.run().await;
+    let content = async |path: &str, limit: Option<usize>| {
+        let arguments = json!({ "run_id": run_id, "path": path, "limit": limit });
+        fixture.read(ReadTool::GetArtifactContent, arguments).await
+    };
+    let hidden =
+        "[1 characters that a terminal obeys, or that are not seen, are shown as \u{fffd}]";
+    let uri = format!("qwed-artifact:///{run_id}/files/binary");
+    for (path, limit, expected) in [
+        ("files/plain", None, "ab\n"),
+        ("files/plain", Some(1), "a\n[1 of 3 bytes; the next part starts at offset 1]"),
+        ("files/coloured", None, &format!("\u{fffd}[1mab\n\n{hidden}")),
+        ("files/binary", None, &uri),
+    ] {
+        let reply = content(path, limit).await.unwrap();
+        assert_eq!(text_of(&reply), expected);
+        assert!(!reply.is_error);
+        assert_eq!(reply.meta["integrity"], "confirmed");
+    }
+    // Null is none.
+    let arguments = json!({ "run_id": null, "path": "files/plain" });
+    let missing = "invalid arguments: missing field `run_id`".to_owned();
+    let reply = fixture.read(ReadTool::GetArtifactContent, arguments).await;
+    assert_eq!(reply, Err(Refusal::InvalidParams(missing)));
+    fs::write(fixture.run_folder(run_id).join("files/plain"), "ba\n").unwrap();
+    let reply = content("files/plain", None).await;
+    assert!(matches!(reply, Err(Refusal::ArtifactChanged(_))), "{reply:?}");
+    fs::write(fixture.run_folder(run_id).join("evidence.json"), "{}").unwrap();
+    let reply = fixture.read(ReadTool::GetEvidence, json!({ "run_id": run_id })).await;
+    assert!(matches!(reply, Err(Refusal::ArtifactChanged(_))), "{reply:?}");
+}
+
+#[tokio::test]
+async fn what_nothing_confirms_is_told_to_the_model_and_to_programs() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    // A run whose server died before its end was written down.
+    let run_id = Uuid::from_u128(7);
+    aside(|| fixture.store.append(&[entry(run_id, AuditEvent::ToolStarted)])).unwrap();
+    let folder = fixture.governance.artifacts.create_run(run_id).unwrap();
+    folder.write_text("stdout.txt", b"text").unwrap();
+    drop(folder);
+    let arguments = json!({ "run_id": run_id, "path": "stdout.txt" });
+    let reply = fixture.read(ReadTool::GetArtifactContent, arguments).await.unwrap();
+    assert_eq!(reply.meta["integrity"], "unconfirmed");
+    let told = text_of(&reply);
+    assert!(
+        told.ends_with(
+            "[Nobody can tell whether this is what the run left: the run has no evidence.]"
+        ),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_ends_with_its_caller() {
+    let fixture = Fixture::of(Tier::T3, |_, cancel| async move {
+        cancel.cancelled().await;
+        Ok(ended(Ending::Cancelled))
+    });
+    let arguments = json!({ "test_path": TEST_PATH });
+    let call = request(Some(fixture.token(Role::User)), GovernedTool::RunPytest, arguments);
+    let cancel = call.cancel.clone();
+    let run = fixture.governance.call(call);
+    tokio::pin!(run);
+    let starts = async {
+        while fixture.executor.runs() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        (_, reply) = &mut run => panic!("it ended: {reply:?}"),
+        () = starts => cancel.cancel(),
+    }
+    let (run_id, reply) = run.await;
+    assert!(reply.unwrap().is_error);
+    assert_eq!(fixture.events(run_id), rows_of_run("CANCELLED"));
+}
+
+#[tokio::test]
+async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it() {
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let script = || verified(&json!({ "code": "print(1)" }));
+    let Value::Object(unsafe_code) = json!({ "code": "eval('1')" }) else { panic!("an object") };
+    let refused = RiskBasedExecutionGateway::new(AdminGate::Open).evaluate(unsafe_code);
+    let refused = Decision::Refuse(*refused.unwrap_err());
+    let token: Secret = fixture.token(Role::Viewer).to_owned().into();
+    let unknown: Secret = "qwedmcp_".to_owned().into();
+    for (decision, token, outcome, user, code) in [
+        (script().confirm(Ok(None)), Some(&token), "ALLOW_VERIFIED", Some("viewer"), json!(null)),
+        (script().confirm(Ok(None)), Some(&unknown), "ALLOW_VERIFIED", None, json!(null)),
+        (script().withdraw(), None, "CANCELLED", None, json!(null)),
+        (refused, None, "BLOCKED", None, json!(ErrorCode::UnsafeCode.as_str())),
+    ] {
+        let presented = Presented { token: token.cloned(), known: None };
+        assert!(fixture.governance.script_decided(&decision, &presented).await.is_ok());
+        let id = json!(decision.record().verification_id);
+        let mut details = json!({ "verification_id": id, "error_code": code });
+        if user.is_some() {
+            let viewer = Role::ALL.iter().position(|role| *role == Role::Viewer).unwrap() + 1;
+            details["token"] = json!(viewer.to_string());
+        }
+        assert_eq!(
+            fixture.last_of_scripts(),
+            (outcome.to_owned(), user.map(str::to_owned), details)
+        );
+    }
+    fixture.close_log();
+    let nobody = Presented::default();
+    let decided = fixture.governance.script_decided(&script().confirm(Ok(None)), &nobody).await;
+    assert!(matches!(decided, Err(Refusal::Internal(_))), "{decided:?}");
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of rows")]
+async fn a_job_needs_its_own_decision_that_was_not_used() {
+    use crate::gateway::{JobId, JobOwner, Status};
+    type Change<'a> = &'a dyn Fn(AuditEntry) -> Vec<AuditEntry>;
+
+    let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
+    let allowed = || {
+        let arguments = json!({ "code": "print(1)", "background": true });
+        let Decision::Allow { record, .. } = verified(&arguments).confirm(Ok(None)) else {
+            panic!()
+        };
+        record
+    };
+    let other = json!({ "code": "print(2)", "background": true });
+    let row = |record: &crate::gateway::DecisionRecord| {
+        let digits = &record.verification_id.as_str()[..32];
+        let number = u128::from_str_radix(digits, 16).unwrap().to_be_bytes();
+        AuditEntry {
+            tool: "execute_python_code".to_owned(),
+            arguments_hash: Some(ArgumentsHash::of(&record.normalized_arguments)),
+            outcome: AuditOutcome::of(Status::AllowVerified.as_str()),
+            details: Map::from_iter([
+                ("verification_id".to_owned(), json!(record.verification_id.as_str())),
+                ("token".to_owned(), json!("7")),
+            ]),
+            ..entry(uuid::Builder::from_random_bytes(number).into_uuid(), AuditEvent::McpToolCall)
+        }
+    };
+    let of_other = ArgumentsHash::of(other.as_object().unwrap());
+    let cases: [(&str, Change<'_>, bool); 12] = [
+        ("its own", &|row| vec![row], true),
+        ("none", &|_| Vec::new(), false),
+        ("of another user", &|row| vec![AuditEntry { user: Some(user("eve")), ..row }], false),
+        ("of no user", &|row| vec![AuditEntry { user: None, ..row }], false),
         (
-            "DELETE FROM audit WHERE seq = 6; UPDATE audit_head SET seq = 5".to_owned(),
-            5,
-            Flaw::Head,
+            "of another script",
+            &|row| vec![AuditEntry { arguments_hash: Some(of_other.clone()), ..row }],
+            false,
+        ),
+        ("of another id", &|row| vec![AuditEntry { details: Map::new(), ..row }], false),
+        (
+            "a refusal",
+            &|row| {
+                let outcome = AuditOutcome::of(Status::Blocked.as_str());
+                vec![AuditEntry { outcome, ..row }]
+            },
+            false,
+        ),
+        (
+            "of another tool",
+            &|row| vec![AuditEntry { tool: "run_pytest".to_owned(), ..row }],
+            false,
+        ),
+        (
+            "by another token",
+            &|mut row| {
+                row.details.insert("token".to_owned(), json!("8"));
+                vec![row]
+            },
+            false,
+        ),
+        (
+            "without a token",
+            &|mut row| {
+                row.details.remove("token");
+                vec![row]
+            },
+            false,
+        ),
+        (
+            "told as not run",
+            &|row| {
+                let (event, outcome) = (AuditEvent::ToolFinished, AuditOutcome::NOT_RUN);
+                let not_run = AuditEntry { event, outcome, ..row.clone() };
+                vec![row, not_run]
+            },
+            false,
+        ),
+        (
+            "used before",
+            &|row| {
+                let started = AuditEntry { event: AuditEvent::ToolStarted, ..row.clone() };
+                vec![row, started]
+            },
+            false,
         ),
     ];
-    for (statements, seq, flaw) in cases {
-        check_tampering(&statements, seq, flaw);
+    for (what, change, expected) in cases {
+        let record = allowed();
+        fixture.store.submit_entries(change(row(&record))).done().await.ok();
+        let job = JobOwner { job: JobId::fresh(), user: "ana".to_owned() };
+        let proof = Some(Proof::Token("7".parse().unwrap()));
+        let found = fixture.governance.has_decision(&record, &job, proof).await.unwrap();
+        assert_eq!(found, expected, "{what}");
+        // Whoever takes the token out of the row of a job gets nothing run by it, nor by naming nobody.
+        let nobody = JobOwner { user: String::new(), ..job };
+        let found = fixture.governance.has_decision(&record, &nobody, None).await.unwrap();
+        assert!(!found || what == "without a token", "{what}");
     }
-}
-
-#[test]
-fn a_change_of_any_column_is_found() {
-    let zeros = format!("'{NO_HASH}'");
-    for (column, value) in [
-        ("time", "'2020-01-01T00:00:00.000000Z'"),
-        ("run_id", "'other'"),
-        ("event", "'TOOL_FINISHED'"),
-        ("user", "'bob'"),
-        ("user", "NULL"),
-        ("tool", "'get_evidence'"),
-        ("arguments_hash", zeros.as_str()),
-        ("arguments_hash", "NULL"),
-        ("outcome", "'PASSED'"),
-        ("details", "'{}'"),
-        ("details", "details || ' '"),
-        ("details", "CAST(x'80' AS TEXT)"),
-        ("previous", zeros.as_str()),
-        ("hash", zeros.as_str()),
-    ] {
-        let statement = format!("UPDATE audit SET {column} = {value} WHERE seq = 4");
-        check_tampering(&statement, 4, Flaw::Changed);
-    }
-}
-
-/// New hashes have to be made for all rows that follow, and for the head.
-#[test]
-fn tampering_with_new_hashes_is_found_where_it_ends() {
-    let (folder, store) = log_of(2);
-    let noted = store.verify_audit(&[]).unwrap().head;
-    let mut rows = store.audit_rows(&AuditFilter { limit: 50, ..AuditFilter::default() }).unwrap();
-    let database = without_triggers(folder.path());
-    let write = |row: &AuditRow| {
-        let update = "UPDATE audit SET outcome = ?2, previous = ?3, hash = ?4 WHERE seq = ?1";
-        let values = rusqlite::params![row.seq, row.outcome, row.previous, row.hash];
-        database.execute(update, values).unwrap();
-    };
-    let broken = || store.verify_audit(&[]).unwrap().broken;
-    rows[3].outcome = "DENIED".to_owned();
-    for (index, expected) in [(3, Flaw::Inserted), (4, Flaw::Inserted), (5, Flaw::Head)] {
-        if index > 3 {
-            rows[index].previous = rows[index - 1].hash.clone();
-        }
-        rows[index].hash = rows[index].content_hash();
-        write(&rows[index]);
-        // The row behind the new one is the first that does not fit.
-        let seq = i64::try_from(index).unwrap() + if expected == Flaw::Inserted { 2 } else { 1 };
-        assert_eq!(broken(), Some(BrokenRow { seq, flaw: expected }));
-    }
-    database.execute("UPDATE audit_head SET hash = ?1", [&rows[5].hash]).unwrap();
-    assert_eq!(broken(), None);
-    // All was written anew: only who noted the head knows.
-    let known = noted.parse().unwrap();
-    let found = store.verify_audit(&[known]).unwrap();
-    assert_eq!(found.known_head, Some(KnownHead::Missing));
-    assert!(!found.is_intact());
-}
-
-#[test]
-fn the_database_refuses_what_is_no_append() {
-    let (folder, store) = log_of(2);
-    let database = database(folder.path());
-    let copy = format!("SELECT 6, {COPIED} FROM audit WHERE seq = 5");
-    for statement in [
-        "UPDATE audit SET outcome = 'x' WHERE seq = 2",
-        "UPDATE audit SET outcome = outcome",
-        "DELETE FROM audit WHERE seq = 6",
-        "DELETE FROM audit",
-        "DELETE FROM audit_head",
-        "UPDATE audit_head SET seq = 5",
-        "UPDATE audit_head SET hash = 'x'",
-        "INSERT INTO audit_head (one, seq, hash) VALUES (2, 0, '')",
-        &format!("INSERT INTO audit (seq, {COPIED}) {copy}"),
-        &format!("INSERT INTO audit (seq, {COPIED}) {}", copy.replace("SELECT 6", "SELECT 7")),
-        &format!("INSERT OR REPLACE INTO audit (seq, {COPIED}) {copy}"),
-        &format!("REPLACE INTO audit (seq, {COPIED}) {copy}"),
-    ] {
-        let error = database.execute_batch(statement).unwrap_err();
-        let code = error.sqlite_error_code();
-        assert_eq!(code, Some(rusqlite::ErrorCode::ConstraintViolation), "{statement}: {error}");
-    }
-    assert!(store.verify_audit(&[]).unwrap().is_intact());
-}
-
-/// Not a test: the process that the tests below start. Appends until it is killed, two rows at a
-/// time, and says on standard output that it began.
-#[test]
-#[ignore = "a part of other tests"]
-#[expect(clippy::print_stdout, reason = "the test that started this waits for it")]
-fn append_until_killed() {
-    let Some(folder) = std::env::var_os("GOVERNANCE_TEST_FOLDER") else { return };
-    let store = Store::open(Path::new(&folder)).unwrap();
-    let start = Instant::now();
-    // Nor for ever, if nobody is left to kill it.
-    for run in (0..).take_while(|_| start.elapsed() < Duration::from_secs(60)) {
-        let event = |event| entry(Uuid::from_u128(run), event);
-        store.append(&[event(AuditEvent::ToolStarted), event(AuditEvent::ToolFinished)]).unwrap();
-        if run == 0 {
-            println!("appended");
-        }
-    }
-}
-
-/// Another process that appends.
-fn appender(folder: &Path) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["governance::tests::append_until_killed", "--exact", "--ignored", "--nocapture"])
-        .env("GOVERNANCE_TEST_FOLDER", folder)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.map(Result::unwrap).any(|line| line.ends_with("appended")));
-    child
-}
-
-#[test]
-fn what_a_killed_process_appended_is_a_chain() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut rows = 0;
-    for round in 0..10 {
-        let mut child = appender(folder.path());
-        std::thread::sleep(Duration::from_millis(round * 7));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        let found = store.verify_audit(&[]).unwrap();
-        assert!(found.is_intact(), "{found:?}");
-        // What belongs together is there together.
-        assert_eq!((found.unfinished, found.rows % 2), (UnfinishedRuns::default(), 0));
-        assert!(found.rows > rows);
-        rows = found.rows;
-        store
-            .append(&[1, 2].map(|run| entry(Uuid::from_u128(run), AuditEvent::McpToolCall)))
-            .unwrap();
-        rows += 2;
-    }
-}
-
-#[test]
-fn threads_handles_and_processes_append_at_once() {
-    const THREADS: u128 = 8;
-    const ROWS_EACH: u128 = 1000;
-    // Not one at a time: each transaction waits for the disk.
-    const TOGETHER: usize = 10;
-
-    let folder = tempfile::tempdir().unwrap();
-    let mut other_process = appender(folder.path());
-    let handles = [Store::open(folder.path()).unwrap(), Store::open(folder.path()).unwrap()];
-    std::thread::scope(|scope| {
-        for (thread, store) in (1..=THREADS).zip(handles.iter().cycle()) {
-            scope.spawn(move || {
-                let ids = (0..ROWS_EACH).map(|row| Uuid::from_u128((thread << 64) + row));
-                let entries: Vec<_> = ids.map(|id| entry(id, AuditEvent::McpToolCall)).collect();
-                for together in entries.chunks(TOGETHER) {
-                    store.append(together).unwrap();
-                }
-            });
-        }
-    });
-    other_process.kill().unwrap();
-    other_process.wait().unwrap();
-    let [store, _] = handles;
-    let found = store.verify_audit(&[]).unwrap();
-    assert!(found.is_intact(), "{found:?}");
-
-    // No row is lost, and each thread's are next to each other.
-    let mut of_threads = Vec::new();
-    store
-        .for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
-            if row.event == "MCP_TOOL_CALL" {
-                of_threads.push(row.run_id);
-            }
-            std::ops::ControlFlow::Continue(())
-        })
-        .unwrap();
-    let distinct: BTreeSet<_> = of_threads.iter().collect();
-    assert_eq!(distinct.len(), usize::try_from(THREADS * ROWS_EACH).unwrap());
-    for together in of_threads.chunks(TOGETHER) {
-        let first: Uuid = together[0].parse().unwrap();
-        let expected: Vec<_> =
-            (0..10).map(|row| Uuid::from_u128(first.as_u128() + row).to_string()).collect();
-        assert_eq!(together, expected);
-    }
-    assert!(found.rows > 8000);
-}
-
-#[test]
-fn what_is_written_together_fails_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let sqlite = SqliteStore::open(folder.path()).unwrap();
-    let store = Store::from(sqlite.clone());
-    store.create_token(&user("ana"), Role::Admin, None).unwrap();
-    // All of these wait behind the first, and are one group.
-    let (go, wait) = std::sync::mpsc::channel();
-    let first = sqlite.submit(move |_| {
-        wait.recv().unwrap();
-        Ok(())
-    });
-    let before = store.submit_entries(vec![entry(Uuid::from_u128(1), AuditEvent::McpToolCall)]);
-    let wrong = sqlite.submit(|transaction| {
-        transaction.execute("UPDATE tokens SET user = 'nobody'", [])?;
-        transaction.execute("DELETE FROM audit_head", [])
-    });
-    let panics = sqlite.submit(|transaction| -> rusqlite::Result<()> {
-        transaction.execute("UPDATE tokens SET user = 'nobody'", [])?;
-        panic!("a defect");
-    });
-    let behind = store.submit_entries(vec![entry(Uuid::from_u128(2), AuditEvent::McpToolCall)]);
-    go.send(()).unwrap();
-    first.wait().unwrap();
-    before.wait().unwrap();
-    assert!(matches!(wrong.wait(), Err(StoreError::Access { .. })));
-    assert!(matches!(panics.wait(), Err(StoreError::GivenUp)));
-    behind.wait().unwrap();
-    let found = store.verify_audit(&[]).unwrap();
-    // With the token's.
-    assert!(found.is_intact() && found.rows == 3, "{found:?}");
-    assert_eq!(store.tokens().unwrap()[0].user, user("ana"));
-}
-
-#[test]
-fn nothing_is_written_to_a_log_that_was_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let entry = [entry(Uuid::nil(), AuditEvent::McpToolCall)];
-    store.append(&entry).unwrap();
-    fs::remove_file(folder.path().join("governance.db-wal")).unwrap();
-    for _ in 0..2 {
-        let error = store.append(&entry).unwrap_err();
-        assert!(matches!(error, StoreError::Replaced { .. }), "{error}");
-    }
-}
-
-#[test]
-fn a_store_that_is_closed_waits_for_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let other = Connection::open(folder.path().join("governance.db")).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let pending = store.submit_entries(vec![entry(Uuid::nil(), AuditEvent::McpToolCall)]);
-    let started = Instant::now();
-    drop(store);
-    assert!(matches!(pending.wait(), Err(StoreError::Locked { .. })));
-    let busy_timeout = Duration::from_secs(10);
-    assert!(started.elapsed() < busy_timeout, "who waits, waits that long at least");
-}
-
-/// Measures an append of two entries: `cargo test --release --lib append_takes -- --ignored
-/// --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-#[expect(clippy::print_stdout, reason = "the result of a measurement")]
-fn append_takes() {
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    let store = Store::open(folder.path()).unwrap();
-    let mut times: Vec<_> = (0..500)
-        .map(|run| {
-            let event = |event| entry(Uuid::from_u128(run), event);
-            let start = Instant::now();
-            store
-                .append(&[event(AuditEvent::McpToolCall), event(AuditEvent::ToolStarted)])
-                .unwrap();
-            start.elapsed()
-        })
-        .collect();
-    times.sort();
-    println!("median {:?}, 95 % {:?}, longest {:?}", times[250], times[475], times[499]);
-}
-
-#[test]
-fn each_flaw_alone_makes_a_log_not_intact() {
-    let (_folder, store) = log_of(1);
-    let intact = store.verify_audit(&[]).unwrap();
-    assert!(intact.is_intact());
-    let broken = Some(BrokenRow { seq: 1, flaw: Flaw::Changed });
-    assert!(!AuditVerification { broken, ..intact.clone() }.is_intact());
-    let known_head = Some(KnownHead::Missing);
-    assert!(!AuditVerification { known_head, ..intact.clone() }.is_intact());
-    let database = DatabaseFlaws { damage: vec!["x".to_owned()], schema: Vec::new() };
-    assert!(!AuditVerification { database, ..intact.clone() }.is_intact());
-    let database = DatabaseFlaws { damage: Vec::new(), schema: vec!["x".to_owned()] };
-    assert!(!AuditVerification { database, ..intact }.is_intact());
-}
-
-#[test]
-fn nothing_behind_a_flaw_is_a_witness() {
-    let (folder, store) = log_of(2);
-    store.create_token(&user("ana"), Role::User, None).unwrap();
-    let good = hashes(&store);
-    let connection = without_triggers(folder.path());
-    connection.execute_batch("UPDATE audit SET outcome = 'DENIED' WHERE seq = 4").unwrap();
-    let known = good[5].parse().unwrap();
-    let found = store.verify_audit(&[known]).unwrap();
-    assert_eq!((found.rows, &found.head), (7, &good[2]), "the head is the last good row's");
-    assert_eq!((found.known_head, found.tokens), (Some(KnownHead::Missing), None));
-    assert!(format!("{}g", "0".repeat(63)).parse::<AuditHash>().is_err());
-}
-
-#[test]
-fn of_steps_of_the_clock_all_are_counted_and_some_are_named() {
-    let (_folder, store) = store();
-    let start: DateTime<Utc> = "2026-01-25T10:00:00Z".parse().unwrap();
-    for step in 0..30 {
-        // Two forward, five or six back: what is exactly the tolerance is none.
-        let back = if step < 3 { 5 } else { 6 };
-        for seconds in [back, 0] {
-            let time = time_text(start + TimeDelta::seconds(seconds));
-            store.append_at(&entry(Uuid::nil(), AuditEvent::McpToolCall), &time).unwrap();
-        }
-    }
-    let clock = store.verify_audit(&[]).unwrap().clock;
-    assert_eq!((clock.count, clock.rows.len()), (27, 20));
-    assert!(clock.rows.iter().all(|step| step.seconds == 6), "{clock:?}");
-}
-
-#[test]
-fn only_rows_about_tokens_tell_of_tokens() {
-    let (_folder, store) = store();
-    let (token, _) = store.create_token(&user("ana"), Role::User, None).unwrap();
-    let rows = store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() }).unwrap();
-    let mut details: Map<String, Value> = serde_json::from_str(&rows[0].details).unwrap();
-    details["role"] = json!("admin");
-    let lie = AuditEntry { details, ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
-    store.append(&[lie]).unwrap();
-    assert_eq!(compared(&store), json!({ "same": 1, "older": [], "flawed": [] }));
-    assert_eq!(token.id.to_string(), "1");
-}
-
-#[test]
-fn nothing_to_append_waits_for_nobody_and_details_have_a_last_length() {
-    let (folder, store) = store();
-    let other = database(folder.path());
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    store.append(&[]).unwrap();
-    drop(other);
-    for (length, is_whole) in [(16 * 1024, true), (16 * 1024 + 1, false)] {
-        let text = "x".repeat(length - r#"{"text":""}"#.len());
-        let details = Map::from_iter([("text".to_owned(), json!(text))]);
-        store
-            .append(&[AuditEntry { details, ..entry(Uuid::nil(), AuditEvent::PolicyBlocked) }])
-            .unwrap();
-        let rows = store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() }).unwrap();
-        assert_eq!(rows[0].details.len() == length, is_whole, "{length}");
-        assert_eq!(rows[0].details.contains("omitted_bytes"), !is_whole, "{length}");
-    }
-}
-
-#[test]
-fn a_hidden_trigger_is_told() {
-    let (folder, store) = log_of(1);
-    let connection = database(folder.path());
-    let statements = "CREATE TRIGGER quiet AFTER INSERT ON audit BEGIN DELETE FROM tokens; END;
-                      PRAGMA writable_schema = ON;
-                      UPDATE sqlite_schema SET name = 'sqlite_quiet', sql = replace(sql, 'quiet', 'sqlite_quiet')
-                      WHERE name = 'quiet'";
-    connection.execute_batch(statements).unwrap();
-    drop(connection);
-    let found = store.verify_audit(&[]).unwrap();
-    assert_eq!(found.database.schema, ["the trigger sqlite_quiet is not ours"]);
-}
-
-#[test]
-fn the_log_tells_of_a_run_how_it_began_and_how_it_first_ended() {
-    let (_folder, store) = store();
-    let run_id = Uuid::from_u128(7);
-    let recorded = || store.recorded_run(run_id).unwrap();
-    assert_eq!(recorded(), RecordedRun::default());
-    assert_eq!(recorded().evidence, RecordedEvidence::NoRun);
-    store.append(&[entry(run_id, AuditEvent::ToolStarted)]).unwrap();
-    let began = recorded();
-    assert_eq!((began.user.as_deref(), began.tool.as_deref()), (Some("ana"), Some("run_pytest")));
-    assert_eq!((began.has_end(), &began.evidence), (false, &RecordedEvidence::NoEnd));
-    for (status, sha256) in [(RunStatus::Passed, "a"), (RunStatus::Failed, "b")] {
-        let details = Map::from_iter([(EVIDENCE_SHA256.to_owned(), json!(sha256))]);
-        let outcome = AuditOutcome::Run(status);
-        let end = AuditEntry { outcome, details, ..entry(run_id, AuditEvent::ToolFinished) };
-        store.append(&[end, entry(run_id, AuditEvent::ToolStarted)]).unwrap();
-        let ended = recorded();
-        assert_eq!(ended.outcome.as_deref(), Some("PASSED"), "the first end is the run's own");
-        assert_eq!(ended.evidence, RecordedEvidence::Sha256("a".to_owned()));
-        assert!(ended.has_end() && !ended.is_removed);
-    }
-    store.append(&[entry(run_id, AuditEvent::ArtifactsRemoved)]).unwrap();
-    assert!(recorded().is_removed && recorded().has_end());
-}
-
-#[test]
-fn tokens_of_an_older_store_are_watched_from_when_it_is_opened_to_write() {
-    let (folder, store) = log_of(1);
-    let old = "INSERT INTO tokens (hash, user, role, created, revoked) VALUES
-               (randomblob(32), 'ana', 'admin', '2025-01-01T00:00:00.000000Z', NULL)";
-    database(folder.path()).execute_batch(old).unwrap();
-    store.record_older_tokens().unwrap();
-    assert_eq!(compared(&store), json!({ "same": 1, "older": [], "flawed": [] }));
-    database(folder.path()).execute_batch("UPDATE tokens SET user = 'eve'").unwrap();
-    assert_eq!(compared(&store)["flawed"][0]["flaw"], "changed");
 }

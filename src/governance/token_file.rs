@@ -10,9 +10,9 @@ use nix::unistd::geteuid;
 use thiserror::Error;
 
 use super::policy::PolicyFile;
-use super::tokens::Token;
 use crate::config::Settings;
 use crate::executor::UntrustedFolder;
+use crate::ledger::Token;
 use crate::secret::Secret;
 
 /// The most bytes that are read: a token and a line end are much shorter.

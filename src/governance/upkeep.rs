@@ -7,14 +7,11 @@ use std::time::SystemTime;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::artifacts::{
-    Artifacts, LoggedRun, Removal, RemovalLog, Retained, Retention, RetentionError,
-};
-use super::audit::{AuditEntry, AuditEvent, AuditOutcome};
+use super::artifacts::{Artifacts, Removal, RemovalLog, Retained, Retention, RetentionError};
 use super::policy::{PolicyError, PolicyFile};
-use super::roles::GovernedTool;
 use super::script_audit::details;
-use super::store::{Store, StoreError};
+use super::tools::GovernedTool;
+use crate::ledger::{AuditEntry, AuditEvent, AuditOutcome, LoggedRun, Store, StoreError};
 
 /// Returns what the policy file at `policy` wants to be kept.
 pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
@@ -48,7 +45,7 @@ fn entry(removal: &Removal) -> AuditEntry {
         user: None,
         tool: GovernedTool::RunPytest.name().to_owned(),
         arguments_hash: None,
-        outcome: AuditOutcome::Removed,
+        outcome: AuditOutcome::REMOVED,
         details: details(&json!({ "reason": reason.as_str(), "disk_bytes": disk_bytes })),
     }
 }

@@ -8,7 +8,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::governance::Bearers;
+use crate::bearer::Bearers;
 use crate::server::Server;
 
 use super::content::{Content, text_response};

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
 
-use crate::governance::{Bearer, Bearers, NotLetIn, Presented, UserName};
+use crate::bearer::{Bearer, Bearers, NotLetIn};
+use crate::governance::Presented;
+use crate::ledger::UserName;
 use crate::oidc::SCOPES;
 use crate::secret::Secret;
 use crate::shares::Held;

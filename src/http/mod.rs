@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::Bounds;
-use crate::governance::Bearers;
+use crate::bearer::Bearers;
 use crate::logging::ADDRESSES;
 use crate::meter::Meter;
 use crate::server::{EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, put_down};

@@ -8,7 +8,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::governance::UserName;
+use crate::ledger::UserName;
 use crate::shares::{Held, NotTaken, Pool, Share};
 
 use super::refusal::Refusal;

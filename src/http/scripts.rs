@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
-use crate::governance::{Presented, UserName};
+use crate::governance::Presented;
+use crate::ledger::UserName;
 use crate::shares;
 
 use super::callers::Known;

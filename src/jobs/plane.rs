@@ -7,7 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::gateway::JobId;
-use crate::governance::UserName;
+use crate::ledger::UserName;
 use crate::scripts::Permit;
 
 use super::job::Job;

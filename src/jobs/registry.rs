@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::executor::{Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turn};
 use crate::gateway::JobId;
-use crate::governance::UserName;
+use crate::ledger::UserName;
 use crate::scripts::{Permit, RunRequest, Scripts};
 use crate::shares::Share;
 

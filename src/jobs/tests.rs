@@ -11,7 +11,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Captured, Ending, Outcome, Turns};
 use crate::gateway::tests::granted;
 use crate::gateway::{Gateway, JobId};
-use crate::governance::UserName;
+use crate::ledger::UserName;
 use crate::scripts::{Permit, Scripts};
 
 use super::*;

@@ -5,11 +5,12 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::envelope;
 use super::error::ReceiptError;
 use super::keys::{PublicKeys, SigningKey, to_milliseconds};
 use super::statement::{STATEMENT_TYPE, Statement, Subject};
 use super::verification::require_in_use;
-use super::{AuditPlace, envelope};
+use crate::ledger::AuditPlace;
 
 /// The type of the predicate, with its version.
 const AUDIT_HEAD_TYPE: &str = "https://qwed.ai/attestation/audit-head/v1";

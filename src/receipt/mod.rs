@@ -11,6 +11,7 @@
 //!
 //! This folder is the only one that names `ed25519_dalek`.
 
+mod checkpoints;
 mod determinism;
 mod envelope;
 mod environment;
@@ -25,12 +26,13 @@ mod tests;
 mod verification;
 mod writer;
 
+pub(crate) use checkpoints::{CheckpointVerification, Checkpoints};
 pub(crate) use environment::{Environment, describe};
 pub(crate) use error::ReceiptError;
 pub(crate) use head::{SignedHead, verify_head};
 pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};
 pub(crate) use outputs::{compare_outputs, outputs_beside, stored_output};
-pub(crate) use statement::{AuditPlace, Deterministic, Limits, Predicate, Statement};
+pub(crate) use statement::{Deterministic, Limits, Predicate, Statement};
 pub(crate) use verification::{Verified, compare_subject, content_of, verify};
 pub(crate) use writer::{
     Draft, Receipts, RoomForTests, SCRIPT, Stored, TestRun, WriteError, ending, run_of,

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Environment;
+use crate::ledger::AuditPlace;
 
 /// The type of every statement of in-toto, version 1.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
@@ -195,13 +196,6 @@ pub(crate) struct Run {
 pub(crate) struct Deterministic {
     /// True if addresses are the same in each run.
     pub(crate) fixed_addresses: bool,
-}
-
-/// The place of a row in the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct AuditPlace {
-    pub(crate) seq: i64,
-    pub(crate) hash: String,
 }
 
 /// In-toto's predicate for a run of tests.

@@ -15,6 +15,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Ending, Outcome, RunError, RunLimits};
 use crate::gateway::{Arguments, AskedBy, AuthorizedScript, RiskBasedExecutionGateway};
 use crate::gateway::{Decision, Grant};
+use crate::ledger::AuditPlace;
 
 /// The writer of a folder of its own, and the keys that verify what it writes.
 struct Fixture {

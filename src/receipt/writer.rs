@@ -22,13 +22,14 @@ use super::statement::{
     Caller, Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox,
     Statement, Subject, TEST_RESULT_TYPE, TestResult,
 };
-use super::{AuditPlace, Environment, Predicate, envelope, head, sha256};
+use super::{Environment, Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
 use crate::environments;
 use crate::executor::{
     Ending, Executor, InReach, Outcome, RunError, RunLimits, Start, Surroundings, UntrustedFolder,
 };
 use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Status, Tool};
+use crate::ledger::AuditPlace;
 use crate::logging::Causes;
 use crate::safety;
 use crate::sandbox::{Tier, may_be_readable};

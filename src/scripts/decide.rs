@@ -12,9 +12,11 @@ use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Gateway, Grant,
     Tool, Verified,
 };
-use crate::governance::{Presented, Proof, Refusal, UserName};
+use crate::governance::{Presented, Refusal};
+use crate::ledger::AuditPlace;
+use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
-use crate::receipt::{AuditPlace, Stored};
+use crate::receipt::Stored;
 
 #[cfg(feature = "postgres")]
 use super::ScriptError;

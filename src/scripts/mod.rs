@@ -25,7 +25,8 @@ use crate::config::{AdminGate, Settings};
 use crate::executor::ForkServers;
 use crate::executor::{Executor, Readiness, Ready, StepDown, Turns};
 use crate::gateway::Gateway;
-use crate::governance::{Governance, Store};
+use crate::governance::Governance;
+use crate::ledger::Store;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;

@@ -19,7 +19,7 @@ use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, T
 use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
 #[cfg(feature = "postgres")]
 use crate::gateway::{DecisionRecord, JobOwner};
-use crate::governance::{Proof, UserName};
+use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
 use crate::meter::RunFigures;
 use crate::receipt::{Draft, WriteError};

@@ -13,20 +13,21 @@ use crate::aibom::Session;
 #[cfg(feature = "http")]
 use crate::batch::{Analysis, Verifier};
 #[cfg(feature = "http")]
+use crate::bearer::Bearers;
+#[cfg(feature = "http")]
 use crate::config::AdminGate;
 use crate::config::Settings;
 use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
 use crate::gateway::{Arguments, AskedBy, Call, DecisionRecord, Gateway, JobId, Stdin, Tool};
-#[cfg(feature = "http")]
-use crate::governance::Bearers;
-#[cfg(feature = "http")]
-use crate::governance::Store;
-use crate::governance::{Governance, GovernedCall, GovernedReply, Presented, Refusal, UserName};
+use crate::governance::{Governance, GovernedCall, GovernedReply, Presented, Refusal};
 use crate::jobs::{
     Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
 };
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
+#[cfg(feature = "http")]
+use crate::ledger::Store;
+use crate::ledger::UserName;
 #[cfg(feature = "http")]
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
@@ -423,7 +424,7 @@ mod tests {
     #[cfg(feature = "http")]
     async fn send(server: &Server, verifier: &Verifier, route: Route, user: &str) {
         use crate::batch::{Bounds, Single, answer_one};
-        use crate::governance::{Caller as Proven, Proof, Role};
+        use crate::ledger::{Caller as Proven, Proof, Role};
 
         let expires = chrono::Utc::now() + chrono::TimeDelta::hours(1);
         let proof = Proof::Access { expires };

@@ -13,8 +13,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::governance::{Bearer, UserName};
+use crate::bearer::Bearer;
 use crate::jobs::RequestKey;
+use crate::ledger::UserName;
 use crate::secret::Secret;
 use crate::shares::Held;
 use crate::transport::{

@@ -23,14 +23,15 @@ use tracing::Instrument as _;
 #[cfg(feature = "http")]
 use uuid::Uuid;
 
+#[cfg(feature = "http")]
+use crate::bearer::Bearer;
 use crate::executor::Echo;
 use crate::gateway::{AskedBy, Stdin};
 #[cfg(feature = "http")]
-use crate::governance::{Bearer, Refusal};
-use crate::governance::{
-    Caller as ProvenCaller, Governance, GovernedCall, GovernedTool, Presented, UserName,
-};
+use crate::governance::Refusal;
+use crate::governance::{Governance, GovernedCall, GovernedTool, Presented};
 use crate::jobs::{Found, RequestKey};
+use crate::ledger::{Caller as ProvenCaller, UserName};
 use crate::secret::Secret;
 #[cfg(feature = "http")]
 use crate::transport::TurnDeadline;

@@ -12,7 +12,7 @@ use rmcp::model::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::governance::UserName;
+use crate::ledger::UserName;
 
 /// The most sessions; each has less than 1 KiB. Beyond, one of the user who has the most ends: the one that was used
 /// longest ago. Its client begins a new one.

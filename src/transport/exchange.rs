@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::governance::Bearer;
+use crate::bearer::Bearer;
 use crate::secret::Secret;
 use crate::shares::Held;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::table::{Table, WidthLimit, printable};
 use crate::cli::token::seconds;
-use crate::governance::AuditRow;
+use crate::ledger::AuditRow;
 
 /// The width of the table, as long as the outcome of a call has some room.
 const WIDTH: WidthLimit = WidthLimit { line: 120, last_column: 24 };

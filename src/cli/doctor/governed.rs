@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::config::Settings;
 use crate::data_folder::{FolderState, data_folder};
 use crate::executor::{Diagnosis, OneShotExecutor};
-use crate::governance::{PolicyCheck, PolicyError, StorePlace, TokenRecord, TokenState, own_token};
+use crate::governance::{PolicyCheck, PolicyError, own_token};
+use crate::ledger::{StorePlace, TokenRecord, TokenState};
 use crate::sandbox::Tier;
 use crate::strict_modes::require_protected;
 

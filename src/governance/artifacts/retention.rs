@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
 use crate::folder::{Bounds, Folder};
-use crate::governance::store::StoreError;
+use crate::ledger::{LoggedRun, StoreError};
 
 /// A run's size is counted from so many entries; one that has more counts with what was seen.
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
@@ -72,16 +72,6 @@ pub(crate) trait RemovalLog {
 
     /// Writes down that these runs are removed: all of them, or none.
     fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError>;
-}
-
-/// The rows of the audit log about a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LoggedRun {
-    /// The number of the row of its end, or else of its beginning: a run with a higher one is newer,
-    /// whatever the clock was.
-    pub(crate) seq: Option<i64>,
-    pub(crate) has_ended: bool,
-    pub(crate) is_removed: bool,
 }
 
 /// A run that is about to be removed.

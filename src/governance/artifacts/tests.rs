@@ -18,7 +18,8 @@ use super::retention::{RemovalReason, Retained};
 use super::*;
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
-use crate::governance::store::StoreError;
+use crate::ledger::LoggedRun;
+use crate::ledger::StoreError;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -9,7 +9,7 @@ use super::{
     Change, Difference, IntegrityError, ListedFiles, Served, Unconfirmed, evidence, is_removed,
 };
 use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
-use crate::governance::store::Store;
+use crate::ledger::Store;
 
 /// The differences that are named.
 const DIFFERENCES_NAMED_MAX: usize = 100;

@@ -10,11 +10,10 @@ use tempfile::TempDir;
 use super::all::MISSING_AT_ONCE;
 use super::*;
 use crate::governance::artifacts::Retention;
-use crate::governance::audit::{AuditEntry, AuditEvent, AuditOutcome, AuditRow, EVIDENCE_SHA256};
 use crate::governance::evidence::RunStatus;
 use crate::governance::refusal::RefusalCode;
-use crate::governance::store::RowsAfter;
 use crate::governance::upkeep::apply_retention;
+use crate::ledger::{AuditEntry, AuditEvent, AuditOutcome, AuditRow, EVIDENCE_SHA256, RowsAfter};
 
 struct Fixture {
     data: TempDir,
@@ -38,7 +37,7 @@ impl Fixture {
             user: None,
             tool: "run_pytest".to_owned(),
             arguments_hash: None,
-            outcome: AuditOutcome::Run(RunStatus::Passed),
+            outcome: AuditOutcome::of(RunStatus::Passed.audit_word()),
             details,
         };
         self.store.append(&[entry]).unwrap();
@@ -324,7 +323,7 @@ fn every_missing_run_is_counted() {
         user: None,
         tool: "run_pytest".to_owned(),
         arguments_hash: None,
-        outcome: AuditOutcome::Run(RunStatus::Passed),
+        outcome: AuditOutcome::of(RunStatus::Passed.audit_word()),
         details: Map::from_iter([(EVIDENCE_SHA256.to_owned(), json!("ab"))]),
     };
     fixture.store.append(&(0..count).map(entry).collect::<Vec<_>>()).unwrap();
@@ -365,10 +364,10 @@ fn what_has_not_begun_is_told_as_such() {
         run_id
     };
     for (outcome, part) in [
-        (AuditOutcome::Waiting, "its call waits for its turn, unless its server has ended"),
-        (AuditOutcome::Allowed, "it is just starting"),
+        (AuditOutcome::WAITING, "its call waits for its turn, unless its server has ended"),
+        (AuditOutcome::ALLOWED, "it is just starting"),
         (
-            AuditOutcome::Refused(RefusalCode::PermissionDenied),
+            AuditOutcome::of(RefusalCode::PermissionDenied.name()),
             "its call came to PERMISSION_DENIED",
         ),
     ] {

@@ -5,7 +5,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use super::*;
-use crate::governance::roles::ReadTool;
+use crate::governance::ReadTool;
 
 fn error(text: &str) -> String {
     Policy::parse(text).expect_err(text).to_string()

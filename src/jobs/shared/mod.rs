@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::executor::{JOBS_AT_ONCE_MAX, RunLimits};
 use crate::gateway::{JobId, JobOwner};
-use crate::governance::{Proof, UserName};
+use crate::ledger::{Proof, UserName};
 use crate::postgres::{Database, DatabaseError};
 use crate::scripts::Scripts;
 use crate::shares::Share;

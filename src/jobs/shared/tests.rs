@@ -13,7 +13,7 @@ use crate::executor::fake::FakeExecutor;
 use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures, Turns};
 use crate::gateway::tests::granted;
 use crate::gateway::{Gateway, JobId};
-use crate::governance::{Proof, UserName};
+use crate::ledger::{Proof, UserName};
 use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::{Database, DatabaseUrl};
 use crate::scripts::{Permit, Scripts};

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::config::AdminGate;
 use crate::executor::{Ending, Lane};
 use crate::gateway::{AskedBy, JobId, JobOwner};
-use crate::governance::Proof;
+use crate::ledger::Proof;
 use crate::postgres::{Database, DatabaseError, Notice};
 use crate::scripts::{PlacedScript, RunRequest, ScriptError, Scripts};
 

@@ -1,0 +1,203 @@
+//! Bearers: those who call over HTTP, by the token of each request.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::gateway::Tool;
+use crate::governance::GovernedTool;
+use crate::ledger::{
+    Caller, InvalidUserName, Permission, Proof, Role, Store, StoreError, Token, UserName,
+};
+use crate::logging::Causes;
+use crate::meter::Meter;
+use crate::oidc::{Access, AccessTokens, NotTaken, SCOPES};
+use crate::secret::Secret;
+
+/// The bearer of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bearer {
+    pub(crate) user: UserName,
+    pub(crate) role: Role,
+    proof: Proof,
+}
+
+/// The reason why nobody is let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotLetIn {
+    /// The token is not known, has expired, was revoked or is not for this server.
+    Invalid,
+    /// The access token has none of this server's scopes.
+    NoScope,
+    /// The token could not be looked up.
+    Unavailable,
+}
+
+/// The roles of scopes, from the one that may least.
+const ROLES: [(&str, Role); 3] =
+    [(SCOPES[0], Role::Viewer), (SCOPES[1], Role::User), (SCOPES[2], Role::Admin)];
+
+impl Bearer {
+    /// Returns whether the bearer's role may call a tool. Unknown tools are the gateway's to refuse, and
+    /// governed ones are checked once more with the token of the call.
+    pub(crate) fn may_call(&self, tool: &str) -> bool {
+        let of_scripts = [
+            (Tool::ExecutePythonCode, Permission::OrchestrationRun),
+            (Tool::VerificationStatus, Permission::ArtifactRead),
+        ];
+        let of_scripts = of_scripts.into_iter().find(|(known, _)| known.name() == tool);
+        let governed = GovernedTool::from_name(tool).map(GovernedTool::permission);
+        let permission = governed.or(of_scripts.map(|(_, permission)| permission));
+        permission.is_none_or(|permission| self.role.has(permission))
+    }
+
+    /// Returns the bearer as a caller.
+    pub(crate) fn caller(&self) -> Caller {
+        let Self { user, role, proof } = self.clone();
+        Caller { user, role, proof }
+    }
+
+    /// Returns whether an access token has proven who it is.
+    pub(crate) fn has_access_token(&self) -> bool {
+        matches!(self.proof, Proof::Access { .. })
+    }
+
+    /// Returns whether the bearer's role may have scripts run.
+    pub(crate) fn may_run(&self) -> bool {
+        self.role.has(Permission::OrchestrationRun)
+    }
+}
+
+/// The tokens that let somebody in: those of a store, and access tokens of an authorization server.
+#[derive(Debug, Clone)]
+pub(crate) struct Bearers {
+    store: Option<Store>,
+    access_tokens: Option<Arc<AccessTokens>>,
+}
+
+impl Bearers {
+    pub(crate) fn new(store: Option<Store>, access_tokens: Option<Arc<AccessTokens>>) -> Self {
+        Self { store, access_tokens }
+    }
+
+    /// Has lookups of tokens timed from here on.
+    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
+        if let Some(store) = &self.store {
+            store.set_meter(meter);
+        }
+    }
+
+    /// Returns the store of tokens, if these let somebody in.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// Returns the check of access tokens, if any are taken.
+    pub(crate) fn access_tokens(&self) -> Option<&AccessTokens> {
+        self.access_tokens.as_deref()
+    }
+
+    /// Returns the bearer of a token.
+    pub(crate) async fn bearer(&self, token: &Secret) -> Result<Bearer, NotLetIn> {
+        match (Token::parse(token.reveal()), &self.store, &self.access_tokens) {
+            (Some(token), Some(store), _) => {
+                let store = store.clone();
+                let found = spawn_blocking(move || store.authenticate(&token)).await;
+                let found = found.map_err(|_| NotLetIn::Unavailable)?;
+                let Caller { user, role, proof } =
+                    found.map_err(|error| unavailable(&error))?.ok_or(NotLetIn::Invalid)?;
+                Ok(Bearer { user, role, proof })
+            }
+            (None, _, Some(access_tokens)) => {
+                let access = access_tokens.validate(token.reveal()).await;
+                of_access(access.map_err(|reason| not_taken(&reason))?)
+            }
+            (Some(_), None, _) | (None, _, None) => Err(NotLetIn::Invalid),
+        }
+    }
+
+    /// Returns whether tokens can be looked up.
+    pub(crate) async fn is_available(&self) -> bool {
+        let keys_are_there = match &self.access_tokens {
+            Some(access_tokens) => access_tokens.is_available().await,
+            None => true,
+        };
+        let Some(store) = self.store.clone() else { return keys_are_there };
+        keys_are_there && spawn_blocking(move || store.tokens().is_ok()).await.unwrap_or(false)
+    }
+}
+
+/// Returns the bearer of a valid access token, with the highest of its roles.
+fn of_access(access: Access) -> Result<Bearer, NotLetIn> {
+    let Access { user, scopes, expires } = access;
+    let of_scope =
+        |(scope, role): &(&str, Role)| scopes.iter().any(|own| own == scope).then_some(*role);
+    let role = ROLES.iter().rev().find_map(of_scope).ok_or(NotLetIn::NoScope)?;
+    let user = user.parse().map_err(|error: InvalidUserName| {
+        tracing::warn!(%error, "an access token names a user that cannot be one here; --oidc-user-claim may name another claim");
+        NotLetIn::Invalid
+    })?;
+    Ok(Bearer { user, role, proof: Proof::Access { expires } })
+}
+
+fn not_taken(reason: &NotTaken) -> NotLetIn {
+    tracing::info!(%reason, "an access token is not taken");
+    match reason {
+        NotTaken::Unavailable(_) => NotLetIn::Unavailable,
+        NotTaken::Form(_) | NotTaken::Key | NotTaken::Claims(_) | NotTaken::User(_) => {
+            NotLetIn::Invalid
+        }
+    }
+}
+
+fn unavailable(error: &StoreError) -> NotLetIn {
+    tracing::error!(error = %Causes(error), "the store of tokens failed");
+    NotLetIn::Unavailable
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+
+    use super::*;
+
+    #[test]
+    fn the_highest_scope_decides_and_none_lets_nobody_in() {
+        let bearer = |user: &str, scopes: &[&str]| {
+            let scopes = scopes.iter().map(ToString::to_string).collect();
+            of_access(Access { user: user.to_owned(), scopes, expires: Utc::now() })
+        };
+        for (scopes, role) in [
+            (&["qwed:viewer"][..], Role::Viewer),
+            (&["openid", "qwed:user", "qwed:viewer"], Role::User),
+            (&["qwed:viewer", "qwed:admin"], Role::Admin),
+        ] {
+            assert_eq!(bearer("ann", scopes).unwrap().role, role, "{scopes:?}");
+        }
+        for scopes in [&[][..], &["openid"], &["QWED:ADMIN"], &["qwed:adminx"], &["qwed:"]] {
+            assert_eq!(bearer("ann", scopes), Err(NotLetIn::NoScope), "{scopes:?}");
+        }
+        for user in ["", "auth0|1", "an\nn", "ann "] {
+            assert_eq!(bearer(user, &["qwed:user"]), Err(NotLetIn::Invalid), "{user:?}");
+        }
+    }
+
+    #[test]
+    fn roles_decide_per_tool() {
+        for (role, tool, expected) in [
+            (Role::Admin, "execute_python_code", true),
+            (Role::User, "execute_python_code", true),
+            (Role::Viewer, "execute_python_code", false),
+            (Role::Viewer, "verification_status", true),
+            (Role::Viewer, "run_pytest", false),
+            (Role::User, "run_pytest", true),
+            (Role::Viewer, "get_evidence", true),
+            // The gateway says that there is no such tool.
+            (Role::Viewer, "rm", true),
+        ] {
+            let proof = Proof::Access { expires: Utc::now() };
+            let bearer = Bearer { user: "ann".parse().unwrap(), role, proof };
+            assert_eq!(bearer.may_call(tool), expected, "{role:?} {tool}");
+        }
+    }
+}

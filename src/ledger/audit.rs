@@ -1,0 +1,252 @@
+//! The audit log: calls, who made them and their outcomes, in rows that name the hash of the row
+//! before.
+//!
+//! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
+//! a head that was noted elsewhere tells of that, see `AuditLog::verify_audit`.
+//!
+//! Here is what the rows are and how they are followed; the store is what has them.
+
+mod export;
+mod rows;
+mod runs;
+mod tokens;
+mod verification;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::user_name::UserName;
+use crate::canonical_json::canonical_json;
+
+pub(crate) use export::{ExportVerification, ExportedChain, verify_export};
+pub(crate) use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
+pub(crate) use runs::{EVIDENCE_SHA256, LoggedRun, RUN_PYTEST, RecordedEvidence, RecordedRun};
+pub(crate) use tokens::{FlawedToken, TokenFlaw};
+pub(crate) use verification::{
+    AuditHash, AuditVerification, ChainVerification, ClockStep, KnownHead,
+};
+pub(super) use {
+    runs::RunRow,
+    tokens::{NO_RUN, RecordedToken},
+    verification::{DatabaseFlaws, UnfinishedRuns, Walk},
+};
+#[cfg(test)]
+pub(super) use {
+    tokens::TokenComparison,
+    verification::{BrokenRow, ClockSteps, Flaw},
+};
+
+/// The hash that the first row follows.
+pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The longest name of a tool: clients choose it.
+const TOOL_CHARS_MAX: usize = 200;
+/// The longest details; of longer ones the start is written.
+const DETAILS_BYTES_MAX: usize = 16 * 1024;
+const DETAILS_START_CHARS: usize = 4096;
+
+/// An event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum AuditEvent {
+    /// A governed tool was called.
+    McpToolCall,
+    /// The policy refused the call.
+    PolicyBlocked,
+    /// A process in the sandbox ended.
+    SandboxExec,
+    /// A tool began to run.
+    ToolStarted,
+    /// A tool ended.
+    ToolFinished,
+    /// A token was made.
+    TokenCreated,
+    /// A token was revoked.
+    TokenRevoked,
+    /// The files of a run were removed, as the policy's retention says.
+    ArtifactsRemoved,
+}
+
+impl AuditEvent {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::McpToolCall,
+        Self::PolicyBlocked,
+        Self::SandboxExec,
+        Self::ToolStarted,
+        Self::ToolFinished,
+        Self::TokenCreated,
+        Self::TokenRevoked,
+        Self::ArtifactsRemoved,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::McpToolCall => "MCP_TOOL_CALL",
+            Self::PolicyBlocked => "POLICY_BLOCKED",
+            Self::SandboxExec => "SANDBOX_EXEC",
+            Self::ToolStarted => "TOOL_STARTED",
+            Self::ToolFinished => "TOOL_FINISHED",
+            Self::TokenCreated => "TOKEN_CREATED",
+            Self::TokenRevoked => "TOKEN_REVOKED",
+            Self::ArtifactsRemoved => "ARTIFACTS_REMOVED",
+        }
+    }
+}
+
+/// SHA-256 of the canonical JSON of a call's arguments: what they were can be proven, but not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArgumentsHash(String);
+
+impl ArgumentsHash {
+    pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
+        Self(sha256_hex(&canonical_json(&Value::Object(arguments.clone()))))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The outcome of a row: a word. Those of calls and runs are the words of who writes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AuditOutcome(&'static str);
+
+impl AuditOutcome {
+    /// A call that is carried out.
+    pub(crate) const ALLOWED: Self = Self("ALLOWED");
+    /// A call that has to wait for its turn; a later row has its outcome.
+    pub(crate) const WAITING: Self = Self("WAITING");
+    /// A script or a run that begins.
+    pub(crate) const STARTED: Self = Self("STARTED");
+    /// A script that could not be run.
+    pub(crate) const NOT_RUN: Self = Self("NOT_RUN");
+    /// A token that was made.
+    pub(crate) const CREATED: Self = Self("CREATED");
+    /// A token that was revoked.
+    pub(crate) const REVOKED: Self = Self("REVOKED");
+    /// A token that was made before there were rows about tokens.
+    pub(crate) const FOUND: Self = Self("FOUND");
+    /// A run whose files were removed.
+    pub(crate) const REMOVED: Self = Self("REMOVED");
+
+    /// Returns the outcome with this word.
+    pub(crate) const fn of(word: &'static str) -> Self {
+        Self(word)
+    }
+
+    /// Returns the word in the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// An entry to append. The store adds the time and the chain.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AuditEntry {
+    /// The id of the call; the same in all entries of one.
+    pub(crate) run_id: Uuid,
+    pub(crate) event: AuditEvent,
+    /// The user; none where nobody has proven who they are. Of a token: whose it is.
+    pub(crate) user: Option<UserName>,
+    pub(crate) tool: String,
+    pub(crate) arguments_hash: Option<ArgumentsHash>,
+    pub(crate) outcome: AuditOutcome,
+    pub(crate) details: Map<String, Value>,
+}
+
+impl AuditEntry {
+    /// Returns an entry that is never kept, to try whether one can be appended.
+    #[cfg(any(feature = "http", test))]
+    pub(super) fn rehearsal() -> Self {
+        Self {
+            run_id: Uuid::nil(),
+            event: AuditEvent::McpToolCall,
+            user: None,
+            tool: String::new(),
+            arguments_hash: None,
+            outcome: AuditOutcome::WAITING,
+            details: Map::new(),
+        }
+    }
+}
+
+/// The place of a row in the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AuditPlace {
+    pub(crate) seq: i64,
+    pub(crate) hash: String,
+}
+
+/// A number of runs that a user may have on a day (UTC), by the store's clock.
+#[derive(Debug, Clone)]
+pub(crate) struct Quota {
+    pub(crate) user: UserName,
+    pub(crate) runs_max: u64,
+}
+
+/// Returns a time as the store has it. Such texts sort as the times do.
+pub(crate) fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+impl AuditRow {
+    /// Makes the row of an entry, behind the row with the hash `previous`.
+    pub(super) fn of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Self {
+        let mut row = Self {
+            instance: None,
+            seq,
+            time,
+            run_id: entry.run_id.to_string(),
+            event: entry.event.as_str().to_owned(),
+            user: entry.user.as_ref().map(ToString::to_string),
+            tool: entry.tool.chars().take(TOOL_CHARS_MAX).collect(),
+            arguments_hash: entry.arguments_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+            outcome: entry.outcome.as_str().to_owned(),
+            details: details_text(&entry.details),
+            previous,
+            hash: String::new(),
+        };
+        row.hash = row.content_hash();
+        row
+    }
+
+    /// Makes the row one of an instance, of several that share a store.
+    #[cfg(feature = "postgres")]
+    pub(super) fn of_instance(self, instance: &str) -> Self {
+        let mut row = Self { instance: Some(instance.to_owned()), ..self };
+        row.hash = row.content_hash();
+        row
+    }
+}
+
+fn details_text(details: &Map<String, Value>) -> String {
+    let text = canonical_json(&Value::Object(details.clone()));
+    if text.len() <= DETAILS_BYTES_MAX {
+        return text;
+    }
+    let start: String = text.chars().take(DETAILS_START_CHARS).collect();
+    canonical_json(&json!({ "omitted_bytes": text.len(), "start": start }))
+}
+
+fn sha256_hex(text: &str) -> String {
+    hex::encode(Sha256::digest(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_form() {
+        for (time, expected) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
+            ("2026-01-02T03:04:05.6789+02:00", "2026-01-02T01:04:05.678900Z"),
+            ("2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05.123456Z"),
+        ] {
+            let time = DateTime::parse_from_rfc3339(time).unwrap().to_utc();
+            assert_eq!(time_text(time), expected);
+        }
+    }
+}

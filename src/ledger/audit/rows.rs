@@ -1,0 +1,107 @@
+//! Rows of the audit log, as they are read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use thiserror::Error;
+use uuid::Uuid;
+
+use super::{AuditEvent, canonical_json, sha256_hex};
+use crate::ledger::user_name::UserName;
+
+/// The most rows that are held in memory at once.
+pub(crate) const AUDIT_ROWS_MAX: u16 = 10_000;
+
+/// A row as it is in the log, whatever was done to it: nothing is parsed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditRow {
+    /// The instance whose chain it is in, where several share a store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<String>,
+    pub(crate) seq: i64,
+    pub(crate) time: String,
+    pub(crate) run_id: String,
+    pub(crate) event: String,
+    pub(crate) user: Option<String>,
+    pub(crate) tool: String,
+    pub(crate) arguments_hash: Option<String>,
+    pub(crate) outcome: String,
+    /// The text of a JSON object, of which the hash is taken as it stands.
+    pub(crate) details: String,
+    pub(crate) previous: String,
+    pub(crate) hash: String,
+}
+
+impl AuditRow {
+    /// Computes the hash of the content, which `hash` has to be.
+    pub(in crate::ledger) fn content_hash(&self) -> String {
+        let mut content = json!(self);
+        if let Some(fields) = content.as_object_mut() {
+            fields.remove("hash");
+        }
+        sha256_hex(&canonical_json(&content))
+    }
+}
+
+/// A run id, or its start: the list shows no more than the first eight digits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunIdStart(String);
+
+/// A text that no run id starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a run id is a UUID, of which the first eight digits are enough")]
+pub(crate) struct InvalidRunIdStart;
+
+impl FromStr for RunIdStart {
+    type Err = InvalidRunIdStart;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRunIdStart> {
+        let pattern = "00000000-0000-0000-0000-000000000000";
+        let is_like = |(found, like): (char, char)| match like {
+            '-' => found == '-',
+            _ => found.is_ascii_hexdigit(),
+        };
+        let is_start = (8..=pattern.len()).contains(&text.len());
+        (is_start && text.chars().zip(pattern.chars()).all(is_like))
+            .then(|| Self(text.to_ascii_lowercase()))
+            .ok_or(InvalidRunIdStart)
+    }
+}
+
+impl RunIdStart {
+    /// Returns the run id, if all of it is given.
+    pub(crate) fn whole(&self) -> Option<Uuid> {
+        self.0.parse().ok()
+    }
+
+    pub(in crate::ledger) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RunIdStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Uuid> for RunIdStart {
+    fn from(run_id: Uuid) -> Self {
+        Self(run_id.to_string())
+    }
+}
+
+/// A filter of rows; `None` lets all through.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AuditFilter {
+    /// The number of the latest rows, at most [`AUDIT_ROWS_MAX`].
+    pub(crate) limit: u16,
+    pub(crate) run_id: Option<RunIdStart>,
+    pub(crate) event: Option<AuditEvent>,
+    pub(crate) user: Option<UserName>,
+    pub(crate) since: Option<DateTime<Utc>>,
+}

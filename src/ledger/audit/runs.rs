@@ -1,0 +1,102 @@
+//! Runs in the audit log.
+
+use serde_json::{Map, Value};
+
+use super::AuditEvent;
+
+/// The rows of the audit log about a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LoggedRun {
+    /// The number of the row of its end, or else of its beginning: a run with a higher one is newer,
+    /// whatever the clock was.
+    pub(crate) seq: Option<i64>,
+    pub(crate) has_ended: bool,
+    pub(crate) is_removed: bool,
+}
+
+/// A run, as the rows of its beginning and its end have it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RecordedRun {
+    pub(crate) user: Option<String>,
+    pub(crate) tool: Option<String>,
+    /// The outcome; none if the log has no end of it.
+    pub(crate) outcome: Option<String>,
+    pub(crate) evidence: RecordedEvidence,
+    /// Retention removed its files.
+    pub(crate) is_removed: bool,
+    /// The instance that has its files, where that is another one.
+    pub(crate) elsewhere: Option<String>,
+}
+
+/// The evidence of a run, as the audit log has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum RecordedEvidence {
+    /// No such run in the log.
+    #[default]
+    NoRun,
+    /// A run that began, and has no end.
+    NoEnd,
+    /// An end that was written before ends had hashes.
+    NoHash,
+    /// An end without evidence.
+    NotWritten,
+    /// The SHA-256 of the file, in lower-case hexadecimal.
+    Sha256(String),
+}
+
+/// The tool whose calls are counted against quotas, and whose runs leave evidence.
+pub(crate) const RUN_PYTEST: &str = "run_pytest";
+/// The key of the hash in the details of `TOOL_FINISHED`.
+pub(crate) const EVIDENCE_SHA256: &str = "evidence_sha256";
+
+impl RecordedEvidence {
+    /// Reads the details of a run's end. A value that is no hash is compared all the same, and is
+    /// never equal.
+    pub(in crate::ledger) fn of_end(details: &str) -> Self {
+        let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
+        match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
+            Ok(None) => Self::NoHash,
+            Ok(Some(Value::Null)) => Self::NotWritten,
+            Ok(Some(hash)) => Self::Sha256(hash.as_str().unwrap_or_default().to_owned()),
+            Err(_) => Self::Sha256(String::new()),
+        }
+    }
+}
+
+impl RecordedRun {
+    /// Tells whether the run ended.
+    pub(crate) fn has_end(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Follows a row of the run, one of its beginning, its end or its removal.
+    pub(in crate::ledger) fn follow(&mut self, row: RunRow) {
+        let RunRow { event, user, tool, outcome, details, elsewhere } = row;
+        if event == AuditEvent::ArtifactsRemoved.as_str() {
+            self.is_removed = true;
+            return;
+        }
+        self.user = Some(user);
+        self.tool = Some(tool);
+        self.elsewhere = elsewhere;
+        // The first end is the run's own.
+        if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
+            self.outcome = Some(outcome);
+            self.evidence = RecordedEvidence::of_end(&details);
+        } else if self.outcome.is_none() {
+            self.evidence = RecordedEvidence::NoEnd;
+        }
+    }
+}
+
+/// The part of a row that tells of a run.
+#[derive(Debug)]
+pub(in crate::ledger) struct RunRow {
+    pub(in crate::ledger) event: String,
+    pub(in crate::ledger) user: String,
+    pub(in crate::ledger) tool: String,
+    pub(in crate::ledger) outcome: String,
+    pub(in crate::ledger) details: String,
+    /// The instance whose row it is, where that is another one.
+    pub(in crate::ledger) elsewhere: Option<String>,
+}

@@ -1,0 +1,152 @@
+//! Tokens in the audit log: a row for each that was made or revoked, and whether the table of tokens is
+//! what these rows say.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::rows::AuditRow;
+use super::{AuditEntry, AuditEvent, AuditOutcome};
+
+/// The command that such rows are about.
+const TOOL: &str = "qwed-mcp token";
+
+/// The run that such rows are of: none.
+pub(in crate::ledger) const NO_RUN: Uuid = Uuid::nil();
+
+/// A token as the log and its table have it: all of it but the token's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::ledger) struct RecordedToken {
+    /// The id, as the rows of calls have it.
+    pub(in crate::ledger) token: String,
+    pub(in crate::ledger) user: String,
+    pub(in crate::ledger) role: String,
+    pub(in crate::ledger) created: String,
+    pub(in crate::ledger) expires: Option<String>,
+    pub(in crate::ledger) revoked: Option<String>,
+    /// SHA-256 of the token, which is not enough to call.
+    pub(in crate::ledger) sha256: String,
+}
+
+impl RecordedToken {
+    /// Returns an entry about it.
+    pub(in crate::ledger) fn entry(&self, event: AuditEvent, outcome: AuditOutcome) -> AuditEntry {
+        AuditEntry {
+            run_id: NO_RUN,
+            event,
+            user: self.user.parse().ok(),
+            tool: TOOL.to_owned(),
+            arguments_hash: None,
+            outcome,
+            details: json!(self).as_object().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the columns in which `other` differs.
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let Self { token: _, user, role, created, expires, revoked, sha256 } = self;
+        [
+            ("user", *user == other.user),
+            ("role", *role == other.role),
+            ("created", *created == other.created),
+            ("expires", *expires == other.expires),
+            ("revoked", *revoked == other.revoked),
+            ("hash", *sha256 == other.sha256),
+        ]
+        .into_iter()
+        .filter_map(|(column, is_same)| (!is_same).then_some(column))
+        .collect()
+    }
+}
+
+/// The table of tokens, compared with the rows about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct TokenComparison {
+    /// The number of those that are as the log has them.
+    pub(crate) same: u64,
+    /// Those that were made before there were rows about tokens: nothing tells whether they are as
+    /// they were made.
+    pub(crate) older: Vec<String>,
+    /// Those that are not as the log has them.
+    pub(crate) flawed: Vec<FlawedToken>,
+}
+
+/// A token that is not as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FlawedToken {
+    pub(crate) token: String,
+    pub(crate) flaw: TokenFlaw,
+    /// The columns that were changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) columns: Vec<&'static str>,
+}
+
+/// The flaw of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TokenFlaw {
+    /// Different from the last row about it.
+    Changed,
+    Removed,
+    /// Made without a row.
+    Unrecorded,
+}
+
+/// Tokens by the rows that were followed.
+#[derive(Debug, Default)]
+pub(in crate::ledger) struct RecordedTokens(BTreeMap<String, RecordedToken>);
+
+impl RecordedTokens {
+    /// Follows a row, if it is about a token.
+    pub(in crate::ledger) fn follow(&mut self, row: &AuditRow) {
+        let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
+        if events.iter().any(|event| event.as_str() == row.event)
+            && let Ok(recorded) = serde_json::from_str::<RecordedToken>(&row.details)
+        {
+            self.0.insert(recorded.token.clone(), recorded);
+        }
+    }
+
+    /// Adds those of another chain. A token is made once and revoked once, so a row that has it revoked is the
+    /// later one.
+    #[cfg(feature = "postgres")]
+    pub(super) fn add(&mut self, other: Self) {
+        for (token, recorded) in other.0 {
+            let is_known = self.0.get(&token).is_some_and(|known| known.revoked.is_some());
+            if !is_known {
+                self.0.insert(token, recorded);
+            }
+        }
+    }
+
+    /// Compares them with the table.
+    pub(in crate::ledger) fn compare(mut self, table: Vec<RecordedToken>) -> TokenComparison {
+        let has_rows = !self.0.is_empty();
+        let mut comparison = TokenComparison::default();
+        for token in table {
+            let flaw = match self.0.remove(&token.token) {
+                Some(recorded) if recorded == token => {
+                    comparison.same += 1;
+                    continue;
+                }
+                Some(recorded) => (TokenFlaw::Changed, recorded.differences(&token)),
+                None if has_rows => (TokenFlaw::Unrecorded, Vec::new()),
+                None => {
+                    comparison.older.push(token.token);
+                    continue;
+                }
+            };
+            let (flaw, columns) = flaw;
+            comparison.flawed.push(FlawedToken { token: token.token, flaw, columns });
+        }
+        let removed = self.0.into_keys().map(|token| FlawedToken {
+            token,
+            flaw: TokenFlaw::Removed,
+            columns: Vec::new(),
+        });
+        comparison.flawed.extend(removed);
+        comparison
+    }
+}

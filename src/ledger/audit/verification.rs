@@ -1,0 +1,367 @@
+//! The verification of the audit log.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::Serialize;
+use thiserror::Error;
+
+use super::NO_HASH;
+use super::rows::AuditRow;
+#[cfg(feature = "postgres")]
+use super::sha256_hex;
+use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
+
+/// The runs without an end that are named.
+const RUNS_NAMED_MAX: usize = 100;
+
+/// The step back of the clock that is reported, from one row to the next. Less than that is how
+/// clocks are kept right.
+const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
+/// The rows of that kind that are named.
+const CLOCK_STEPS_NAMED_MAX: usize = 20;
+
+/// The result of a verification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct AuditVerification {
+    pub(crate) rows: u64,
+    /// The hash of the last row that is as it was written; of several chains, the hash of all their
+    /// heads. To note it elsewhere is what makes a log safe from who can write its file.
+    pub(crate) head: String,
+    /// The first row that is not as it was written.
+    pub(crate) broken: Option<BrokenRow>,
+    /// The place of a head that was noted before, if one was given; of several the latest, if all are there.
+    pub(crate) known_head: Option<KnownHead>,
+    /// The chains, where there is one for each instance.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) instances: Vec<ChainVerification>,
+    pub(crate) unfinished: UnfinishedRuns,
+    /// The tokens; none where the chain is broken or the file is damaged: then nothing is a
+    /// witness.
+    pub(crate) tokens: Option<TokenComparison>,
+    #[serde(flatten)]
+    pub(crate) database: DatabaseFlaws,
+    #[serde(rename = "clock_set_back")]
+    pub(crate) clock: ClockSteps,
+}
+
+/// The verification of the chain of one instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ChainVerification {
+    pub(crate) instance: String,
+    pub(crate) rows: u64,
+    /// The hash of the last row that is as it was written.
+    pub(crate) head: String,
+    /// The first row that is not.
+    pub(crate) broken: Option<BrokenRow>,
+}
+
+/// Defects of the database itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DatabaseFlaws {
+    /// Damage that the database finds.
+    pub(crate) damage: Vec<String>,
+    /// Differences of its tables, indexes and triggers from ours.
+    pub(crate) schema: Vec<String>,
+}
+
+impl DatabaseFlaws {
+    fn is_empty(&self) -> bool {
+        self.damage.is_empty() && self.schema.is_empty()
+    }
+}
+
+impl AuditVerification {
+    /// Puts together what was found: the one chain, and `table`, which is the tokens if they are to be
+    /// compared with it.
+    pub(in crate::ledger) fn of(
+        walk: Walk,
+        table: Option<Vec<RecordedToken>>,
+        unfinished: UnfinishedRuns,
+        database: DatabaseFlaws,
+    ) -> Self {
+        let known_head = walk.known.place();
+        Self {
+            rows: walk.rows,
+            head: walk.hash,
+            broken: walk.broken,
+            known_head,
+            instances: Vec::new(),
+            unfinished,
+            tokens: table.map(|table| walk.tokens.compare(table)),
+            database,
+            clock: walk.clock,
+        }
+    }
+
+    /// Puts the same together of the chains of several instances.
+    #[cfg(feature = "postgres")]
+    pub(in crate::ledger) fn of_instances(
+        walks: Vec<(String, Walk)>,
+        table: Option<Vec<RecordedToken>>,
+        unfinished: UnfinishedRuns,
+        database: DatabaseFlaws,
+    ) -> Self {
+        let mut all = Walk::default();
+        let mut instances = Vec::new();
+        let mut heads = Vec::new();
+        for (instance, walk) in walks {
+            heads.push(format!("{instance} {}\n", walk.hash));
+            let (rows, broken) = (walk.rows, walk.broken);
+            instances.push(ChainVerification { instance, rows, head: walk.hash.clone(), broken });
+            all.add(walk);
+        }
+        all.hash = sha256_hex(&heads.concat());
+        Self { instances, ..Self::of(all, table, unfinished, database) }
+    }
+
+    pub(crate) fn is_intact(&self) -> bool {
+        self.broken.is_none()
+            && self.known_head != Some(KnownHead::Missing)
+            && self.tokens.as_ref().is_none_or(|tokens| tokens.flawed.is_empty())
+            && self.database.is_empty()
+    }
+}
+
+/// A row that is not as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct BrokenRow {
+    pub(crate) seq: i64,
+    pub(crate) flaw: Flaw,
+}
+
+/// The flaw of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Flaw {
+    /// Different from what was hashed.
+    Changed,
+    Removed,
+    /// Inserted: not written after the row before it.
+    Inserted,
+    /// The recorded head of the log is not this row, which is the last.
+    Head,
+}
+
+impl fmt::Display for BrokenRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seq, flaw } = self;
+        match flaw {
+            Flaw::Changed => write!(f, "row {seq} was changed"),
+            Flaw::Removed => write!(f, "row {seq} was removed"),
+            Flaw::Inserted => {
+                write!(f, "row {seq} was inserted, or does not follow row {}", seq - 1)
+            }
+            Flaw::Head => write!(f, "row {seq} is the last, and the recorded head is another"),
+        }
+    }
+}
+
+/// The place of a head that was noted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum KnownHead {
+    /// The hash of this row; 0 is before the first.
+    Row(i64),
+    /// The hash of no intact row: the log was written anew, or cut off.
+    Missing,
+}
+
+/// Runs that waited or began, and did not end: they go on, or their server was killed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct UnfinishedRuns {
+    pub(crate) count: u64,
+    /// The ids of some of them.
+    pub(crate) runs: Vec<String>,
+}
+
+/// Rows that are older than the one before them. Nobody need have changed them: the time is the
+/// machine's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct ClockSteps {
+    pub(crate) count: u64,
+    /// Some of them.
+    pub(crate) rows: Vec<ClockStep>,
+}
+
+/// A row before which the clock was set back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct ClockStep {
+    pub(crate) seq: i64,
+    /// The size of the step.
+    pub(crate) seconds: i64,
+}
+
+/// The hash of a row, as `audit verify` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AuditHash(String);
+
+/// A text that is no hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a head is 64 hexadecimal digits")]
+pub(crate) struct InvalidAuditHash;
+
+impl AuditHash {
+    /// Returns whether that is this hash.
+    pub(super) fn is(&self, hash: &str) -> bool {
+        self.0 == hash
+    }
+}
+
+impl FromStr for AuditHash {
+    type Err = InvalidAuditHash;
+
+    fn from_str(text: &str) -> Result<Self, InvalidAuditHash> {
+        let is_hash = text.len() == NO_HASH.len() && text.chars().all(|c| c.is_ascii_hexdigit());
+        is_hash.then(|| Self(text.to_ascii_lowercase())).ok_or(InvalidAuditHash)
+    }
+}
+
+/// Heads that were noted before, each with the row that has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
+
+impl KnownHeads {
+    pub(super) fn new(known: &[AuditHash]) -> Self {
+        Self(known.iter().map(|known| (known.clone(), None)).collect())
+    }
+
+    /// Follows a row with this hash.
+    pub(super) fn follow(&mut self, seq: i64, hash: &str) {
+        for (known, at) in &mut self.0 {
+            if known.is(hash) {
+                *at = Some(seq);
+            }
+        }
+    }
+
+    /// Adds the rows of another chain.
+    #[cfg(feature = "postgres")]
+    fn add(&mut self, other: Self) {
+        if self.0.is_empty() {
+            self.0 = other.0;
+            return;
+        }
+        for ((_, at), (_, other)) in self.0.iter_mut().zip(other.0) {
+            *at = (*at).max(other);
+        }
+    }
+
+    /// Returns the place of the latest, if all were found; none if there are none.
+    pub(super) fn place(&self) -> Option<KnownHead> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let found: Option<Vec<i64>> = self.0.iter().map(|(_, at)| *at).collect();
+        let latest = found.and_then(|found| found.into_iter().max());
+        Some(latest.map_or(KnownHead::Missing, KnownHead::Row))
+    }
+}
+
+/// The part of the chain that was followed.
+#[derive(Debug, Default)]
+pub(in crate::ledger) struct Walk {
+    rows: u64,
+    /// The last row that is as it was written.
+    seq: i64,
+    hash: String,
+    pub(in crate::ledger) broken: Option<BrokenRow>,
+    known: KnownHeads,
+    /// The time of the last row, if it is one.
+    time: Option<DateTime<Utc>>,
+    clock: ClockSteps,
+    tokens: RecordedTokens,
+}
+
+impl Walk {
+    /// Begins before the first row. `known` are heads that were noted before.
+    pub(in crate::ledger) fn new(known: &[AuditHash]) -> Self {
+        let mut walk =
+            Self { hash: NO_HASH.to_owned(), known: KnownHeads::new(known), ..Self::default() };
+        walk.known.follow(0, NO_HASH);
+        walk
+    }
+
+    /// Adds the walk along another chain.
+    #[cfg(feature = "postgres")]
+    fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.broken = self.broken.or(other.broken);
+        self.known.add(other.known);
+        self.tokens.add(other.tokens);
+        self.clock.count += other.clock.count;
+        self.clock.rows.extend(other.clock.rows);
+        self.clock.rows.truncate(CLOCK_STEPS_NAMED_MAX);
+    }
+
+    /// Follows the next row.
+    pub(in crate::ledger) fn follow(&mut self, row: AuditRow) {
+        self.rows += 1;
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = self.flaw(&row);
+        if self.broken.is_none() {
+            self.known.follow(row.seq, &row.hash);
+            self.compare_time(&row);
+            self.tokens.follow(&row);
+            self.seq = row.seq;
+            self.hash = row.hash;
+        }
+    }
+
+    fn flaw(&self, row: &AuditRow) -> Option<BrokenRow> {
+        let next = self.seq + 1;
+        if row.seq > next {
+            Some(BrokenRow { seq: next, flaw: Flaw::Removed })
+        } else if row.seq < next {
+            Some(BrokenRow { seq: row.seq, flaw: Flaw::Inserted })
+        } else if row.hash != row.content_hash() {
+            Some(BrokenRow { seq: next, flaw: Flaw::Changed })
+        } else if row.previous != self.hash {
+            Some(BrokenRow { seq: next, flaw: Flaw::Inserted })
+        } else {
+            None
+        }
+    }
+
+    fn compare_time(&mut self, row: &AuditRow) {
+        let time = DateTime::parse_from_rfc3339(&row.time).ok().map(|time| time.to_utc());
+        if let (Some(before), Some(time)) = (self.time, time)
+            && before - time > CLOCK_STEP_MAX
+        {
+            self.clock.count += 1;
+            if self.clock.rows.len() < CLOCK_STEPS_NAMED_MAX {
+                let seconds = (before - time).num_seconds();
+                self.clock.rows.push(ClockStep { seq: row.seq, seconds });
+            }
+        }
+        self.time = time;
+    }
+
+    /// Compares the last row with the recorded head.
+    pub(in crate::ledger) fn end(&mut self, head: Option<(i64, String)>) {
+        let flaw = match head {
+            Some((seq, _)) if seq > self.seq => {
+                Some(BrokenRow { seq: self.seq + 1, flaw: Flaw::Removed })
+            }
+            Some((seq, _)) if seq < self.seq => {
+                Some(BrokenRow { seq: seq + 1, flaw: Flaw::Inserted })
+            }
+            Some((_, hash)) if hash == self.hash => None,
+            Some(_) | None => Some(BrokenRow { seq: self.seq, flaw: Flaw::Head }),
+        };
+        self.broken = self.broken.or(flaw);
+    }
+}
+
+impl UnfinishedRuns {
+    /// Counts a run, and names it if not too many are named.
+    pub(in crate::ledger) fn add(&mut self, run_id: String) {
+        self.count += 1;
+        if self.runs.len() < RUNS_NAMED_MAX {
+            self.runs.push(run_id);
+        }
+    }
+}

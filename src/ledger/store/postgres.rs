@@ -1,0 +1,276 @@
+//! The store in PostgreSQL, which several instances share: each has a chain of its own in the audit log,
+//! and all have the same tokens.
+//!
+//! Whoever asks blocks, or waits in a task, while a thread has the connections: one for what is read,
+//! over which the questions of all go at once, and one for what is written, see `writer`.
+
+mod audit;
+mod records;
+mod runs;
+mod tokens;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::future::BoxFuture;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::sleep;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::backend::Backend;
+use super::error::StoreError;
+use super::instance::{instance, known_instance};
+use crate::postgres::{Database, DatabaseError, DatabaseUrl, Session};
+use crate::secret::Secret;
+
+use writer::{Job, OwnChain, write_all};
+
+/// A question, with whom to tell the answer.
+type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
+
+/// The questions, and the jobs, that wait: more than calls can be in flight.
+const WAITING_MAX: usize = 1024;
+
+/// The time for what is under way when the server ends.
+const HURRIED_MAX: Duration = Duration::from_secs(2);
+
+const NOW: &str = "SELECT clock_timestamp()";
+
+/// The attempts to read, where the connection is lost meanwhile.
+const READS_MAX: u32 = 2;
+
+/// The tokens and the audit log in a database. A handle: clones are the same store.
+#[derive(Debug, Clone)]
+pub(in crate::ledger) struct PostgresStore {
+    /// The instance whose chain is appended to.
+    instance: Arc<str>,
+    clock: Arc<Clock>,
+    thread: Arc<Thread>,
+}
+
+/// The thread that has the connections.
+struct Thread {
+    /// Ends it when they are gone; what was asked for before is done to its end.
+    channels: Option<(Sender<Question>, Sender<Job>)>,
+    hurry: CancellationToken,
+    handle: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Thread(..)")
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.channels = None;
+        self.hurry.cancel();
+        let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        drop(handle.map(JoinHandle::join));
+    }
+}
+
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(Arc::new(error))
+    }
+}
+
+/// Returns whether the connection was lost over a statement. Where no answer has come, no more time is left.
+fn is_lost_connection(error: &StoreError) -> bool {
+    let StoreError::Database(error) = error else { return false };
+    matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
+}
+
+/// A value of a row that no program of ours has written.
+fn unreadable(source: tokio_postgres::Error) -> StoreError {
+    DatabaseError::Statement(source).into()
+}
+
+/// Returns a value of a row.
+fn value<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T, StoreError> {
+    row.try_get(column).map_err(unreadable)
+}
+
+impl Backend for PostgresStore {
+    fn hurry(&self) {
+        self.thread.hurry.cancel();
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+}
+
+/// Does some work, unless it takes too long when the server ends: a database that is silent must not hold that up.
+async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let is_over = async {
+        hurry.cancelled().await;
+        sleep(HURRIED_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = is_over => None,
+    }
+}
+
+/// The clock of the database, which all instances have in common: what it showed when it was last asked, and the
+/// time since then.
+#[derive(Debug)]
+struct Clock {
+    shown: Mutex<(DateTime<Utc>, Instant)>,
+}
+
+impl Clock {
+    /// Sets it to what the database has just shown.
+    fn set(&self, shown: DateTime<Utc>) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = (shown, Instant::now());
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        let (shown, at) = *self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = TimeDelta::from_std(at.elapsed()).unwrap_or(TimeDelta::MAX);
+        shown.checked_add_signed(since).unwrap_or(shown)
+    }
+}
+
+impl PostgresStore {
+    /// Connects to the database, and brings its schema up to what this program knows. The instance is that of
+    /// the data folder.
+    pub(in crate::ledger) fn open(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
+        Self::of_instance(url, instance(folder)?)
+    }
+
+    /// Connects to it for commands that only read, and write nothing into the data folder either.
+    pub(in crate::ledger) fn open_to_read(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
+        Self::of_instance(url, known_instance(folder)?.unwrap_or_default())
+    }
+
+    fn of_instance(url: &Secret, instance: Uuid) -> Result<Self, StoreError> {
+        let url = DatabaseUrl::parse(url).map_err(DatabaseError::Url)?;
+        let instance = instance.to_string().into();
+        let (questions, asked) = channel(WAITING_MAX);
+        let (jobs, waiting) = channel(WAITING_MAX);
+        let (opened, is_open) = mpsc::channel();
+        let (own, hurry) = (Arc::clone(&instance), CancellationToken::new());
+        let asking = Asking { asked, waiting, hurry: hurry.clone() };
+        let thread = std::thread::spawn(move || serve(url, &own, asking, &opened));
+        let clock = is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
+        let handle = Mutex::new(Some(thread));
+        Ok(Self {
+            instance,
+            clock,
+            thread: Arc::new(Thread { channels: Some((questions, jobs)), hurry, handle }),
+        })
+    }
+
+    /// Asks something that changes nothing, and waits for the answer.
+    fn ask<T, F>(
+        &self,
+        question: impl Fn(Arc<Session>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.ask_database(async move |database| {
+            let mut reads_left = READS_MAX;
+            loop {
+                reads_left -= 1;
+                let answer = match database.session().await {
+                    Ok(session) => question(session).await,
+                    Err(error) => return Err(error.into()),
+                };
+                match answer {
+                    Err(error) if is_lost_connection(&error) && reads_left > 0 => {}
+                    answer => return answer,
+                }
+            }
+        })
+    }
+
+    /// Asks the same, of the database itself.
+    fn ask_database<T, F>(
+        &self,
+        question: impl FnOnce(Database) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        // Not a channel of the runtime: whoever waits may be in a task of another one.
+        let (reply, answer) = mpsc::channel();
+        let question: Question = Box::new(move |database| {
+            Box::pin(async move {
+                // Whoever waited may have gone.
+                drop(reply.send(question(database).await));
+            })
+        });
+        if let Some((questions, _)) = &self.thread.channels
+            && let Err(TrySendError::Full(_)) = questions.try_send(question)
+        {
+            return Err(StoreError::Overloaded);
+        }
+        answer.recv().unwrap_or(Err(StoreError::GivenUp))
+    }
+
+    /// Puts a job behind what waits to be written already.
+    fn submit(&self, job: Job) {
+        if let Some((_, jobs)) = &self.thread.channels
+            && let Err(TrySendError::Full(job)) = jobs.try_send(job)
+        {
+            job.tell(Err(StoreError::Overloaded));
+        }
+    }
+}
+
+/// What is asked for, and whether that has to end.
+struct Asking {
+    asked: Receiver<Question>,
+    waiting: Receiver<Job>,
+    hurry: CancellationToken,
+}
+
+/// Connects, and answers until nobody can ask any more.
+fn serve(
+    url: DatabaseUrl,
+    instance: &str,
+    asking: Asking,
+    opened: &mpsc::Sender<Result<Arc<Clock>, StoreError>>,
+) {
+    let Asking { mut asked, waiting, hurry } = asking;
+    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        let (database, clock) = match open_with_clock(url).await {
+            Ok(opened) => opened,
+            Err(error) => return drop(opened.send(Err(error))),
+        };
+        drop(opened.send(Ok(Arc::clone(&clock))));
+        let chain = OwnChain { instance: instance.to_owned(), clock };
+        let writer = tokio::spawn(write_all(database.clone(), chain, waiting, hurry.clone()));
+        while let Some(question) = asked.recv().await {
+            let (answer, hurry) = (question(database.clone()), hurry.clone());
+            tokio::spawn(async move { hurried(&hurry, answer).await });
+        }
+        drop(writer.await);
+    });
+}
+
+async fn open_with_clock(url: DatabaseUrl) -> Result<(Database, Arc<Clock>), StoreError> {
+    let database = Database::open(url).await?;
+    let rows = database.session().await?.query(NOW, &[]).await?;
+    let shown = value(rows.first().ok_or(StoreError::GivenUp)?, 0)?;
+    Ok((database, Arc::new(Clock { shown: Mutex::new((shown, Instant::now())) })))
+}

@@ -1,0 +1,299 @@
+//! The embedded store, a file of `SQLite`: how it comes to be, is opened, and is shared.
+//!
+//! Nobody but its owner can read it. It is made whole or not at all, and a file that is not what it
+//! should be is left as it is: without its tokens and its audit log nothing governed may run.
+
+mod audit;
+mod chain;
+mod database;
+mod read_only;
+mod runs;
+mod tokens;
+mod writer;
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use super::backend::Backend;
+use super::error::{BUSY_TIMEOUT, SCHEMA_VERSION, StoreError};
+use super::pending::Pending;
+use crate::strict_modes::{Unprotected, require_protected};
+
+use writer::Writer;
+
+/// The file in the data folder.
+const FILE_NAME: &str = "governance.db";
+/// The files in the data folder: `SQLite`'s and ours, and the runs.
+const OWN_FILES: [&str; 5] =
+    [FILE_NAME, writer::LOG, "governance.db-shm", writer::TURNSTILE, "artifacts"];
+/// "QWED", by which a database is known as ours.
+const APPLICATION_ID: i32 = 0x5157_4544;
+const SCHEMA: &str = include_str!("sqlite/schema.sql");
+
+/// The pause between two tries. The waiting that is built in grows to 100 ms, and may then never
+/// meet the short while in which a busy writer is between two transactions.
+const BUSY_PAUSE: Duration = Duration::from_millis(2);
+
+/// The tries to look at a file that comes and goes.
+const PROTECTION_TRIES_MAX: u32 = 100;
+
+/// The tokens and the audit log. A handle: clones are the same store.
+///
+/// All methods block on the disk, but [`SqliteStore::submit`].
+#[derive(Debug, Clone)]
+pub(in crate::ledger) struct SqliteStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The connection for reading: nobody who writes is in its way.
+    reader: Mutex<Connection>,
+    writer: Writer,
+    file: Arc<StoreFile>,
+}
+
+/// The file of a store that is open.
+#[derive(Debug)]
+struct StoreFile {
+    path: PathBuf,
+    /// Its device and inode.
+    identity: Option<(u64, u64)>,
+    /// Set when nothing is waited for any more.
+    is_closing: Arc<AtomicBool>,
+}
+
+impl Backend for SqliteStore {}
+
+impl SqliteStore {
+    /// Returns whether there is a store in `folder`.
+    pub(in crate::ledger) fn is_in(folder: &Path) -> bool {
+        exists(&folder.join(FILE_NAME))
+    }
+
+    /// Opens the store in `folder`, and makes both if they are not there.
+    pub(in crate::ledger) fn open(folder: &Path) -> Result<Self, StoreError> {
+        let create_folder = |source| StoreError::CreateFolder {
+            folder: folder.to_owned(),
+            source: Arc::new(source),
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
+        // Before anything is made there.
+        require_protected(folder)?;
+        if !exists(&folder.join(FILE_NAME)) {
+            create(folder)?;
+        }
+        Self::open_existing(folder)
+    }
+
+    /// Opens the store in `folder`, for commands that have nothing to do where there is none.
+    pub(in crate::ledger) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
+        for name in OWN_FILES {
+            require_protected_if_there(&folder.join(name))?;
+        }
+        Self::open_whosever(folder)
+    }
+
+    /// Opens the store in `folder`, whoever may write to it.
+    fn open_whosever(folder: &Path) -> Result<Self, StoreError> {
+        let file = folder.join(FILE_NAME);
+        if !exists(&file) {
+            return Err(StoreError::Missing { file });
+        }
+        // To SQLite this is a database without tables. Ours has some from its first moment.
+        if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            return Err(StoreError::Empty { file });
+        }
+        let failed = |source| error_of(&file, source);
+        // Whose database it is comes first: the settings below could change it.
+        let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
+        let (owner, connection) = opened.map_err(failed)?;
+        require_ours(&file, owner)?;
+        settle(&connection).map_err(failed)?;
+        Ok(Self::of(file, connection))
+    }
+
+    fn of(file: PathBuf, connection: Connection) -> Self {
+        let identity = identity(&file);
+        let file = Arc::new(StoreFile { path: file, identity, is_closing: Arc::default() });
+        let writer = Writer::new(Arc::clone(&file));
+        Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) }
+    }
+
+    /// Reads in one snapshot.
+    pub(in crate::ledger) fn read<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        // A thread that panicked has rolled back what it had begun.
+        let mut reader = self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.file.check()?;
+        let done = reader.transaction_with_behavior(TransactionBehavior::Deferred);
+        let done = done.and_then(|transaction| work(&transaction));
+        done.map_err(|source| error_of(&self.shared.file.path, source))
+    }
+
+    /// Writes all or nothing, after what was submitted before, and comes back when it is on the disk.
+    pub(in crate::ledger) fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.submit(work).wait()
+    }
+
+    /// Submits the same, without waiting for it.
+    pub(in crate::ledger) fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        self.shared.writer.submit(work)
+    }
+}
+
+impl StoreFile {
+    /// Fails if another file is at its place: what is written to one that was removed is lost, and
+    /// nobody else sees it.
+    fn check(&self) -> Result<(), StoreError> {
+        if identity(&self.path) == self.identity {
+            return Ok(());
+        }
+        Err(StoreError::Replaced { file: self.path.clone() })
+    }
+
+    /// Opens another connection to it.
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let mut connection = connect(&self.path)?;
+        let is_closing = Arc::clone(&self.is_closing);
+        connection.busy_handler(Some(patience(move || is_closing.load(Ordering::Relaxed))))?;
+        settle(&connection)?;
+        Ok(connection)
+    }
+}
+
+/// Returns the identity of the file at a path; none if there is none.
+fn identity(file: &Path) -> Option<(u64, u64)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// Tells whether there is anything, a dangling link too.
+fn exists(file: &Path) -> bool {
+    file.symlink_metadata().is_ok()
+}
+
+/// Fails if others can change a file that is there. `SQLite` removes its own when the last one closes the
+/// database, and the next one makes them again: so it may go at any moment.
+fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
+    let mut tries_left = PROTECTION_TRIES_MAX;
+    loop {
+        if !exists(file) {
+            return Ok(());
+        }
+        match require_protected(file) {
+            Err(Unprotected::Unknown { .. }) if tries_left > 0 => tries_left -= 1,
+            looked_at => return looked_at,
+        }
+    }
+}
+
+/// Makes an empty store beside its place, and moves it there when it is complete. Whoever comes
+/// second takes the first one's.
+fn create(folder: &Path) -> Result<(), StoreError> {
+    let create_file =
+        |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
+    // With mode 0600, which SQLite then gives its other files. Closed before SQLite opens it: to
+    // close a file drops all locks that this process has on it.
+    let draft = tempfile::Builder::new()
+        .prefix(".governance-")
+        .tempfile_in(folder)
+        .map_err(create_file)?
+        .into_temp_path();
+    write_schema(&draft).map_err(|source| error_of(&draft, source))?;
+    match draft.persist_noclobber(folder.join(FILE_NAME)) {
+        Ok(()) => File::open(folder).and_then(|folder| folder.sync_all()).map_err(create_file),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(create_file(error.error)),
+    }
+}
+
+fn write_schema(draft: &Path) -> rusqlite::Result<()> {
+    let mut connection = connect(draft)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(SCHEMA)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()?;
+    settle(&connection)?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    // Not to be created: that would be with whatever mode the umask leaves.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(file, flags)?;
+    connection.busy_handler(Some(patience(|| false)))?;
+    Ok(connection)
+}
+
+/// Waits for other processes, and tells whether to go on with that: for so long, and not when
+/// `is_over`.
+fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
+    let mut since = Instant::now();
+    move |asked_before| {
+        if asked_before == 0 {
+            since = Instant::now();
+        }
+        std::thread::sleep(BUSY_PAUSE);
+        since.elapsed() < BUSY_TIMEOUT && !is_over()
+    }
+}
+
+/// Applies the settings of a database that is ours.
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // What was appended is there after a power failure too.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+/// Reads whose database it is, and of which version.
+fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
+    Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
+}
+
+fn require_ours(file: &Path, owner: (i32, i32)) -> Result<(), StoreError> {
+    let file = file.to_owned();
+    match owner {
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(()),
+        (APPLICATION_ID, found) => Err(StoreError::Version { file, found }),
+        _ => Err(StoreError::Foreign { file }),
+    }
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
+    let (file, source) = (file.to_owned(), Arc::new(source));
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::Locked { file, source }
+        }
+        // None is not the database's own: a row that holds something else than was ever written.
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) | None => {
+            StoreError::Damaged { file, source }
+        }
+        Some(_) => StoreError::Access { file, source },
+    }
+}
+
+#[cfg(test)]
+mod tests;
