@@ -4,23 +4,11 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use crate::gateway::Tool;
-use crate::governance::GovernedTool;
-use crate::ledger::{
-    Caller, InvalidUserName, Permission, Proof, Role, Store, StoreError, Token, UserName,
-};
+use crate::ledger::{Caller, InvalidUserName, Proof, Role, Store, StoreError, Token};
 use crate::logging::Causes;
 use crate::meter::Meter;
 use crate::oidc::{Access, AccessTokens, NotTaken, SCOPES};
 use crate::secret::Secret;
-
-/// The bearer of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Bearer {
-    pub(crate) user: UserName,
-    pub(crate) role: Role,
-    proof: Proof,
-}
 
 /// The reason why nobody is let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,37 +24,6 @@ pub(crate) enum NotLetIn {
 /// The roles of scopes, from the one that may least.
 const ROLES: [(&str, Role); 3] =
     [(SCOPES[0], Role::Viewer), (SCOPES[1], Role::User), (SCOPES[2], Role::Admin)];
-
-impl Bearer {
-    /// Returns whether the bearer's role may call a tool. Unknown tools are the gateway's to refuse, and
-    /// governed ones are checked once more with the token of the call.
-    pub(crate) fn may_call(&self, tool: &str) -> bool {
-        let of_scripts = [
-            (Tool::ExecutePythonCode, Permission::OrchestrationRun),
-            (Tool::VerificationStatus, Permission::ArtifactRead),
-        ];
-        let of_scripts = of_scripts.into_iter().find(|(known, _)| known.name() == tool);
-        let governed = GovernedTool::from_name(tool).map(GovernedTool::permission);
-        let permission = governed.or(of_scripts.map(|(_, permission)| permission));
-        permission.is_none_or(|permission| self.role.has(permission))
-    }
-
-    /// Returns the bearer as a caller.
-    pub(crate) fn caller(&self) -> Caller {
-        let Self { user, role, proof } = self.clone();
-        Caller { user, role, proof }
-    }
-
-    /// Returns whether an access token has proven who it is.
-    pub(crate) fn has_access_token(&self) -> bool {
-        matches!(self.proof, Proof::Access { .. })
-    }
-
-    /// Returns whether the bearer's role may have scripts run.
-    pub(crate) fn may_run(&self) -> bool {
-        self.role.has(Permission::OrchestrationRun)
-    }
-}
 
 /// The tokens that let somebody in: those of a store, and access tokens of an authorization server.
 #[derive(Debug, Clone)]
@@ -97,16 +54,14 @@ impl Bearers {
         self.access_tokens.as_deref()
     }
 
-    /// Returns the bearer of a token.
-    pub(crate) async fn bearer(&self, token: &Secret) -> Result<Bearer, NotLetIn> {
+    /// Returns the caller with this token.
+    pub(crate) async fn caller(&self, token: &Secret) -> Result<Caller, NotLetIn> {
         match (Token::parse(token.reveal()), &self.store, &self.access_tokens) {
             (Some(token), Some(store), _) => {
                 let store = store.clone();
                 let found = spawn_blocking(move || store.authenticate(&token)).await;
                 let found = found.map_err(|_| NotLetIn::Unavailable)?;
-                let Caller { user, role, proof } =
-                    found.map_err(|error| unavailable(&error))?.ok_or(NotLetIn::Invalid)?;
-                Ok(Bearer { user, role, proof })
+                found.map_err(|error| unavailable(&error))?.ok_or(NotLetIn::Invalid)
             }
             (None, _, Some(access_tokens)) => {
                 let access = access_tokens.validate(token.reveal()).await;
@@ -127,8 +82,8 @@ impl Bearers {
     }
 }
 
-/// Returns the bearer of a valid access token, with the highest of its roles.
-fn of_access(access: Access) -> Result<Bearer, NotLetIn> {
+/// Returns the caller with a valid access token, with the highest of its roles.
+fn of_access(access: Access) -> Result<Caller, NotLetIn> {
     let Access { user, scopes, expires } = access;
     let of_scope =
         |(scope, role): &(&str, Role)| scopes.iter().any(|own| own == scope).then_some(*role);
@@ -137,7 +92,7 @@ fn of_access(access: Access) -> Result<Bearer, NotLetIn> {
         tracing::warn!(%error, "an access token names a user that cannot be one here; --oidc-user-claim may name another claim");
         NotLetIn::Invalid
     })?;
-    Ok(Bearer { user, role, proof: Proof::Access { expires } })
+    Ok(Caller { user, role, proof: Proof::Access { expires } })
 }
 
 fn not_taken(reason: &NotTaken) -> NotLetIn {
@@ -179,25 +134,6 @@ mod tests {
         }
         for user in ["", "auth0|1", "an\nn", "ann "] {
             assert_eq!(bearer(user, &["qwed:user"]), Err(NotLetIn::Invalid), "{user:?}");
-        }
-    }
-
-    #[test]
-    fn roles_decide_per_tool() {
-        for (role, tool, expected) in [
-            (Role::Admin, "execute_python_code", true),
-            (Role::User, "execute_python_code", true),
-            (Role::Viewer, "execute_python_code", false),
-            (Role::Viewer, "verification_status", true),
-            (Role::Viewer, "run_pytest", false),
-            (Role::User, "run_pytest", true),
-            (Role::Viewer, "get_evidence", true),
-            // The gateway says that there is no such tool.
-            (Role::Viewer, "rm", true),
-        ] {
-            let proof = Proof::Access { expires: Utc::now() };
-            let bearer = Bearer { user: "ann".parse().unwrap(), role, proof };
-            assert_eq!(bearer.may_call(tool), expected, "{role:?} {tool}");
         }
     }
 }

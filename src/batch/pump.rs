@@ -15,7 +15,7 @@ use super::ask::{Ask, Invalid};
 use super::input::{Input, InputEnd, RawLine};
 use super::output::Writer;
 use super::{Bounds, Output, Progress, Status, Verifier};
-use crate::governance::Presented;
+use crate::ledger::Presented;
 use crate::terminal;
 
 /// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.

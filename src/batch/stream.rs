@@ -13,7 +13,7 @@ use super::ask::{Ask, Test};
 use super::input::LINE_BYTES_MAX;
 use super::pump::{take_up, to_line};
 use super::{Bounds, Status, Verifier};
-use crate::governance::Presented;
+use crate::ledger::Presented;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Lane, Outcome, RunError, RunLimits, Turn};
 use crate::gateway::{Arguments, AskedBy, DecisionRecord, ErrorCode};
-use crate::governance::Presented;
+use crate::ledger::Presented;
 #[cfg(feature = "http")]
 use crate::ledger::UserName;
 use crate::sandbox::Tier;

@@ -18,7 +18,7 @@ use super::receipt::public_keys;
 use crate::config::Settings;
 use crate::executor::{Executor, Lane, OneShotExecutor, Outcome, RunLimits};
 use crate::gateway::{Arguments, AskedBy, Gateway, Stdin, Tool};
-use crate::governance::Presented;
+use crate::ledger::Presented;
 use crate::logging::Causes;
 use crate::receipt::{
     Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,

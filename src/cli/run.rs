@@ -22,9 +22,9 @@ use super::pictures;
 use crate::config::Settings;
 use crate::executor::{Echo, Ending, OneShotExecutor};
 use crate::gateway::{Arguments, AskedBy, Stdin, Tool};
-use crate::governance::Presented;
 use crate::jobs::RequestKey;
-use crate::server::{CallEnd, Caller, Reply, Server};
+use crate::ledger::Presented;
+use crate::server::{CallContext, CallEnd, Reply, Server};
 use crate::terminal::Label;
 use screen::{Printed, Screen};
 
@@ -177,7 +177,7 @@ async fn call(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let cancel = CancellationToken::new();
     let screen = Screen::open(&cancel);
-    let caller = Caller {
+    let caller = CallContext {
         request: RequestKey("run".to_owned()),
         cancel: cancel.clone(),
         presented: Presented::default(),

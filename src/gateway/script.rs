@@ -50,12 +50,16 @@ impl fmt::Debug for Stdin {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedBy {
     /// The user that a token has proven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     /// The number of that token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
     /// The client, and its version, by its own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
     /// The model, by the client's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
 }
 

@@ -23,7 +23,7 @@ use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Executor, Lane, NotForProject};
 use crate::ledger::AuditPlace;
 use crate::ledger::{
-    ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, Caller, Proof, Quota, Role, Store,
+    ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, Caller, Presented, Quota, Role, Store,
     StoreError, Token, UserName,
 };
 use crate::logging::Causes;
@@ -45,28 +45,6 @@ pub(crate) struct GovernedCall {
     pub(crate) cancel: CancellationToken,
     /// Set as long as the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
-}
-
-/// What a caller shows of itself.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Presented {
-    /// Its token; without one, the server's own is used.
-    pub(crate) token: Option<Secret>,
-    /// The caller that the transport has let in. The token of a governed call goes before it; a script is
-    /// always this caller's.
-    pub(crate) known: Option<Caller>,
-}
-
-impl Presented {
-    /// Returns the user that the transport has let in.
-    pub(crate) fn user(&self) -> Option<&UserName> {
-        self.known.as_ref().map(|known| &known.user)
-    }
-
-    /// Returns the proof of that user.
-    pub(crate) fn proof(&self) -> Option<Proof> {
-        self.known.as_ref().map(|known| known.proof)
-    }
 }
 
 /// A call on its way.

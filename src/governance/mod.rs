@@ -66,7 +66,7 @@ use upkeep::Turn;
 pub(crate) use artifacts::{
     Artifacts, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry, RunState,
 };
-pub(crate) use call::{GovernedCall, Presented, Rehearsal};
+pub(crate) use call::{GovernedCall, Rehearsal};
 pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,

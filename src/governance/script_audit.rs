@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
 
 use super::call::{blocking, store_failed};
-use super::{Governance, Presented, Refusal};
+use super::{Governance, Refusal};
 use crate::canonical_json::canonical_json;
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
-#[cfg(feature = "postgres")]
 use crate::gateway::{DecisionRecord, Status};
 use crate::ledger::AuditPlace;
+use crate::ledger::Presented;
 use crate::ledger::UserName;
 use crate::ledger::{
     AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditRow, Caller,
@@ -107,7 +107,6 @@ impl Governance {
     }
 
     /// Writes down that somebody's role does not permit scripts.
-    #[cfg(feature = "http")]
     pub(crate) async fn script_not_permitted(
         &self,
         arguments: &Map<String, Value>,
@@ -190,7 +189,6 @@ impl Governance {
     /// Returns whether the log has the decision that lets a script run for the user of a job, by this proof, and no
     /// start of that script and no end: one that was not run because its token was revoked is not run later.
     /// Whoever can write to the database can place a job that nobody asked for.
-    #[cfg(feature = "postgres")]
     pub(crate) async fn has_decision(
         &self,
         record: &DecisionRecord,
@@ -216,7 +214,6 @@ impl Governance {
     }
 
     /// Returns whether the result of a job is the one of which the log has the hash.
-    #[cfg(feature = "postgres")]
     pub(crate) async fn has_result(
         &self,
         verification_id: &str,
@@ -247,7 +244,6 @@ fn is_end(row: &AuditRow) -> bool {
 }
 
 /// Returns a text of the details of a row.
-#[cfg(feature = "postgres")]
 fn detail(row: &AuditRow, name: &str) -> Option<String> {
     let details: Map<String, Value> = serde_json::from_str(&row.details).ok()?;
     Some(details.get(name)?.as_str()?.to_owned())

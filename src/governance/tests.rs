@@ -24,7 +24,8 @@ use crate::gateway::tests::verified;
 use crate::gateway::{Decision, ErrorCode, RiskBasedExecutionGateway};
 use crate::ledger::tests::{database, entry, user};
 use crate::ledger::{
-    ArgumentsHash, AuditEntry, AuditEvent, AuditFilter, AuditOutcome, EVIDENCE_SHA256, Proof, Role,
+    ArgumentsHash, AuditEntry, AuditEvent, AuditFilter, AuditOutcome, EVIDENCE_SHA256, Presented,
+    Proof, Role,
 };
 use crate::sandbox::Tier;
 

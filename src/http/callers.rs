@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
 
-use crate::bearer::{Bearer, Bearers, NotLetIn};
-use crate::governance::Presented;
-use crate::ledger::UserName;
+use crate::bearer::{Bearers, NotLetIn};
+use crate::ledger::{Permission, Presented, Proof, UserName};
 use crate::oidc::SCOPES;
 use crate::secret::Secret;
 use crate::shares::Held;
@@ -24,12 +23,10 @@ pub(super) struct Callers {
     rate: UserRate,
 }
 
-/// Whoever has sent a request.
+/// Whoever has sent a request. Nobody is known where everybody may call.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// None where everybody may call.
-    pub(super) bearer: Option<Bearer>,
-    pub(super) token: Option<Secret>,
+    pub(super) presented: Presented,
     /// The place in the user's share, taken until the request is through.
     pub(super) place: Held,
 }
@@ -37,12 +34,12 @@ pub(super) struct Known {
 impl Known {
     /// Returns the user, if callers are known.
     pub(super) fn user(&self) -> Option<&UserName> {
-        self.bearer.as_ref().map(|bearer| &bearer.user)
+        self.presented.user()
     }
 
-    /// Returns the caller of scripts, and the proof.
-    pub(super) fn presented(&self) -> Presented {
-        Presented { token: self.token.clone(), known: self.bearer.as_ref().map(Bearer::caller) }
+    /// Returns whether the caller's role has a permission.
+    pub(super) fn may(&self, permission: Permission) -> bool {
+        self.presented.known.as_ref().is_none_or(|caller| caller.role.has(permission))
     }
 }
 
@@ -95,16 +92,19 @@ impl Callers {
     /// Returns who has sent a request, if they may.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Known, Refusal> {
         let token = token(headers);
-        let Some(bearers) = &self.bearers else { return Ok(Known { token, ..Known::default() }) };
+        let known = |presented| Known { presented, place: Held::default() };
+        let Some(bearers) = &self.bearers else {
+            return Ok(known(Presented { token, known: None }));
+        };
         let token = token.ok_or(Refusal::Unauthorized)?;
-        let bearer = bearers.bearer(&token).await.map_err(|reason| match reason {
+        let caller = bearers.caller(&token).await.map_err(|reason| match reason {
             NotLetIn::Invalid => Refusal::InvalidToken,
             NotLetIn::NoScope => Refusal::NoScope,
             NotLetIn::Unavailable => Refusal::Store,
         })?;
         // An access token is for this server alone: it goes no further.
-        let token = Some(token).filter(|_| !bearer.has_access_token());
-        Ok(Known { bearer: Some(bearer), token, place: Held::default() })
+        let token = Some(token).filter(|_| !matches!(caller.proof, Proof::Access { .. }));
+        Ok(known(Presented { token, known: Some(caller) }))
     }
 
     /// Counts a request of a user, if the user may have another one now.

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::ledger::Permission;
 use crate::server::Endpoint;
 
 use super::callers::{Callers, Known};
@@ -156,7 +157,7 @@ impl Front {
             // No message is ever sent that belongs to no request: there is no stream for such.
             (Route::Messages, _) => Err(Refusal::Method("POST, DELETE")),
             (Route::Run | Route::Batch | Route::RunCode, &Method::POST) => {
-                if known.bearer.as_ref().is_some_and(|bearer| !bearer.may_run()) {
+                if !known.may(Permission::OrchestrationRun) {
                     return Err(Refusal::Forbidden);
                 }
                 match route {
@@ -202,7 +203,7 @@ impl Front {
     ) -> Result<Response<Content>, Refusal> {
         let session = messages::header(headers, &messages::SESSION);
         let session = session.text().ok_or(Refusal::SessionMissing)?;
-        if !self.endpoint.end_session(session, known.bearer.as_ref()) {
+        if !self.endpoint.end_session(session, known.user()) {
             return Err(Refusal::SessionUnknown);
         }
         Ok(empty_response(StatusCode::NO_CONTENT))

@@ -44,7 +44,7 @@ pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// Puts a body together with what its headers say.
 pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<Held>) -> Post {
-    let Known { bearer, token, place } = known;
+    let Known { presented, place } = known;
     Post {
         body,
         announced: Announced {
@@ -53,8 +53,7 @@ pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<H
             name: header(headers, &NAME),
         },
         session: header(headers, &SESSION),
-        bearer,
-        token,
+        presented,
         held: held.into_iter().chain([place]).collect(),
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
-use crate::governance::Presented;
+use crate::ledger::Presented;
 use crate::ledger::UserName;
 use crate::shares;
 
@@ -157,7 +157,7 @@ impl Scripts {
         known: Known,
     ) -> Result<(OneAnswer, Arc<Held>), Refusal> {
         let (verifier, bounds, presented) =
-            (Arc::clone(&self.verifier), self.bounds, known.presented());
+            (Arc::clone(&self.verifier), self.bounds, known.presented.clone());
         let held = Arc::new(Held { presented, _places: held, _own: known.place });
         let kept = Arc::clone(&held);
         let cancel = self.stop.child_token();
@@ -184,7 +184,7 @@ impl Scripts {
     ) -> Result<Response<Content>, Refusal> {
         let places = room.batch(known.user())?.into();
         let user = known.user().cloned();
-        let presented = known.presented();
+        let presented = known.presented.clone();
         let held = Held { presented: presented.clone(), _places: places, _own: known.place };
         let stop = self.stop.child_token();
         let (chunks, read) = mpsc::channel(PARTS_WAITING_MAX);

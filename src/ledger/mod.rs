@@ -28,7 +28,9 @@ pub(crate) use audit::{
 };
 pub(crate) use roles::{Permission, Role};
 pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
-pub(crate) use tokens::{Caller, Proof, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState};
+pub(crate) use tokens::{
+    Caller, Presented, Proof, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState,
+};
 #[cfg(feature = "http")]
 pub(crate) use user_name::InvalidUserName;
 pub(crate) use user_name::UserName;

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use super::roles::Role;
 use super::user_name::UserName;
+use crate::secret::Secret;
 
 /// The start of a token, so that it is recognised where it was left by mistake.
 const PREFIX: &str = "qwedmcp_";
@@ -93,6 +94,28 @@ pub(crate) struct Caller {
     pub(crate) user: UserName,
     pub(crate) role: Role,
     pub(crate) proof: Proof,
+}
+
+/// What a caller shows of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Presented {
+    /// Its token; without one, governed tools use the server's own.
+    pub(crate) token: Option<Secret>,
+    /// The caller that the transport has let in. The token of a governed call goes before it; a script is
+    /// always this caller's.
+    pub(crate) known: Option<Caller>,
+}
+
+impl Presented {
+    /// Returns the user that the transport has let in.
+    pub(crate) fn user(&self) -> Option<&UserName> {
+        self.known.as_ref().map(|known| &known.user)
+    }
+
+    /// Returns the proof of that user.
+    pub(crate) fn proof(&self) -> Option<Proof> {
+        self.known.as_ref().map(|known| known.proof)
+    }
 }
 
 /// What has proven who calls.

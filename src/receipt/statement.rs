@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::Environment;
+use crate::gateway::AskedBy;
 use crate::ledger::AuditPlace;
 
 /// The type of every statement of in-toto, version 1.
@@ -72,7 +73,7 @@ pub(crate) struct Predicate<'a> {
     pub(crate) created_on: DateTime<Utc>,
     pub(crate) server: Server,
     pub(crate) decision: Decision,
-    pub(crate) caller: Caller,
+    pub(crate) caller: AskedBy,
     /// The interpreter and what is installed for it; none of a call that was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) environment: Option<Cow<'a, Environment>>,
@@ -131,23 +132,6 @@ pub(crate) struct Decision {
     /// The SHA-256 of the policy file, of a governed tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy_sha256: Option<String>,
-}
-
-/// The caller, as far as it is known.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Caller {
-    /// The user that a token has proven.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) user: Option<String>,
-    /// The number of the token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<String>,
-    /// The client by its own word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) client: Option<String>,
-    /// The model by the client's word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<String>,
 }
 
 /// What held the run.

@@ -19,8 +19,8 @@ use super::keys::{SigningKey, to_milliseconds};
 use super::outputs::{ReservedOutputs, remove_abandoned_outputs};
 use super::reserved::{ReservedFile, remove_abandoned};
 use super::statement::{
-    Caller, Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox,
-    Statement, Subject, TEST_RESULT_TYPE, TestResult,
+    Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox, Statement,
+    Subject, TEST_RESULT_TYPE, TestResult,
 };
 use super::{Environment, Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
@@ -360,7 +360,7 @@ impl Receipts {
         let predicate = Predicate {
             tool: Tool::ExecutePythonCode.name().to_owned(),
             decision,
-            caller: caller(asked_by.clone()),
+            caller: asked_by.clone(),
             audit,
             ..Predicate::default()
         };
@@ -503,7 +503,7 @@ impl Draft {
             tool: Tool::ExecutePythonCode.name().to_owned(),
             created_on: to_milliseconds(finished),
             decision: decision_of_script(Status::AllowVerified, id, self.findings),
-            caller: caller(self.asked_by),
+            caller: self.asked_by,
             sandbox,
             limits: Some(Limits {
                 wall_ms: milliseconds(limits.timeout),
@@ -574,10 +574,10 @@ fn predicate_of_tests(
             policy_sha256: Some(run.policy_sha256).filter(|sha256| !sha256.is_empty()),
             ..Decision::default()
         },
-        caller: Caller {
+        caller: AskedBy {
             user: Some(run.user).filter(|user| !user.is_empty()),
             token: Some(run.token).filter(|token| !token.is_empty()),
-            ..Caller::default()
+            ..AskedBy::default()
         },
         limits: run.run.is_some().then_some(run.limits),
         run: run.run.map(|it| Run { status: Some(run.status.to_owned()), ..it }),
@@ -599,11 +599,6 @@ fn decision_of_script(status: Status, id: &str, findings: usize) -> Decision {
 /// Returns the digest of a call's arguments: that of the audit log.
 fn of_arguments(arguments: &Value) -> Subject {
     Subject::new("arguments", sha256(canonical_json(arguments)))
-}
-
-fn caller(asked_by: AskedBy) -> Caller {
-    let AskedBy { user, token, client, model } = asked_by;
-    Caller { user, token, client, model }
 }
 
 fn milliseconds(time: std::time::Duration) -> u64 {

@@ -12,8 +12,9 @@ use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Gateway, Grant,
     Tool, Verified,
 };
-use crate::governance::{Presented, Refusal};
+use crate::governance::Refusal;
 use crate::ledger::AuditPlace;
+use crate::ledger::Presented;
 use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
 use crate::receipt::Stored;

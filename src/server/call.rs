@@ -19,12 +19,13 @@ use crate::config::AdminGate;
 use crate::config::Settings;
 use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
 use crate::gateway::{Arguments, AskedBy, Call, DecisionRecord, Gateway, JobId, Stdin, Tool};
-use crate::governance::{Governance, GovernedCall, GovernedReply, Presented, Refusal};
+use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{
     Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
 };
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
+use crate::ledger::Presented;
 #[cfg(feature = "http")]
 use crate::ledger::Store;
 use crate::ledger::UserName;
@@ -61,9 +62,9 @@ pub(crate) struct Server {
     pub(super) session: Option<Arc<Session>>,
 }
 
-/// The caller of a tool, as far as a call has to do with it.
+/// What a call of a tool needs besides its arguments.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub(crate) struct CallContext {
     /// Names the request, for cancelling what it placed.
     pub(crate) request: RequestKey,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
@@ -184,7 +185,12 @@ impl Server {
     }
 
     /// Carries out the call of `tool`, if it may be.
-    pub(crate) async fn call(&self, tool: &str, arguments: Arguments, caller: Caller) -> Reply {
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Arguments,
+        caller: CallContext,
+    ) -> Reply {
         match Call::parse(tool, arguments) {
             Ok(Call::Script(arguments)) => self.call_script(arguments, caller).await,
             Ok(Call::JobStatus { record, job }) => {
@@ -201,7 +207,7 @@ impl Server {
     }
 
     /// Decides about a script, and runs it or places it as a job.
-    async fn call_script(&self, arguments: Arguments, caller: Caller) -> Reply {
+    async fn call_script(&self, arguments: Arguments, caller: CallContext) -> Reply {
         let request = Request {
             arguments,
             presented: caller.presented.clone(),
@@ -226,7 +232,7 @@ impl Server {
     }
 
     /// Places a script as a background job.
-    async fn place(&self, record: &DecisionRecord, permit: Permit, caller: Caller) -> Reply {
+    async fn place(&self, record: &DecisionRecord, permit: Permit, caller: CallContext) -> Reply {
         // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
         if caller.cancel.is_cancelled() {
             return Reply::cancelled(record);
@@ -239,8 +245,8 @@ impl Server {
     }
 
     /// Runs a script when it is its turn.
-    async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: Caller) -> Reply {
-        let Caller { cancel, waits_for_turn, echo, stdin, .. } = caller;
+    async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
+        let CallContext { cancel, waits_for_turn, echo, stdin, .. } = caller;
         let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
         let Some(turn) = turn else { return Reply::cancelled(record) };
         let request = RunRequest { limits: self.sync_limits, stdin, echo, cancel };
@@ -371,8 +377,8 @@ mod tests {
         Settings::from_lookup(gate).0
     }
 
-    fn nobody(cancel: CancellationToken) -> Caller {
-        Caller {
+    fn nobody(cancel: CancellationToken) -> CallContext {
+        CallContext {
             request: RequestKey("1".to_owned()),
             cancel,
             presented: Presented::default(),
@@ -424,11 +430,11 @@ mod tests {
     #[cfg(feature = "http")]
     async fn send(server: &Server, verifier: &Verifier, route: Route, user: &str) {
         use crate::batch::{Bounds, Single, answer_one};
-        use crate::ledger::{Caller as Proven, Proof, Role};
+        use crate::ledger::{Caller, Proof, Role};
 
         let expires = chrono::Utc::now() + chrono::TimeDelta::hours(1);
         let proof = Proof::Access { expires };
-        let known = Proven { user: user.parse().unwrap(), role: Role::User, proof };
+        let known = Caller { user: user.parse().unwrap(), role: Role::User, proof };
         let presented = Presented { token: None, known: Some(known) };
         let code = format!("# {user}");
         if route == Route::Pipelines {
@@ -438,7 +444,7 @@ mod tests {
             answer_one(verifier, single, bounds, &presented, CancellationToken::new()).await;
             return;
         }
-        let caller = Caller { presented, ..nobody(CancellationToken::new()) };
+        let caller = CallContext { presented, ..nobody(CancellationToken::new()) };
         let arguments = json!({ "code": code, "background": route == Route::Jobs });
         let arguments = arguments.as_object().unwrap().clone();
         let reply = server.call("execute_python_code", arguments, caller).await;

@@ -13,10 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bearer::Bearer;
 use crate::jobs::RequestKey;
-use crate::ledger::UserName;
-use crate::secret::Secret;
+use crate::ledger::{Presented, UserName};
 use crate::shares::Held;
 use crate::transport::{
     Announced, Connection, Era, Header, Outlet, Place, Posted, PostedRequest, Rejected, Terms,
@@ -55,8 +53,7 @@ pub(crate) struct Post {
     pub(crate) announced: Announced,
     /// `Mcp-Session-Id`.
     pub(crate) session: Header,
-    pub(crate) bearer: Option<Bearer>,
-    pub(crate) token: Option<Secret>,
+    pub(crate) presented: Presented,
     /// The places that it takes, given back when it is through.
     pub(crate) held: Vec<Held>,
 }
@@ -137,8 +134,8 @@ impl Endpoint {
     }
 
     /// Ends a session. Returns whether there was one.
-    pub(crate) fn end_session(&self, session: &str, bearer: Option<&Bearer>) -> bool {
-        self.sessions.end(session, user(bearer))
+    pub(crate) fn end_session(&self, session: &str, user: Option<&UserName>) -> bool {
+        self.sessions.end(session, user)
     }
 
     /// Cancels what is in flight.
@@ -154,7 +151,8 @@ impl Endpoint {
     }
 
     async fn request(&self, request: PostedRequest, post: Post) -> Answer {
-        let Post { session, bearer, token, held, .. } = post;
+        let Post { session, presented, held, .. } = post;
+        let user = presented.user().cloned();
         let cancel = CancellationToken::new();
         let is_opening = request.client.is_some();
         let has_session = request.era == Era::Handshake && !is_opening && !self.is_sessionless;
@@ -163,8 +161,7 @@ impl Endpoint {
                 Header::Once(session) => session,
                 Header::Absent | Header::Unusable => return Answer::SessionMissing,
             };
-            let taken =
-                self.sessions.take(session, user(bearer.as_ref()), &request.id, cancel.clone());
+            let taken = self.sessions.take(session, user.as_ref(), &request.id, cancel.clone());
             match taken {
                 Ok((name, client, call)) => (Connection(name), Some(client), Some(call)),
                 Err(NotTaken::Unknown) => return Answer::SessionUnknown,
@@ -184,8 +181,7 @@ impl Endpoint {
         let mut held = held;
         let until_first =
             if request.is_subscription() { std::mem::take(&mut held) } else { Vec::new() };
-        let terms =
-            Terms { connection, bearer: bearer.clone(), token, held, cancel, turn_deadline };
+        let terms = Terms { connection, presented, held, cancel, turn_deadline };
         let (exchange, outlet) = request.open(terms);
         let handler = Handler::new(Arc::clone(&self.server), self.stop.clone());
         let stop = self.stop.child_token();
@@ -196,7 +192,7 @@ impl Endpoint {
             }
         });
         let opening = opening.filter(|_| !self.is_sessionless);
-        let answer = self.answer(outlet, era, call, opening, bearer).await;
+        let answer = self.answer(outlet, era, call, opening, user).await;
         drop(until_first);
         answer
     }
@@ -208,7 +204,7 @@ impl Endpoint {
         era: Era,
         call: Option<SessionCall>,
         opening: Option<rmcp::model::ClientConfig>,
-        bearer: Option<Bearer>,
+        user: Option<UserName>,
     ) -> Answer {
         let stream = |first, outlet, has_ended, call| {
             Answer::Stream(Stream { first, outlet, has_ended, _call: call })
@@ -225,7 +221,6 @@ impl Endpoint {
             return stream(Some(message.to_json()), outlet, false, call);
         }
         let session = opening.zip(message.agreed()).map(|(client, agreed)| {
-            let user = bearer.map(|bearer| bearer.user);
             self.sessions.begin(&client, agreed.protocol_version.clone(), user).to_string()
         });
         Answer::Message {
@@ -240,7 +235,7 @@ impl Endpoint {
     /// the response instead.
     fn cancelled(&self, id: &RequestId, post: &Post) -> Answer {
         let Header::Once(session) = &post.session else { return Answer::Accepted };
-        let name = self.sessions.cancel(session, user(post.bearer.as_ref()), Some(id));
+        let name = self.sessions.cancel(session, post.presented.user(), Some(id));
         let Some(name) = name else {
             return if self.is_sessionless { Answer::Accepted } else { Answer::SessionUnknown };
         };
@@ -248,10 +243,6 @@ impl Endpoint {
         self.server.jobs.cancel_placed_by(&key);
         Answer::Accepted
     }
-}
-
-fn user(bearer: Option<&Bearer>) -> Option<&UserName> {
-    bearer.map(|bearer| &bearer.user)
 }
 
 fn message_of(rejected: &Rejected) -> Answer {

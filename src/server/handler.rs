@@ -20,27 +20,21 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
-#[cfg(feature = "http")]
 use uuid::Uuid;
 
-#[cfg(feature = "http")]
-use crate::bearer::Bearer;
 use crate::executor::Echo;
 use crate::gateway::{AskedBy, Stdin};
-#[cfg(feature = "http")]
-use crate::governance::Refusal;
-use crate::governance::{Governance, GovernedCall, GovernedTool, Presented};
+use crate::governance::{Governance, GovernedCall, GovernedTool, Refusal};
 use crate::jobs::{Found, RequestKey};
-use crate::ledger::{Caller as ProvenCaller, UserName};
-use crate::secret::Secret;
+use crate::ledger::{Presented, UserName};
 #[cfg(feature = "http")]
 use crate::transport::TurnDeadline;
 use crate::transport::{Connection, Slot};
 
-use super::call::{Caller, Server};
+use super::call::{CallContext, Server};
 use super::progress::with_progress;
 use super::reply::Reply;
-use super::tools::{governed_tools, instructions};
+use super::tools::{governed_tools, instructions, permission_of};
 #[cfg(feature = "traces")]
 use super::traced;
 use super::{card, governed, identity, tasks};
@@ -74,11 +68,9 @@ impl Handler {
         #[cfg(debug_assertions)]
         assert!(request.name != "test_tool_that_panics", "a test asked for this");
         self.record(&context);
-        let token = context.extensions.get::<Secret>().cloned();
         let arguments = request.arguments.unwrap_or_default();
-        #[cfg(feature = "http")]
-        self.require_permission(&request.name, &arguments, &context).await?;
-        let presented = Presented { token, known: known(&context) };
+        let presented = presented(&context).cloned().unwrap_or_default();
+        self.require_permission(&request.name, &arguments, &presented).await?;
         if let Some(governance) = &self.server.governance
             && let Some(tool) = GovernedTool::from_name(&request.name)
         {
@@ -90,7 +82,7 @@ impl Handler {
         let cancel = context.ct.clone();
         let waits_for_turn: Arc<AtomicBool> = Arc::default();
         let waits = Arc::clone(&waits_for_turn);
-        let caller = Caller {
+        let caller = CallContext {
             request: request_key(connection(&context.extensions), &context.id),
             cancel,
             presented,
@@ -137,22 +129,22 @@ impl Handler {
         all
     }
 
-    /// Refuses the call of a tool that the bearer's role does not permit. Governed tools are checked where
+    /// Refuses the call of a tool that the caller's role does not permit. Governed tools are checked where
     /// they are called.
-    #[cfg(feature = "http")]
     async fn require_permission(
         &self,
         tool: &str,
         arguments: &rmcp::model::JsonObject,
-        context: &RequestContext<RoleServer>,
+        presented: &Presented,
     ) -> Result<(), ErrorData> {
-        let Some(bearer) = context.extensions.get::<Bearer>() else { return Ok(()) };
-        if bearer.may_call(tool) || GovernedTool::from_name(tool).is_some() {
+        let Some(caller) = &presented.known else { return Ok(()) };
+        let may_call = permission_of(tool).is_none_or(|permission| caller.role.has(permission));
+        if may_call || GovernedTool::from_name(tool).is_some() {
             return Ok(());
         }
         tracing::info!("the role does not permit it");
         let run_id = match &self.server.governance {
-            Some(governance) => governance.script_not_permitted(arguments, &bearer.caller()).await,
+            Some(governance) => governance.script_not_permitted(arguments, caller).await,
             None => Ok(Uuid::new_v4()),
         };
         Err(match run_id {
@@ -416,26 +408,14 @@ fn connection(extensions: &Extensions) -> Option<&Connection> {
     extensions.get()
 }
 
-/// Returns the user that a request is of, where every request has one.
-fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
-    #[cfg(feature = "http")]
-    return context.extensions.get::<Bearer>().map(|bearer| &bearer.user);
-    #[cfg(not(feature = "http"))]
-    {
-        let _ = context;
-        None
-    }
+/// Returns who has sent a request, as far as the transport knows.
+fn presented(context: &RequestContext<RoleServer>) -> Option<&Presented> {
+    context.extensions.get()
 }
 
-/// Returns the caller that the transport has let in.
-fn known(context: &RequestContext<RoleServer>) -> Option<ProvenCaller> {
-    #[cfg(feature = "http")]
-    return context.extensions.get::<Bearer>().map(Bearer::caller);
-    #[cfg(not(feature = "http"))]
-    {
-        let _ = context;
-        None
-    }
+/// Returns the user that a request is of, where every request has one.
+fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
+    presented(context).and_then(Presented::user)
 }
 
 /// Carries out a call that has its turn in time, where the transport says by when. Later it is cancelled:

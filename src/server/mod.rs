@@ -25,7 +25,7 @@ mod tools;
 #[cfg(feature = "traces")]
 mod traced;
 
-pub(crate) use call::{Caller, Server};
+pub(crate) use call::{CallContext, Server};
 #[cfg(feature = "http")]
 pub(crate) use endpoint::{Answer, Endpoint, Post, Stream};
 #[cfg(feature = "http")]

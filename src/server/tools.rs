@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::config::{SandboxMode, Settings};
 use crate::gateway;
 use crate::governance::{GovernedTool, ReadTool};
+use crate::ledger::Permission;
 
 use super::{card, identity};
 
@@ -249,9 +250,24 @@ fn reading(title: &str) -> ToolAnnotations {
         .open_world(false)
 }
 
+/// Returns the permission that a tool takes. Unknown tools take none: the gateway refuses them.
+pub(super) fn permission_of(tool: &str) -> Option<Permission> {
+    if let Some(governed) = GovernedTool::from_name(tool) {
+        return Some(governed.permission());
+    }
+    if tool == gateway::Tool::ExecutePythonCode.name() {
+        Some(Permission::OrchestrationRun)
+    } else if tool == gateway::Tool::VerificationStatus.name() {
+        Some(Permission::ArtifactRead)
+    } else {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Role;
 
     #[test]
     fn the_instructions_are_short_and_the_schemas_plain() {
@@ -312,6 +328,24 @@ mod tests {
             assert!(instructions.contains(limits), "{instructions}");
             assert!(execution.contains(limits), "{execution}");
             assert!(polling.contains(status), "{polling}");
+        }
+    }
+
+    #[test]
+    fn roles_decide_per_tool() {
+        for (role, tool, expected) in [
+            (Role::Admin, "execute_python_code", true),
+            (Role::User, "execute_python_code", true),
+            (Role::Viewer, "execute_python_code", false),
+            (Role::Viewer, "verification_status", true),
+            (Role::Viewer, "run_pytest", false),
+            (Role::User, "run_pytest", true),
+            (Role::Viewer, "get_evidence", true),
+            // The gateway says that there is no such tool.
+            (Role::Viewer, "rm", true),
+        ] {
+            let may = permission_of(tool).is_none_or(|permission| role.has(permission));
+            assert_eq!(may, expected, "{role:?} {tool}");
         }
     }
 }

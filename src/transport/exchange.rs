@@ -19,8 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::bearer::Bearer;
-use crate::secret::Secret;
+use crate::ledger::Presented;
 use crate::shares::Held;
 
 use super::era::{Announced, Era};
@@ -138,10 +137,8 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) connection: Connection,
-    /// Who asks, where that is known.
-    pub(crate) bearer: Option<Bearer>,
-    /// The token that came with the request's headers.
-    pub(crate) token: Option<Secret>,
+    /// Who asks, by the request's headers.
+    pub(crate) presented: Presented,
     /// Given back when the exchange is over.
     pub(crate) held: Vec<Held>,
     /// Cancelled when the client takes the request back.
@@ -176,7 +173,7 @@ impl PostedRequest {
     /// called within a runtime.
     pub(crate) fn open(self, terms: Terms) -> (Exchange, Outlet) {
         let Self { id, era, mut message, bytes, .. } = self;
-        let Terms { connection, bearer, token, held, cancel, turn_deadline } = terms;
+        let Terms { connection, mut presented, held, cancel, turn_deadline } = terms;
         let in_flight = InFlight::default();
         let handled = CancellationToken::new();
         let extensions = message.request.extensions_mut();
@@ -190,16 +187,14 @@ impl PostedRequest {
         }
         extensions.insert(Arc::<DropGuard>::new(handled.clone().drop_guard()));
         extensions.insert(connection.clone());
-        if let Some(bearer) = bearer {
-            extensions.insert(bearer);
-        }
         if let Some(deadline) = turn_deadline {
             extensions.insert(deadline);
         }
         // What a call brings itself comes first.
-        if let (Some(token), None) = (token, extensions.get::<Secret>()) {
-            extensions.insert(token);
+        if let Some(Presented { token: Some(token), .. }) = extensions.remove::<Presented>() {
+            presented.token = Some(token);
         }
+        extensions.insert(presented);
         let (sender, receiver) = mpsc::channel(MESSAGES_WAITING_MAX);
         let left = CancellationToken::new();
         let place = Place::new(in_flight, id.clone());

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::ledger::Presented;
 use crate::secret::Secret;
 
 use super::protocol_error::ProtocolError;
@@ -268,7 +269,7 @@ fn tool_call(
     call.arguments = arguments;
     let mut extensions = Extensions::new();
     if let Some(token) = presented_token(params.auth, meta.as_mut()) {
-        extensions.insert(token);
+        extensions.insert(Presented { token: Some(token), known: None });
     }
     if let Some(meta) = meta {
         extensions.insert(RequestMetaObject(MetaObject(meta)));

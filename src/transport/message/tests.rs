@@ -193,7 +193,8 @@ fn a_token_arrives_apart_from_what_is_logged() {
         let logged = format!("{message:?}");
         let JsonRpcMessage::Request(request) = message else { panic!("a request") };
         let ClientRequest::CallToolRequest(call) = request.request else { panic!("a call") };
-        let token = call.extensions.get::<Secret>().map(Secret::reveal);
+        let presented = call.extensions.get::<Presented>();
+        let token = presented.and_then(|presented| presented.token.as_ref()).map(Secret::reveal);
         assert_eq!(token, expected, "{line}");
         let meta = call.extensions.get::<RequestMetaObject>();
         assert!(meta.is_none_or(|meta| meta.get(AUTH_KEY).is_none()), "{line}");
