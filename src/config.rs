@@ -188,7 +188,6 @@ pub struct Settings {
     pub(crate) sync_timeout: Duration,
     /// The time that a call may wait for its turn whose client cannot take it back, in tests that have other
     /// than the default (`QWED_MCP_TEST_TURN_DEADLINE_MS`), and only debug builds let them.
-    #[cfg(feature = "http")]
     pub(crate) turn_deadline: Option<Duration>,
     /// The time that one background job may take, counted from its start
     /// (`QWED_MCP_BACKGROUND_TIMEOUT`).
@@ -283,7 +282,6 @@ impl Settings {
             ),
             user_share: Share::default(),
             sync_timeout: variables.test_ms("QWED_MCP_TEST_SYNC_TIMEOUT_MS", SYNC_TIMEOUT),
-            #[cfg(feature = "http")]
             turn_deadline: variables
                 .test_switch("QWED_MCP_TEST_TURN_DEADLINE_MS")
                 .and_then(|value| value.to_str()?.parse().ok())

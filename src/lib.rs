@@ -123,6 +123,12 @@
 //! # }
 //! ```
 
+// What teams use alone is compiled in every build of the program.
+#![cfg_attr(
+    not(all(feature = "http", feature = "postgres")),
+    allow(dead_code, unused_imports, reason = "used with the features http and postgres only")
+)]
+
 #[cfg(feature = "aibom")]
 pub mod aibom;
 #[cfg(feature = "server")]
@@ -169,7 +175,6 @@ mod secret;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
-#[cfg_attr(not(feature = "http"), expect(dead_code, reason = "users come over HTTP"))]
 mod shares;
 #[cfg(feature = "server")]
 mod terminal;

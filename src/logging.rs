@@ -41,7 +41,6 @@ impl Further {
 pub(crate) enum Reader {
     /// An admin, of the log of a server.
     Admin,
-    #[cfg(feature = "http")]
     /// A program that collects the log of a server.
     Collector,
     /// The person who typed a command.
@@ -87,7 +86,6 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
     let layer = match reader {
         Reader::Admin => layer.with_writer(|| OneLine(io::stderr())).with_filter(filter).boxed(),
-        #[cfg(feature = "http")]
         Reader::Collector => {
             let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
             layer.with_writer(std::io::stderr).with_filter(filter).boxed()

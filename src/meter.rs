@@ -2,8 +2,6 @@
 //!
 //! This module is a leaf and uses nothing else of the crate.
 
-#![cfg_attr(not(feature = "http"), expect(dead_code, reason = "only operators count"))]
-
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

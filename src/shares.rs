@@ -24,7 +24,6 @@ impl Default for Share {
 }
 
 impl Share {
-    #[cfg(feature = "http")]
     pub(crate) fn new(percent: u8) -> Self {
         Self { percent }
     }

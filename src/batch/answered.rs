@@ -95,7 +95,6 @@ enum Compared<'a> {
 
 impl Ids {
     /// Creates a set that remembers no more than so many, but for numbers that follow each other.
-    #[cfg(feature = "http")]
     pub(super) fn at_most(count: usize) -> Self {
         Self { at_most: Some(count), ..Self::default() }
     }

@@ -13,7 +13,6 @@ mod memory;
 mod output;
 mod pump;
 mod shard;
-#[cfg(feature = "http")]
 mod stream;
 mod summary;
 mod verifier;
@@ -25,7 +24,6 @@ pub(crate) use memory::available_memory_bytes;
 pub(crate) use output::{Output, is_same};
 pub(crate) use pump::{Ended, Pump, Pumped};
 pub(crate) use shard::Shard;
-#[cfg(feature = "http")]
 pub(crate) use stream::{AnswerLine, Batch, Chunk, OneAnswer, Single, Wanted, answer_one};
 pub(crate) use summary::{Progress, RunBy, Summary};
 pub(crate) use verifier::{Analysis, Verifier};

@@ -14,11 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::executor::{Lane, Outcome, RunError, RunLimits, Turn};
 use crate::gateway::{Arguments, AskedBy, DecisionRecord, ErrorCode};
 use crate::ledger::Presented;
-#[cfg(feature = "http")]
 use crate::ledger::UserName;
 use crate::sandbox::Tier;
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
-#[cfg(feature = "http")]
 use crate::shares::Held;
 
 use super::Status;
@@ -65,13 +63,11 @@ impl Verifier {
     }
 
     /// Returns whether a caller may still have scripts run, by the proof that let it in.
-    #[cfg(feature = "http")]
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
         self.scripts.require(presented.proof()).await
     }
 
     /// Waits for room for an answer of so many bytes, until it is read.
-    #[cfg(feature = "http")]
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
         self.scripts.room_for(user, bytes).await

@@ -46,7 +46,6 @@ fn an_empty_environment_gives_the_documented_defaults() {
             sync_concurrency: 1,
             user_share: Share::default(),
             sync_timeout: Duration::from_secs(30),
-            #[cfg(feature = "http")]
             turn_deadline: None,
             background_timeout: Duration::from_secs(120),
             job_ttl: Duration::from_secs(3600),

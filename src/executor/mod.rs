@@ -121,7 +121,6 @@ pub(crate) trait Executor: Send + Sync + 'static {
     fn warm_up(&self) {}
 
     /// Returns the state of the interpreters that are forked for scripts, where there are some.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for metrics"))]
     fn fork_servers(&self) -> ForkServers {
         ForkServers::default()
     }

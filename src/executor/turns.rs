@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-#[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
 use crate::shares::{ReplyRoom, Share};
@@ -149,19 +148,16 @@ impl Turns {
     }
 
     /// Returns how many runs of a lane could begin at once.
-    #[cfg(feature = "http")]
     pub(crate) fn free(&self, lane: Lane) -> usize {
         self.queue.free(&self.queue.lock(), lane)
     }
 
     /// Returns how many runs of a lane wait for their turn.
-    #[cfg(feature = "http")]
     pub(crate) fn waiting(&self, lane: Lane) -> usize {
         self.waiting.of(lane).load(Ordering::Relaxed)
     }
 
     /// Has waits counted from here on.
-    #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
         self.meter.set(meter);
     }
@@ -514,7 +510,6 @@ mod tests {
         drop(held);
     }
 
-    #[cfg(feature = "http")]
     #[tokio::test]
     async fn waits_of_all_lanes_are_counted() {
         let (turns, meter) = (turns(1), Arc::new(Waits::default()));
@@ -527,11 +522,9 @@ mod tests {
         assert_eq!(meter.0.load(Ordering::Relaxed), 6);
     }
 
-    #[cfg(feature = "http")]
     #[derive(Default)]
     struct Waits(AtomicUsize);
 
-    #[cfg(feature = "http")]
     impl Meter for Waits {
         fn decided(&self, _: Option<&'static str>) {}
 

@@ -18,13 +18,11 @@ impl JobId {
     }
 
     /// Returns the id as the database has it.
-    #[cfg(feature = "postgres")]
     pub(crate) fn uuid(self) -> Uuid {
         self.0
     }
 
     /// Takes an id from the database.
-    #[cfg(feature = "postgres")]
     pub(crate) fn of_uuid(id: Uuid) -> Self {
         Self(id)
     }

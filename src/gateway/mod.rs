@@ -160,7 +160,6 @@ impl Gateway {
     /// # Errors
     ///
     /// The refusal, if the script may not run here or the id is not one of a decision.
-    #[cfg(feature = "postgres")]
     pub(crate) fn evaluate_again(
         &self,
         source: String,

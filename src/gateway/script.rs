@@ -133,7 +133,6 @@ impl AuthorizedScript {
     }
 
     /// Notes for which job of those that servers share the script is run.
-    #[cfg(feature = "postgres")]
     pub(crate) fn with_job(self, job: JobOwner) -> Self {
         Self { job: Some(Arc::new(job)), ..self }
     }

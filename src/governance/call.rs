@@ -253,7 +253,6 @@ impl Governance {
     }
 
     /// Returns whether the audit log can be written to.
-    #[cfg(feature = "http")]
     pub(crate) async fn can_append(&self) -> bool {
         let store = self.store.clone();
         let can = blocking(move || store.can_append()).await;

@@ -55,7 +55,6 @@ use crate::config::Settings;
 use crate::executor::{Executor, Turns};
 use crate::ledger::Store;
 use crate::logging::Causes;
-#[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::receipt::Receipts;
 use crate::secret::Secret;
@@ -154,7 +153,6 @@ impl Governance {
     }
 
     /// Has what its store is asked for timed from here on.
-    #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
         self.store.set_meter(meter);
     }

@@ -829,7 +829,6 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
     assert!(matches!(decided, Err(Refusal::Internal(_))), "{decided:?}");
 }
 
-#[cfg(feature = "postgres")]
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table of rows")]
 async fn a_job_needs_its_own_decision_that_was_not_used() {

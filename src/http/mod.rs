@@ -108,7 +108,9 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     server.set_meter(&meter);
     if let Some(bearers) = &options.bearers {
         bearers.set_meter(meter);
-        server.set_tokens(bearers);
+        if let Some(store) = bearers.store() {
+            server.set_tokens(store);
+        }
     }
     let draining = CancellationToken::new();
     let Options { hosts, origins, bearers, bounds, workers, .. } = options;

@@ -28,7 +28,6 @@ pub(crate) struct Order {
 pub(crate) struct RequestKey(pub(crate) String);
 
 /// A refusal of a new job. Its `Display` is what the model reads.
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "there is no database"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum PlaceError {
     /// Too many wait already.
@@ -114,17 +113,14 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     fn cancel_placed_by(&self, request: &RequestKey);
 
     /// Returns how many jobs there are in each state; `None` if nobody knows now.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for metrics"))]
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>>;
 
     /// Returns whether jobs can be placed and asked for. Where the last one could not be placed, it is tried.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for probes"))]
     fn are_available(&self) -> BoxFuture<'_, bool> {
         Box::pin(ready(true))
     }
 
     /// Takes no more jobs that were placed elsewhere, and returns when those that run here have ended.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "for the end of a replica"))]
     fn drain(&self) -> BoxFuture<'_, ()> {
         Box::pin(ready(()))
     }

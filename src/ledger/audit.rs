@@ -158,7 +158,6 @@ pub(crate) struct AuditEntry {
 
 impl AuditEntry {
     /// Returns an entry that is never kept, to try whether one can be appended.
-    #[cfg(any(feature = "http", test))]
     pub(super) fn rehearsal() -> Self {
         Self {
             run_id: Uuid::nil(),
@@ -213,7 +212,6 @@ impl AuditRow {
     }
 
     /// Makes the row one of an instance, of several that share a store.
-    #[cfg(feature = "postgres")]
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

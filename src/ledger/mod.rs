@@ -31,6 +31,5 @@ pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
 pub(crate) use tokens::{
     Caller, Presented, Proof, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState,
 };
-#[cfg(feature = "http")]
 pub(crate) use user_name::InvalidUserName;
 pub(crate) use user_name::UserName;

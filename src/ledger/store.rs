@@ -29,7 +29,6 @@ use super::tokens::{
 };
 use super::user_name::UserName;
 use crate::config::Settings;
-#[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::secret::Secret;
 
@@ -134,13 +133,11 @@ fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
 
 impl Store {
     /// Has what it is asked for timed from here on.
-    #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
         self.backend.set_meter(meter);
     }
 
     /// Returns whether rows can be appended, as far as that is known: it is tried where the last append failed.
-    #[cfg(feature = "http")]
     pub(crate) fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()
     }

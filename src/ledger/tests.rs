@@ -1,6 +1,5 @@
 //! The store as its callers use it, and as somebody who can write its file does.
 
-#[cfg(feature = "postgres")]
 mod stores;
 
 use std::collections::BTreeSet;

@@ -124,13 +124,11 @@ pub(crate) enum Proof {
     /// A token of the store.
     Token(TokenId),
     /// An access token of the team's authorization server.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "there is no way to show one"))]
     Access { expires: DateTime<Utc> },
 }
 
 impl Proof {
     /// Returns the proof as columns: the number of a token, or the time at which an access token expires.
-    #[cfg(feature = "postgres")]
     pub(crate) fn to_columns(self) -> (Option<i64>, Option<DateTime<Utc>>) {
         match self {
             Self::Token(TokenId(id)) => (Some(id), None),
@@ -139,7 +137,6 @@ impl Proof {
     }
 
     /// Returns the proof of such columns; `None` if both are empty.
-    #[cfg(feature = "postgres")]
     pub(crate) fn of_columns(token: Option<i64>, expires: Option<DateTime<Utc>>) -> Option<Self> {
         let of_token = token.map(|id| Self::Token(TokenId(id)));
         of_token.or(expires.map(|expires| Self::Access { expires }))

@@ -6,7 +6,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::executor::Ready;
-#[cfg(feature = "postgres")]
 use crate::gateway::JobOwner;
 use crate::gateway::{
     Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Gateway, Grant,
@@ -19,7 +18,6 @@ use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
 use crate::receipt::Stored;
 
-#[cfg(feature = "postgres")]
 use super::ScriptError;
 use super::Scripts;
 
@@ -41,7 +39,6 @@ pub(crate) struct Request {
 }
 
 /// The script of a job that some server has decided about before, as the database has it.
-#[cfg(feature = "postgres")]
 #[derive(Debug)]
 pub(crate) struct PlacedScript {
     pub(crate) source: String,
@@ -143,7 +140,6 @@ impl Scripts {
     /// # Errors
     ///
     /// [`ScriptError`] if it must not run here.
-    #[cfg(feature = "postgres")]
     pub(crate) async fn decide_again(&self, placed: PlacedScript) -> Result<Permit, ScriptError> {
         let PlacedScript { source, verification_id, owner, asked_by, proof } = placed;
         let analysed =

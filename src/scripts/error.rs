@@ -22,13 +22,11 @@ pub(crate) enum ScriptError {
     )]
     NotAudited,
     /// The log has no decision that lets the script of a job run, or it was run before.
-    #[cfg(feature = "postgres")]
     #[error(
         "the audit log has no decision that lets it run for this user, so it is not run; ask the admin to look at the server's log"
     )]
     NotDecided,
     /// The gateway or the sandbox of the server that was to run the script of a job refuses it.
-    #[cfg(feature = "postgres")]
     #[error("the server that was to run it does not allow it: {0}")]
     NotAllowed(String),
     /// The script was run, and its end could not be written down.

@@ -21,19 +21,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, Settings};
-#[cfg(feature = "http")]
 use crate::executor::ForkServers;
 use crate::executor::{Executor, Readiness, Ready, StepDown, Turns};
 use crate::gateway::Gateway;
 use crate::governance::Governance;
 use crate::ledger::Store;
-#[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
 use crate::receipt::Receipts;
 use crate::shares::{Held, ReplyRoom};
 
-#[cfg(feature = "postgres")]
 pub(crate) use decide::PlacedScript;
 pub(crate) use decide::{Decided, Permit, Request};
 pub(crate) use error::ScriptError;
@@ -107,14 +104,12 @@ impl Scripts {
     }
 
     /// Looks up the proofs of callers in this store, unless the audit log has tokens itself.
-    #[cfg(feature = "http")]
     pub(crate) fn set_tokens(&self, store: Store) {
         // The first one stays: both have the same tokens.
         let _ = self.tokens.set(store);
     }
 
     /// Counts decisions, waits, runs and operations of the store from here on.
-    #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
         self.meter.set(Arc::clone(meter));
         self.turns.set_meter(Arc::clone(meter));
@@ -138,7 +133,6 @@ impl Scripts {
     }
 
     /// Returns the tier that holds scripts here, once that is known; `none` without an interpreter.
-    #[cfg(feature = "http")]
     pub(crate) fn tier(&self) -> Option<&'static str> {
         self.ready.get().map(|ready| ready.as_ref().map_or("none", |ready| ready.tier.as_str()))
     }
@@ -149,7 +143,6 @@ impl Scripts {
     }
 
     /// Returns the queue of all runs.
-    #[cfg(feature = "http")]
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
     }
@@ -160,7 +153,6 @@ impl Scripts {
     }
 
     /// Returns the state of the interpreters that are forked for scripts.
-    #[cfg(feature = "http")]
     pub(crate) fn fork_servers(&self) -> ForkServers {
         self.executor.fork_servers()
     }

@@ -17,7 +17,6 @@ use tracing::Instrument as _;
 use crate::aibom;
 use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, Turn};
 use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
-#[cfg(feature = "postgres")]
 use crate::gateway::{DecisionRecord, JobOwner};
 use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
@@ -197,7 +196,6 @@ impl Scripts {
     /// # Errors
     ///
     /// [`ScriptError`] if it must not be run.
-    #[cfg(feature = "postgres")]
     pub(super) async fn require_decision(
         &self,
         record: &DecisionRecord,
@@ -218,7 +216,6 @@ impl Scripts {
 
     /// Returns whether the result of a job is the one that the audit log has, where there is one; `None` if that
     /// cannot be known now.
-    #[cfg(feature = "postgres")]
     pub(crate) async fn has_result(
         &self,
         verification_id: &str,

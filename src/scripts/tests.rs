@@ -299,7 +299,6 @@ async fn a_large_script_is_analysed_aside() {
 }
 
 /// Leases of shared jobs are renewed by the one thread that all tasks of a server have.
-#[cfg(feature = "postgres")]
 #[tokio::test]
 async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases() {
     use crate::gateway::{JobId, JobOwner};

@@ -10,11 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::aibom::Session;
-#[cfg(feature = "http")]
 use crate::batch::{Analysis, Verifier};
-#[cfg(feature = "http")]
-use crate::bearer::Bearers;
-#[cfg(feature = "http")]
 use crate::config::AdminGate;
 use crate::config::Settings;
 use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
@@ -26,10 +22,8 @@ use crate::jobs::{
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
 use crate::ledger::Presented;
-#[cfg(feature = "http")]
 use crate::ledger::Store;
 use crate::ledger::UserName;
-#[cfg(feature = "http")]
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::postgres::Database;
@@ -37,7 +31,6 @@ use crate::receipt::Receipts;
 use crate::scripts::{Decided, Permit, Request, RunRequest, Scripts};
 use crate::shares::{Held, ReplyRoom};
 
-#[cfg(feature = "http")]
 use super::now::Now;
 use super::reply::Reply;
 use super::tools::{ToldLimits, tools};
@@ -111,7 +104,6 @@ impl Server {
     }
 
     /// Returns the store of tokens and of the audit log, where there is a policy.
-    #[cfg(feature = "http")]
     pub(crate) fn store(&self) -> Option<&Store> {
         self.governance.as_ref().map(|governance| governance.store())
     }
@@ -126,27 +118,21 @@ impl Server {
     }
 
     /// Returns what runs the scripts of pipelines, in turn with those of calls.
-    #[cfg(feature = "http")]
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
 
     /// Has decisions, waits, runs and what the store is asked for counted from here on.
-    #[cfg(feature = "http")]
     pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
         self.scripts.set_meter(meter);
     }
 
     /// Has the tokens that let callers in looked up again when a script of theirs starts.
-    #[cfg(feature = "http")]
-    pub(crate) fn set_tokens(&self, bearers: &Bearers) {
-        if let Some(store) = bearers.store() {
-            self.scripts.set_tokens(store.clone());
-        }
+    pub(crate) fn set_tokens(&self, store: &Store) {
+        self.scripts.set_tokens(store.clone());
     }
 
     /// Returns what the server does at this moment.
-    #[cfg(feature = "http")]
     pub(crate) async fn now(&self) -> Now {
         Now {
             jobs: self.jobs.by_state().await,
@@ -158,13 +144,11 @@ impl Server {
     }
 
     /// Takes no more background jobs of other replicas, and returns when those that run here have ended.
-    #[cfg(feature = "http")]
     pub(crate) async fn drain(&self) {
         self.jobs.drain().await;
     }
 
     /// Returns whether scripts can run here, or what is in their way.
-    #[cfg(feature = "http")]
     pub(crate) async fn readiness(&self) -> Result<(), String> {
         if self.scripts.admin_gate() == AdminGate::Closed {
             return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
@@ -419,7 +403,6 @@ mod tests {
     }
 
     /// The ways on which the scripts of users come.
-    #[cfg(feature = "http")]
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Route {
         Calls,
@@ -427,7 +410,6 @@ mod tests {
         Jobs,
     }
 
-    #[cfg(feature = "http")]
     async fn send(server: &Server, verifier: &Verifier, route: Route, user: &str) {
         use crate::batch::{Bounds, Single, answer_one};
         use crate::ledger::{Caller, Proof, Role};
@@ -451,7 +433,6 @@ mod tests {
         assert!(!reply.is_error, "{reply:?}");
     }
 
-    #[cfg(feature = "http")]
     #[tokio::test]
     async fn a_user_with_one_script_comes_right_after_one_of_a_user_with_sixty_on_every_route() {
         use std::sync::Mutex;

@@ -3,7 +3,6 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-#[cfg(feature = "http")]
 use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
@@ -27,7 +26,6 @@ use crate::gateway::{AskedBy, Stdin};
 use crate::governance::{Governance, GovernedCall, GovernedTool, Refusal};
 use crate::jobs::{Found, RequestKey};
 use crate::ledger::{Presented, UserName};
-#[cfg(feature = "http")]
 use crate::transport::TurnDeadline;
 use crate::transport::{Connection, Slot};
 
@@ -423,10 +421,8 @@ fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
 async fn within_turn_deadline<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
-    #[cfg_attr(not(feature = "http"), expect(unused_mut, reason = "polled twice there"))]
     mut call: impl Future<Output = T> + Unpin,
 ) -> T {
-    #[cfg(feature = "http")]
     if let Some(TurnDeadline(deadline)) = context.extensions.get() {
         if let Ok(done) = tokio::time::timeout(*deadline, &mut call).await {
             return done;

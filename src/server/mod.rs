@@ -7,17 +7,14 @@
 
 mod call;
 mod card;
-#[cfg(feature = "http")]
 mod endpoint;
 mod governed;
 mod handler;
 mod identity;
-#[cfg(feature = "http")]
 mod now;
 mod progress;
 mod reply;
 mod serve;
-#[cfg(feature = "http")]
 mod sessions;
 mod signature;
 mod tasks;
@@ -26,11 +23,8 @@ mod tools;
 mod traced;
 
 pub(crate) use call::{CallContext, Server};
-#[cfg(feature = "http")]
 pub(crate) use endpoint::{Answer, Endpoint, Post, Stream};
-#[cfg(feature = "http")]
 pub(crate) use now::Now;
 pub(crate) use reply::{CallEnd, Reply};
 pub(crate) use serve::serve;
-#[cfg(feature = "http")]
 pub(crate) use serve::{EndingSignals, GRACE_AFTER_CANCEL, put_down};

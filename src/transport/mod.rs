@@ -10,30 +10,24 @@
 //! Over HTTP a message is a body: `era` (what its headers have to say) → `message` → `exchange` → rmcp →
 //! `outlet`.
 
-#[cfg(feature = "http")]
 mod era;
-#[cfg(feature = "http")]
 mod exchange;
 mod hang_up;
 mod in_flight;
 mod line;
 mod message;
 mod outbox;
-#[cfg(feature = "http")]
 mod outlet;
 mod protocol_error;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "http")]
 pub(crate) use era::{Announced, Era, Header};
-#[cfg(feature = "http")]
 pub(crate) use exchange::{
     Posted, PostedRequest, Rejected, Terms, TurnDeadline, client_without_session, read,
 };
 pub(crate) use hang_up::hung_up;
 pub(crate) use in_flight::{Connection, Slot};
-#[cfg(feature = "http")]
 pub(crate) use outlet::{Outlet, Place};
 
 use std::sync::Arc;

@@ -21,9 +21,7 @@ pub(super) struct ProtocolError {
 }
 
 impl ProtocolError {
-    #[cfg(feature = "http")]
     pub(super) const METHOD_NOT_FOUND: i32 = ErrorCode::METHOD_NOT_FOUND.0;
-    #[cfg(feature = "http")]
     pub(super) const INVALID_PARAMS: i32 = ErrorCode::INVALID_PARAMS.0;
 
     fn new(id: Option<RequestId>, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
@@ -55,13 +53,11 @@ impl ProtocolError {
     }
 
     /// Returns whether a request does not say what its era wants.
-    #[cfg(feature = "http")]
     pub(super) fn is_about_metadata(&self) -> bool {
         self.error.message.starts_with(METADATA_MISSING)
     }
 
     /// Makes the error for headers that do not say what is in the body.
-    #[cfg(feature = "http")]
     pub(super) fn header_mismatch(id: Option<RequestId>, message: String) -> Self {
         Self::new(id, ErrorCode::HEADER_MISMATCH, message)
     }
@@ -75,7 +71,6 @@ impl ProtocolError {
         Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
     }
 
-    #[cfg(any(test, feature = "http"))]
     pub(super) fn code(&self) -> i32 {
         self.error.code.0
     }

@@ -111,7 +111,6 @@ impl RecordedTokens {
 
     /// Adds those of another chain. A token is made once and revoked once, so a row that has it revoked is the
     /// later one.
-    #[cfg(feature = "postgres")]
     pub(super) fn add(&mut self, other: Self) {
         for (token, recorded) in other.0 {
             let is_known = self.0.get(&token).is_some_and(|known| known.revoked.is_some());

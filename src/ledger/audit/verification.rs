@@ -9,7 +9,6 @@ use thiserror::Error;
 
 use super::NO_HASH;
 use super::rows::AuditRow;
-#[cfg(feature = "postgres")]
 use super::sha256_hex;
 use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
 
@@ -96,7 +95,6 @@ impl AuditVerification {
     }
 
     /// Puts the same together of the chains of several instances.
-    #[cfg(feature = "postgres")]
     pub(in crate::ledger) fn of_instances(
         walks: Vec<(String, Walk)>,
         table: Option<Vec<RecordedToken>>,
@@ -237,7 +235,6 @@ impl KnownHeads {
     }
 
     /// Adds the rows of another chain.
-    #[cfg(feature = "postgres")]
     fn add(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
@@ -284,7 +281,6 @@ impl Walk {
     }
 
     /// Adds the walk along another chain.
-    #[cfg(feature = "postgres")]
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.broken = self.broken.or(other.broken);

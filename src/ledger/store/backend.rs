@@ -73,7 +73,6 @@ pub(crate) trait AuditLog {
 
     /// Appends a row, takes it back, and has what is left of that written to the disk: an append may work again
     /// if this does.
-    #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError>;
 
     /// Appends an entry of another time than now.

@@ -73,19 +73,16 @@ pub(crate) enum StoreError {
     Unmerged { file: PathBuf, log: PathBuf },
     #[error("failed to use {file}")]
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
-    #[cfg(feature = "postgres")]
     #[error("failed to use {file}, which names this instance in the audit log")]
     Instance { file: PathBuf, source: Arc<io::Error> },
     /// The database that instances share.
     #[cfg(feature = "postgres")]
     #[error("the database that QWED_MCP_STORE names cannot be used")]
     Database(#[source] Arc<crate::postgres::DatabaseError>),
-    #[cfg(feature = "postgres")]
     #[error(
         "the table {0} of the database that QWED_MCP_STORE names has a value that was never written"
     )]
     Unreadable(&'static str),
-    #[cfg(feature = "postgres")]
     #[error("too much waits for the database that QWED_MCP_STORE names")]
     Overloaded,
     #[cfg(not(feature = "postgres"))]
@@ -107,10 +104,6 @@ impl StoreError {
         if let Self::Database(error) = self {
             return error.is_passing();
         }
-        #[cfg(feature = "postgres")]
-        if matches!(self, Self::Overloaded) {
-            return true;
-        }
-        false
+        matches!(self, Self::Overloaded)
     }
 }

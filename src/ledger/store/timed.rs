@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-#[cfg(feature = "http")]
 use std::sync::atomic::Ordering;
 
 use chrono::{DateTime, Utc};
@@ -22,7 +21,6 @@ use crate::ledger::tokens::{
     NewToken, Replaced, Replacement, Revoked, TokenHash, TokenId, TokenRecord,
 };
 use crate::ledger::user_name::UserName;
-#[cfg(feature = "http")]
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
 
@@ -41,13 +39,11 @@ impl Timed {
         Self { store: Box::new(store), meter, has_appended }
     }
 
-    #[cfg(feature = "http")]
     pub(super) fn set_meter(&self, meter: Arc<dyn Meter>) {
         self.meter.set(meter);
     }
 
     /// Returns whether rows can be appended: the last one was, or one that is taken back can be.
-    #[cfg(feature = "http")]
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;
@@ -124,7 +120,6 @@ impl AuditLog for Timed {
         self.store.submit_within(entries, quota).timed(timer).noted(&self.has_appended)
     }
 
-    #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError> {
         self.timed("rehearse_append", |store| store.rehearse_append())
     }

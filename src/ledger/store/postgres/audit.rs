@@ -12,7 +12,6 @@ use super::records::{ALL_TOKENS, recorded};
 use super::writer::{HEAD, Job, RUNS_OF_DAY};
 use super::{PostgresStore, value};
 use crate::ledger::audit::AuditPlace;
-#[cfg(any(feature = "http", test))]
 use crate::ledger::audit::NO_HASH;
 use crate::ledger::audit::{
     AUDIT_ROWS_MAX, AuditEntry, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
@@ -38,7 +37,6 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     ORDER BY time, instance, seq LIMIT $2";
 
 /// Appends a row that no other server can wait for, and takes it back. The texts have no quotation marks.
-#[cfg(any(feature = "http", test))]
 fn rehearsal() -> String {
     let row = AuditRow {
         instance: Some(format!("rehearsal {}", Uuid::new_v4())),
@@ -116,7 +114,6 @@ impl AuditLog for PostgresStore {
         pending
     }
 
-    #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError> {
         self.ask(async |session| Ok(session.batch(&rehearsal()).await?))
     }

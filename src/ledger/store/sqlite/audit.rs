@@ -42,7 +42,6 @@ impl AuditLog for SqliteStore {
         })
     }
 
-    #[cfg(any(feature = "http", test))]
     fn rehearse_append(&self) -> Result<(), StoreError> {
         self.write(|transaction| {
             transaction.execute_batch("SAVEPOINT rehearsal")?;
