@@ -83,7 +83,7 @@ const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
 
 /// Blocks that no command prints: the page, their beginning, and what checks them.
 const OTHERS: &[(&str, &str, Other)] = &[
-    ("README.md", "use qwed_mcp::", Other::Doctest),
+    ("README.md", "let analysis = qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
     ("docs/ARCHITECTURE.md", "src/\n  main.rs", Other::Picture),
     (
