@@ -1,10 +1,9 @@
-//! The audit log: calls, who made them and their outcomes, in rows that name the hash of the row
-//! before.
+//! The audit log: calls, their callers and their outcomes. Each row has the hash of the previous row.
 //!
-//! Rows are only ever appended. Who can write the file can still make a new chain of any kind: only
-//! a head that was noted elsewhere tells of that, see `AuditLog::verify_audit`.
+//! Rows are only ever appended. An attacker who can write the file can still replace the whole chain. Only a head
+//! that was noted elsewhere reveals that, see `AuditLog::verify_audit`.
 //!
-//! Here is what the rows are and how they are followed; the store is what has them.
+//! This module defines the rows and verifies chains. The store keeps the rows.
 
 mod export;
 mod rows;
@@ -44,7 +43,7 @@ pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000
 
 /// The longest name of a tool: clients choose it.
 const TOOL_CHARS_MAX: usize = 200;
-/// The longest details; of longer ones the start is written.
+/// The longest details. Longer details are cut, and their size is written.
 const DETAILS_BYTES_MAX: usize = 16 * 1024;
 const DETAILS_START_CHARS: usize = 4096;
 
@@ -65,7 +64,7 @@ pub(crate) enum AuditEvent {
     TokenCreated,
     /// A token was revoked.
     TokenRevoked,
-    /// The files of a run were removed, as the policy's retention says.
+    /// Retention removed the files of a run.
     ArtifactsRemoved,
 }
 
@@ -95,7 +94,7 @@ impl AuditEvent {
     }
 }
 
-/// SHA-256 of the canonical JSON of a call's arguments: what they were can be proven, but not read.
+/// SHA-256 of the canonical JSON of a call's arguments. It proves given arguments, and does not reveal them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArgumentsHash(String);
 
@@ -109,14 +108,14 @@ impl ArgumentsHash {
     }
 }
 
-/// The outcome of a row: a word. Those of calls and runs are the words of who writes them.
+/// The outcome of a row, as one word. The modules that append rows about calls and runs define their own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AuditOutcome(&'static str);
 
 impl AuditOutcome {
     /// A call that is carried out.
     pub(crate) const ALLOWED: Self = Self("ALLOWED");
-    /// A call that has to wait for its turn; a later row has its outcome.
+    /// A call that waits for its turn. A later row has its outcome.
     pub(crate) const WAITING: Self = Self("WAITING");
     /// A script or a run that begins.
     pub(crate) const STARTED: Self = Self("STARTED");
@@ -126,9 +125,9 @@ impl AuditOutcome {
     pub(crate) const CREATED: Self = Self("CREATED");
     /// A token that was revoked.
     pub(crate) const REVOKED: Self = Self("REVOKED");
-    /// A token that was made before there were rows about tokens.
+    /// A token from before tokens had rows in the log.
     pub(crate) const FOUND: Self = Self("FOUND");
-    /// A run whose files were removed.
+    /// The files of a run were removed.
     pub(crate) const REMOVED: Self = Self("REMOVED");
 
     /// Returns the outcome with this word.
@@ -148,7 +147,7 @@ pub(crate) struct AuditEntry {
     /// The id of the call; the same in all entries of one.
     pub(crate) run_id: Uuid,
     pub(crate) event: AuditEvent,
-    /// The user; none where nobody has proven who they are. Of a token: whose it is.
+    /// The authenticated user, or the user of the token that the row is about. `None` without authentication.
     pub(crate) user: Option<UserName>,
     pub(crate) tool: String,
     pub(crate) arguments_hash: Option<ArgumentsHash>,
@@ -157,7 +156,7 @@ pub(crate) struct AuditEntry {
 }
 
 impl AuditEntry {
-    /// Returns an entry that is never kept, to try whether one can be appended.
+    /// Returns an entry for a trial append, which is rolled back.
     pub(super) fn rehearsal() -> Self {
         Self {
             run_id: Uuid::nil(),
@@ -185,13 +184,13 @@ pub(crate) struct Quota {
     pub(crate) runs_max: u64,
 }
 
-/// Returns a time as the store has it. Such texts sort as the times do.
+/// Formats a time as in the store. The texts sort in the order of the times.
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 impl AuditRow {
-    /// Makes the row of an entry, behind the row with the hash `previous`.
+    /// Makes the row of an entry. `previous` is the hash of the previous row.
     pub(super) fn of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Self {
         let mut row = Self {
             instance: None,
@@ -211,7 +210,7 @@ impl AuditRow {
         row
     }
 
-    /// Makes the row one of an instance, of several that share a store.
+    /// Adds the name of the replica to a row, where replicas share a store.
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

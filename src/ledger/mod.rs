@@ -1,16 +1,16 @@
-//! The ledger: who may call, and what was done.
+//! The ledger: tokens, roles and the audit log.
 //!
-//! Users have tokens, tokens have roles, and everything that is done is a row of the audit log. All of it is in one
-//! store: an embedded database, or one in PostgreSQL that several servers share.
+//! Users have tokens, and tokens have roles. Every decision and run is a row of the audit log. One store keeps all of
+//! it: an embedded database, or a PostgreSQL database that replicas share. The ledger never decides about a call.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `user_name`, `roles` | the name of a user, and what a role permits |
-//! | `tokens` | the proof of who calls |
-//! | `audit` | the rows of the log, how they are chained, and how a log is verified |
+//! | `user_name`, `roles` | the name of a user, and the permissions of a role |
+//! | `tokens` | tokens, and the callers whom they authenticate |
+//! | `audit` | the rows of the log, their chain, and its verification |
 //! | `store` | the database of tokens and rows |
 //!
-//! This folder is the only one that names `rusqlite`.
+//! No other module uses `rusqlite`.
 
 mod audit;
 mod roles;

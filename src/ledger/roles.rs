@@ -1,4 +1,4 @@
-//! Roles, permissions, and the one table of both.
+//! Roles and their permissions, in one table.
 
 use std::str::FromStr;
 
@@ -26,7 +26,7 @@ pub(crate) enum Permission {
     OrchestrationRun,
 }
 
-/// A role that is none of the three.
+/// A text that is not the name of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not one of admin, user and viewer")]
 pub(crate) struct InvalidRole;
@@ -39,7 +39,7 @@ struct RolePermissions {
     why: &'static str,
 }
 
-/// All permissions: what is not in the table is not allowed.
+/// The permissions of each role. A permission that is not listed is denied.
 const MATRIX: [RolePermissions; 3] = [
     RolePermissions {
         role: Role::Admin,

@@ -1,7 +1,7 @@
-//! The store of the governed tools: who may call, and what was done.
+//! The store of tokens and the audit log.
 //!
-//! What the tools ask of it is in `backend`; `sqlite` is the embedded one, and `postgres` the one that
-//! several instances share.
+//! `backend` is the interface. `sqlite` implements it for an embedded database, `postgres` for a database that
+//! replicas share.
 
 mod backend;
 mod error;
@@ -37,7 +37,7 @@ pub(crate) use error::StoreError;
 pub(super) use sqlite::SqliteStore;
 use timed::Timed;
 
-/// The tokens and the audit log. A handle: clones are the same store.
+/// A handle to the tokens and the audit log. Clones share one store.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     backend: Arc<Timed>,
@@ -57,7 +57,7 @@ impl Deref for Store {
     }
 }
 
-/// The place of a store: a data folder, or the database that instances share.
+/// The location of a store: a data folder, or a database that replicas share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StorePlace<'a> {
     folder: &'a Path,
@@ -65,17 +65,17 @@ pub(crate) struct StorePlace<'a> {
 }
 
 impl<'a> StorePlace<'a> {
-    /// Returns the place that the settings name; `folder` is the data folder.
+    /// Returns the location from the settings. `folder` is the data folder.
     pub(crate) fn of(settings: &'a Settings, folder: &'a Path) -> Self {
         Self { folder, url: settings.store.as_ref() }
     }
 
-    /// Returns whether there may be a store.
+    /// Returns whether a store may exist.
     pub(crate) fn has_store(self) -> bool {
         self.url.is_some() || SqliteStore::is_in(self.folder)
     }
 
-    /// Opens the store, and makes it if it is not there.
+    /// Opens the store, and creates it if it does not exist.
     pub(crate) fn open(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => share(url, self.folder),
@@ -83,7 +83,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Opens the store, for commands that have nothing to do where there is none.
+    /// Opens the store. Fails if it does not exist.
     pub(crate) fn open_existing(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => share(url, self.folder),
@@ -91,7 +91,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Opens the store for commands that only read, also where a file cannot be written to.
+    /// Opens the store for reading, also from a read-only file.
     pub(crate) fn open_to_read(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => share_to_read(url, self.folder),
@@ -99,7 +99,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Returns the database, if one is named: nothing else takes its place.
+    /// Returns the database, if the settings name one. There is no fallback to the data folder.
     fn shared(self) -> Option<&'a Secret> {
         if self.url.is_some() && SqliteStore::is_in(self.folder) {
             tracing::warn!(
@@ -132,29 +132,29 @@ fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
 }
 
 impl Store {
-    /// Has what it is asked for timed from here on.
+    /// Sets the meter that measures all further operations.
     pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
         self.backend.set_meter(meter);
     }
 
-    /// Returns whether rows can be appended, as far as that is known: it is tried where the last append failed.
+    /// Returns whether rows can be appended. After a failed append, this tries one and rolls it back.
     pub(crate) fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()
     }
 
-    /// Opens the embedded store in `folder`, and makes both if they are not there.
+    /// Opens the embedded store in `folder`, and creates both if they do not exist.
     #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
         StorePlace { folder, url: None }.open()
     }
 
-    /// Opens the embedded store in `folder`, which has to be there.
+    /// Opens the embedded store in `folder`. Fails if it does not exist.
     #[cfg(test)]
     pub(crate) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
         StorePlace { folder, url: None }.open_existing()
     }
 
-    /// Makes a token, and writes that down. Its text is never known again.
+    /// Makes a token, and appends a row about it. Only this call returns the secret.
     pub(crate) fn create_token(
         &self,
         user: &UserName,
@@ -169,8 +169,8 @@ impl Store {
         Ok((self.add_token(new)?, token))
     }
 
-    /// Makes a token of the same user and role as another one, which is revoked, and writes both down. It is
-    /// valid for `span`, or else as long as the other one was from its start.
+    /// Replaces a token by a new one of the same user and role, and appends rows about both. The new token is valid
+    /// for `span`, or by default for the original validity of the old one.
     pub(crate) fn rotate_token(
         &self,
         id: TokenId,
@@ -187,13 +187,12 @@ impl Store {
         })
     }
 
-    /// Returns the caller who shows this token; none if it is not known, has expired or was
-    /// revoked.
+    /// Returns the caller with this token. `None` if the token is unknown, expired or revoked.
     pub(crate) fn authenticate(&self, token: &Token) -> Result<Option<Caller>, StoreError> {
         self.authenticate_by(token, || self.now())
     }
 
-    /// Does the same at another time than now.
+    /// Authenticates as if `now` were the current time.
     #[cfg(test)]
     pub(super) fn authenticate_at(
         &self,
@@ -203,7 +202,7 @@ impl Store {
         self.authenticate_by(token, || now)
     }
 
-    /// Asks the clock after the token, whose look-up sets that of a database.
+    /// Calls `now` after the lookup, because the lookup updates the clock of a shared database.
     fn authenticate_by(
         &self,
         token: &Token,
@@ -221,8 +220,7 @@ impl Store {
         }
     }
 
-    /// Returns whether the proof of a caller still holds: the token is active, or the access token has not
-    /// expired. An access token needs no look-up.
+    /// Returns whether the token that authenticated a caller is still valid. Access tokens need no lookup.
     pub(crate) async fn holds(&self, proof: Proof) -> Result<bool, StoreError> {
         let id = match proof {
             Proof::Access { expires } => return Ok(Utc::now() < expires),
@@ -231,13 +229,13 @@ impl Store {
         let store = self.clone();
         let is_active = move || {
             let found = store.token(id)?;
-            // The clock after the token: the look-up sets that of a database.
+            // After the lookup, which updates the clock of a shared database.
             Ok(found.is_some_and(|record| record.state(store.now()) == TokenState::Active))
         };
         tokio::task::spawn_blocking(is_active).await.map_err(|_| StoreError::GivenUp)?
     }
 
-    /// Appends all entries, next to each other, or none. They are durable when this returns.
+    /// Appends all entries as consecutive rows, or none. They are durable when this returns.
     pub(crate) fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
         if entries.is_empty() {
             return Ok(());

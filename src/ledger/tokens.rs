@@ -1,7 +1,7 @@
-//! Tokens: the proof of who calls.
+//! Tokens, and the callers whom they authenticate.
 //!
-//! A token is 256 random bits, shown once. The store has its hash, so that who reads the store
-//! cannot call; there is nothing to guess, so a plain hash will do.
+//! A token is 256 random bits, and is shown once. The store keeps only its hash, so a stolen store contains no usable
+//! token. A plain hash suffices, because 256 random bits cannot be guessed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use super::roles::Role;
 use super::user_name::UserName;
 use crate::secret::Secret;
 
-/// The start of a token, so that it is recognised where it was left by mistake.
+/// The prefix of every token, by which scanners find leaked tokens.
 const PREFIX: &str = "qwedmcp_";
 const RANDOM_BYTES: usize = 32;
 /// The prefix, and 32 bytes as base64url without padding.
@@ -27,7 +27,7 @@ const TOKEN_BYTES: usize = PREFIX.len() + 43;
 /// SHA-256 of a token's text.
 pub(crate) type TokenHash = [u8; 32];
 
-/// The secret that a caller shows.
+/// The secret that a caller sends.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 
@@ -38,8 +38,8 @@ impl Token {
         Ok(Self(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// Parses a token; none if `text` cannot be one. Whether it is known, `Store::authenticate`
-    /// says.
+    /// Parses a token. `None` if `text` does not have the form of a token. `Store::authenticate` checks whether the
+    /// token is valid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.len() != TOKEN_BYTES {
             return None;
@@ -58,14 +58,14 @@ impl Token {
     }
 }
 
-/// Never the text: debug output goes to logs.
+/// Omits the text, because debug output goes to logs.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
-/// The number of a token. No secret.
+/// The number of a token, which is not secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct TokenId(pub(super) i64);
 
@@ -88,7 +88,7 @@ impl FromStr for TokenId {
     }
 }
 
-/// A caller, and what has proven it.
+/// An authenticated user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) user: UserName,
@@ -96,29 +96,29 @@ pub(crate) struct Caller {
     pub(crate) proof: Proof,
 }
 
-/// What a caller shows of itself.
+/// The credentials of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Presented {
-    /// Its token; without one, governed tools use the server's own.
+    /// The token of the request. Without it, governed tools use the server's own token.
     pub(crate) token: Option<Secret>,
-    /// The caller that the transport has let in. The token of a governed call goes before it; a script is
-    /// always this caller's.
+    /// The caller whom the transport authenticated. It owns the scripts of the request. For governed tools, `token`
+    /// takes precedence.
     pub(crate) known: Option<Caller>,
 }
 
 impl Presented {
-    /// Returns the user that the transport has let in.
+    /// Returns the user whom the transport authenticated.
     pub(crate) fn user(&self) -> Option<&UserName> {
         self.known.as_ref().map(|known| &known.user)
     }
 
-    /// Returns the proof of that user.
+    /// Returns the proof of this user.
     pub(crate) fn proof(&self) -> Option<Proof> {
         self.known.as_ref().map(|known| known.proof)
     }
 }
 
-/// What has proven who calls.
+/// The kind of token that authenticated a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// A token of the store.
@@ -128,7 +128,7 @@ pub(crate) enum Proof {
 }
 
 impl Proof {
-    /// Returns the proof as columns: the number of a token, or the time at which an access token expires.
+    /// Returns the proof as two columns: the number of a token, and the expiry of an access token.
     pub(crate) fn to_columns(self) -> (Option<i64>, Option<DateTime<Utc>>) {
         match self {
             Self::Token(TokenId(id)) => (Some(id), None),
@@ -136,14 +136,14 @@ impl Proof {
         }
     }
 
-    /// Returns the proof of such columns; `None` if both are empty.
+    /// Returns the proof from the columns of [`to_columns`](Self::to_columns). `None` if both are empty.
     pub(crate) fn of_columns(token: Option<i64>, expires: Option<DateTime<Utc>>) -> Option<Self> {
         let of_token = token.map(|id| Self::Token(TokenId(id)));
         of_token.or(expires.map(|expires| Self::Access { expires }))
     }
 }
 
-/// What logs and receipts have: the number of a token, or the word for the others.
+/// The form in logs and receipts: the number of a token, or `oauth`.
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -174,18 +174,18 @@ pub(crate) struct NewToken {
     pub(crate) expires: Option<DateTime<Utc>>,
 }
 
-/// A token to be made in the place of another one.
+/// A token that replaces an existing one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replacement {
     pub(crate) id: TokenId,
     pub(crate) hash: TokenHash,
     pub(crate) created: DateTime<Utc>,
-    /// The time for which it is valid; without one, that of the other token from its start.
+    /// The validity. By default, the original validity of the replaced token.
     pub(crate) span: Option<TimeDelta>,
 }
 
 impl Replacement {
-    /// Returns the token in the place of `old`.
+    /// Returns the token that replaces `old`.
     pub(super) fn of(self, old: &TokenRecord) -> NewToken {
         let Self { id: _, hash, created, span } = self;
         let span = span.or(old.expires.map(|expires| expires - old.created));
@@ -228,31 +228,31 @@ impl TokenRecord {
 /// The result of revoking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revoked {
-    /// Revoked now; it was good, or had expired.
+    /// Revoked by this call. It was valid or had expired.
     Now,
-    /// Revoked before, and stays so.
+    /// It was already revoked.
     Before,
     /// Unknown: no token has this id.
     Unknown,
 }
 
-/// The result of making a token in the place of another one.
+/// The result of replacing a token.
 #[derive(Debug)]
 pub(crate) enum Replaced {
-    /// The record of the new token; the other one is revoked.
+    /// The record of the new token. The replaced token is revoked.
     Now(Box<TokenRecord>),
-    /// The other one was revoked before: nothing was done.
+    /// The token was already revoked, so nothing was done.
     Revoked,
     /// Unknown: no token has this id.
     Unknown,
 }
 
-/// The same, with the new token.
+/// The result of replacing a token, with the secret of the new token.
 #[derive(Debug)]
 pub(crate) enum Rotated {
-    /// The new token; the other one is revoked.
+    /// The new token. The replaced token is revoked.
     Now(Box<TokenRecord>, Token),
-    /// The other one was revoked before: nothing was done.
+    /// The token was already revoked, so nothing was done.
     Revoked,
     /// Unknown: no token has this id.
     Unknown,

@@ -1,4 +1,4 @@
-//! Names of users.
+//! User names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ const USER_NAME_CHARS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct UserName(String);
 
-/// A text that is no user's name.
+/// A text that is not a user name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a user's name has 1 to 64 letters (a to z), digits and . _ - @")]
 pub(crate) struct InvalidUserName;

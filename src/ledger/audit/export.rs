@@ -1,4 +1,4 @@
-//! An export of the audit log, verified on any machine: rows as lines of JSON, without the store.
+//! Verification of an exported audit log, on any machine. An export is a file with one JSON object per row.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -9,19 +9,19 @@ use thiserror::Error;
 use super::rows::AuditRow;
 use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
-/// The longest line: a row has 16 KiB of details at most, each byte of which may be escaped.
+/// The longest line. A row has at most 16 KiB of details, and JSON may escape each byte.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ExportVerification {
     pub(crate) rows: u64,
-    /// The one chain, unless there is one for each instance.
+    /// The chain, if the export has only one.
     #[serde(flatten)]
     pub(crate) chain: ExportedChain,
-    /// The place of a head that was noted before, if one was given; of several the latest, if all are there.
+    /// The place of the latest known head, if all known heads were found.
     pub(crate) known_head: Option<KnownHead>,
-    /// The chains of instances.
+    /// The chains of replicas.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instances: BTreeMap<String, ExportedChain>,
 }
@@ -29,13 +29,13 @@ pub(crate) struct ExportVerification {
 /// The part of a chain that is in an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ExportedChain {
-    /// The number of the first row: of an export that goes on from an earlier one, not 1.
+    /// The number of the first row. Greater than 1 if the export continues an earlier one.
     pub(crate) first: Option<i64>,
-    /// The hash that the first row follows: the head of the export before this one.
+    /// The previous hash of the first row, which is the head of the previous export.
     pub(crate) follows: Option<String>,
-    /// The hash of the last row that is as it was written.
+    /// The hash of the last intact row.
     pub(crate) head: Option<String>,
-    /// The first row that is not as it was written.
+    /// The first row that is not intact.
     pub(crate) broken: Option<BrokenRow>,
     /// The number of the row with the hash `head`.
     #[serde(skip)]
@@ -59,8 +59,8 @@ pub(crate) enum ExportError {
     NotARow(u64),
 }
 
-/// Verifies an export, whose rows have to be next to each other in each chain; with `heads`, also whether these
-/// are hashes of some of them, or what the first of them follows. `each` gets every row.
+/// Verifies an export. The rows of each chain must be consecutive. `heads` must be hashes of rows, or the previous hash of
+/// the first row. Calls `each` with every row.
 pub(crate) fn verify_export(
     mut lines: impl BufRead,
     heads: &[AuditHash],
@@ -117,7 +117,7 @@ impl ExportedChain {
     }
 }
 
-/// Reads a line without its end; false where there is none.
+/// Reads a line without its terminator. Returns `false` at the end of the file.
 fn read_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let bytes_max = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);

@@ -15,11 +15,11 @@ use crate::ledger::user_name::UserName;
 /// The most rows that are held in memory at once.
 pub(crate) const AUDIT_ROWS_MAX: u16 = 10_000;
 
-/// A row as it is in the log, whatever was done to it: nothing is parsed.
+/// A row exactly as it is in the log, possibly tampered with. Nothing is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditRow {
-    /// The instance whose chain it is in, where several share a store.
+    /// The replica that owns the chain, where replicas share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<String>,
     pub(crate) seq: i64,
@@ -30,14 +30,14 @@ pub(crate) struct AuditRow {
     pub(crate) tool: String,
     pub(crate) arguments_hash: Option<String>,
     pub(crate) outcome: String,
-    /// The text of a JSON object, of which the hash is taken as it stands.
+    /// The text of a JSON object. The hash covers this exact text.
     pub(crate) details: String,
     pub(crate) previous: String,
     pub(crate) hash: String,
 }
 
 impl AuditRow {
-    /// Computes the hash of the content, which `hash` has to be.
+    /// Computes the hash of the content. It equals `hash` if the row is intact.
     pub(in crate::ledger) fn content_hash(&self) -> String {
         let mut content = json!(self);
         if let Some(fields) = content.as_object_mut() {
@@ -47,7 +47,7 @@ impl AuditRow {
     }
 }
 
-/// A run id, or its start: the list shows no more than the first eight digits.
+/// A run id, or its first digits, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunIdStart(String);
 
@@ -73,7 +73,7 @@ impl FromStr for RunIdStart {
 }
 
 impl RunIdStart {
-    /// Returns the run id, if all of it is given.
+    /// Returns the run id if it is complete.
     pub(crate) fn whole(&self) -> Option<Uuid> {
         self.0.parse().ok()
     }
@@ -95,7 +95,7 @@ impl From<Uuid> for RunIdStart {
     }
 }
 
-/// A filter of rows; `None` lets all through.
+/// A filter of rows. `None` matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AuditFilter {
     /// The number of the latest rows, at most [`AUDIT_ROWS_MAX`].

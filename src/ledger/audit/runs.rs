@@ -7,38 +7,38 @@ use super::AuditEvent;
 /// The rows of the audit log about a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRun {
-    /// The number of the row of its end, or else of its beginning: a run with a higher one is newer,
-    /// whatever the clock was.
+    /// The number of the row about the run's end, or about its start if it has no end. It orders runs even if the clock
+    /// was set back.
     pub(crate) seq: Option<i64>,
     pub(crate) has_ended: bool,
     pub(crate) is_removed: bool,
 }
 
-/// A run, as the rows of its beginning and its end have it.
+/// A run, by the rows about its start and its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RecordedRun {
     pub(crate) user: Option<String>,
     pub(crate) tool: Option<String>,
-    /// The outcome; none if the log has no end of it.
+    /// The outcome. `None` if the log has no row about the end.
     pub(crate) outcome: Option<String>,
     pub(crate) evidence: RecordedEvidence,
     /// Retention removed its files.
     pub(crate) is_removed: bool,
-    /// The instance that has its files, where that is another one.
+    /// The replica that has the files, if it is not this one.
     pub(crate) elsewhere: Option<String>,
 }
 
-/// The evidence of a run, as the audit log has it.
+/// The evidence of a run, by the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum RecordedEvidence {
-    /// No such run in the log.
+    /// The log has no such run.
     #[default]
     NoRun,
-    /// A run that began, and has no end.
+    /// The run has no row about its end.
     NoEnd,
-    /// An end that was written before ends had hashes.
+    /// The row is from before rows had the hash.
     NoHash,
-    /// An end without evidence.
+    /// The run ended without evidence.
     NotWritten,
     /// The SHA-256 of the file, in lower-case hexadecimal.
     Sha256(String),
@@ -50,8 +50,7 @@ pub(crate) const RUN_PYTEST: &str = "run_pytest";
 pub(crate) const EVIDENCE_SHA256: &str = "evidence_sha256";
 
 impl RecordedEvidence {
-    /// Reads the details of a run's end. A value that is no hash is compared all the same, and is
-    /// never equal.
+    /// Reads the details of the row about a run's end. A value that is not a hash is kept, and equals no hash.
     pub(in crate::ledger) fn of_end(details: &str) -> Self {
         let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
         match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
@@ -64,12 +63,12 @@ impl RecordedEvidence {
 }
 
 impl RecordedRun {
-    /// Tells whether the run ended.
+    /// Returns whether the run ended.
     pub(crate) fn has_end(&self) -> bool {
         self.outcome.is_some()
     }
 
-    /// Follows a row of the run, one of its beginning, its end or its removal.
+    /// Adds the next row of the run: about its start, its end or its removal.
     pub(in crate::ledger) fn follow(&mut self, row: RunRow) {
         let RunRow { event, user, tool, outcome, details, elsewhere } = row;
         if event == AuditEvent::ArtifactsRemoved.as_str() {
@@ -79,7 +78,7 @@ impl RecordedRun {
         self.user = Some(user);
         self.tool = Some(tool);
         self.elsewhere = elsewhere;
-        // The first end is the run's own.
+        // Only the first end is genuine.
         if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
             self.outcome = Some(outcome);
             self.evidence = RecordedEvidence::of_end(&details);
@@ -89,7 +88,7 @@ impl RecordedRun {
     }
 }
 
-/// The part of a row that tells of a run.
+/// The columns of a row that describe a run.
 #[derive(Debug)]
 pub(in crate::ledger) struct RunRow {
     pub(in crate::ledger) event: String,
@@ -97,6 +96,6 @@ pub(in crate::ledger) struct RunRow {
     pub(in crate::ledger) tool: String,
     pub(in crate::ledger) outcome: String,
     pub(in crate::ledger) details: String,
-    /// The instance whose row it is, where that is another one.
+    /// The replica that appended the row, if it is not this one.
     pub(in crate::ledger) elsewhere: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Tokens in the audit log: a row for each that was made or revoked, and whether the table of tokens is
-//! what these rows say.
+//! Tokens in the audit log. Every creation and revocation has a row, and verification compares the table of tokens with
+//! these rows.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use uuid::Uuid;
 use super::rows::AuditRow;
 use super::{AuditEntry, AuditEvent, AuditOutcome};
 
-/// The command that such rows are about.
+/// The tool of rows about tokens.
 const TOOL: &str = "qwed-mcp token";
 
-/// The run that such rows are of: none.
+/// The run id of rows about tokens.
 pub(in crate::ledger) const NO_RUN: Uuid = Uuid::nil();
 
-/// A token as the log and its table have it: all of it but the token's text.
+/// A token in the log and in its table, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) struct RecordedToken {
-    /// The id, as the rows of calls have it.
+    /// The id, in the same form as in rows about calls.
     pub(in crate::ledger) token: String,
     pub(in crate::ledger) user: String,
     pub(in crate::ledger) role: String,
     pub(in crate::ledger) created: String,
     pub(in crate::ledger) expires: Option<String>,
     pub(in crate::ledger) revoked: Option<String>,
-    /// SHA-256 of the token, which is not enough to call.
+    /// SHA-256 of the secret.
     pub(in crate::ledger) sha256: String,
 }
 
@@ -64,16 +64,15 @@ impl RecordedToken {
 /// The table of tokens, compared with the rows about them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct TokenComparison {
-    /// The number of those that are as the log has them.
+    /// The number of tokens that match the log.
     pub(crate) same: u64,
-    /// Those that were made before there were rows about tokens: nothing tells whether they are as
-    /// they were made.
+    /// Tokens from before tokens had rows. Their original values are unknown.
     pub(crate) older: Vec<String>,
-    /// Those that are not as the log has them.
+    /// Tokens that do not match the log.
     pub(crate) flawed: Vec<FlawedToken>,
 }
 
-/// A token that is not as the log has it.
+/// A token that does not match the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FlawedToken {
     pub(crate) token: String,
@@ -94,12 +93,12 @@ pub(crate) enum TokenFlaw {
     Unrecorded,
 }
 
-/// Tokens by the rows that were followed.
+/// Tokens, by the rows that were read.
 #[derive(Debug, Default)]
 pub(in crate::ledger) struct RecordedTokens(BTreeMap<String, RecordedToken>);
 
 impl RecordedTokens {
-    /// Follows a row, if it is about a token.
+    /// Adds a row, if it is about a token.
     pub(in crate::ledger) fn follow(&mut self, row: &AuditRow) {
         let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
         if events.iter().any(|event| event.as_str() == row.event)
@@ -109,7 +108,7 @@ impl RecordedTokens {
         }
     }
 
-    /// Adds those of another chain. A token is made once and revoked once, so a row that has it revoked is the
+    /// Adds the tokens of another chain. A token is made once and revoked once, so the row with a revocation is the
     /// later one.
     pub(super) fn add(&mut self, other: Self) {
         for (token, recorded) in other.0 {
@@ -120,7 +119,7 @@ impl RecordedTokens {
         }
     }
 
-    /// Compares them with the table.
+    /// Compares the rows with the table.
     pub(in crate::ledger) fn compare(mut self, table: Vec<RecordedToken>) -> TokenComparison {
         let has_rows = !self.0.is_empty();
         let mut comparison = TokenComparison::default();

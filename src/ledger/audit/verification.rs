@@ -1,4 +1,4 @@
-//! The verification of the audit log.
+//! Verification of the audit log.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,32 +12,31 @@ use super::rows::AuditRow;
 use super::sha256_hex;
 use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
 
-/// The runs without an end that are named.
+/// The most unfinished runs in the result.
 const RUNS_NAMED_MAX: usize = 100;
 
-/// The step back of the clock that is reported, from one row to the next. Less than that is how
-/// clocks are kept right.
+/// The smallest backward step of the clock to report. Time synchronization makes smaller steps.
 const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
-/// The rows of that kind that are named.
+/// The most backward steps in the result.
 const CLOCK_STEPS_NAMED_MAX: usize = 20;
 
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AuditVerification {
     pub(crate) rows: u64,
-    /// The hash of the last row that is as it was written; of several chains, the hash of all their
-    /// heads. To note it elsewhere is what makes a log safe from who can write its file.
+    /// The hash of the last intact row, or the hash of all heads if there are several chains. Noted elsewhere, it
+    /// protects the log from attackers who can write its file.
     pub(crate) head: String,
-    /// The first row that is not as it was written.
+    /// The first row that is not intact.
     pub(crate) broken: Option<BrokenRow>,
-    /// The place of a head that was noted before, if one was given; of several the latest, if all are there.
+    /// The place of the latest known head, if all known heads were found.
     pub(crate) known_head: Option<KnownHead>,
-    /// The chains, where there is one for each instance.
+    /// The chains of replicas, if replicas share the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) instances: Vec<ChainVerification>,
     pub(crate) unfinished: UnfinishedRuns,
-    /// The tokens; none where the chain is broken or the file is damaged: then nothing is a
-    /// witness.
+    /// The comparison of the tokens. `None` if the chain is broken or the file is damaged, because then the rows prove
+    /// nothing.
     pub(crate) tokens: Option<TokenComparison>,
     #[serde(flatten)]
     pub(crate) database: DatabaseFlaws,
@@ -45,23 +44,23 @@ pub(crate) struct AuditVerification {
     pub(crate) clock: ClockSteps,
 }
 
-/// The verification of the chain of one instance.
+/// The verification of one replica's chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ChainVerification {
     pub(crate) instance: String,
     pub(crate) rows: u64,
-    /// The hash of the last row that is as it was written.
+    /// The hash of the last intact row.
     pub(crate) head: String,
-    /// The first row that is not.
+    /// The first row that is not intact.
     pub(crate) broken: Option<BrokenRow>,
 }
 
 /// Defects of the database itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct DatabaseFlaws {
-    /// Damage that the database finds.
+    /// Damage that the database's own check finds.
     pub(crate) damage: Vec<String>,
-    /// Differences of its tables, indexes and triggers from ours.
+    /// Tables, indexes and triggers that differ from the schema of this program.
     pub(crate) schema: Vec<String>,
 }
 
@@ -72,8 +71,7 @@ impl DatabaseFlaws {
 }
 
 impl AuditVerification {
-    /// Puts together what was found: the one chain, and `table`, which is the tokens if they are to be
-    /// compared with it.
+    /// Returns the result for a log with one chain. `table` is the table of tokens, if it is to be compared.
     pub(in crate::ledger) fn of(
         walk: Walk,
         table: Option<Vec<RecordedToken>>,
@@ -94,7 +92,7 @@ impl AuditVerification {
         }
     }
 
-    /// Puts the same together of the chains of several instances.
+    /// Returns the result for a log with a chain for each replica.
     pub(in crate::ledger) fn of_instances(
         walks: Vec<(String, Walk)>,
         table: Option<Vec<RecordedToken>>,
@@ -122,7 +120,7 @@ impl AuditVerification {
     }
 }
 
-/// A row that is not as it was written.
+/// A row that is not intact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct BrokenRow {
     pub(crate) seq: i64,
@@ -133,12 +131,12 @@ pub(crate) struct BrokenRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Flaw {
-    /// Different from what was hashed.
+    /// The content does not match the hash.
     Changed,
     Removed,
-    /// Inserted: not written after the row before it.
+    /// The row does not follow the previous row.
     Inserted,
-    /// The recorded head of the log is not this row, which is the last.
+    /// This is the last row, but not the recorded head of the log.
     Head,
 }
 
@@ -156,17 +154,17 @@ impl fmt::Display for BrokenRow {
     }
 }
 
-/// The place of a head that was noted before.
+/// The place of a known head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KnownHead {
-    /// The hash of this row; 0 is before the first.
+    /// The hash of this row. 0 is the start of the chain.
     Row(i64),
-    /// The hash of no intact row: the log was written anew, or cut off.
+    /// No intact row has the hash. The log was replaced or truncated.
     Missing,
 }
 
-/// Runs that waited or began, and did not end: they go on, or their server was killed.
+/// Runs that waited or started, but did not end. They are still running, or their server was killed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UnfinishedRuns {
     pub(crate) count: u64,
@@ -174,8 +172,7 @@ pub(crate) struct UnfinishedRuns {
     pub(crate) runs: Vec<String>,
 }
 
-/// Rows that are older than the one before them. Nobody need have changed them: the time is the
-/// machine's.
+/// Rows that are older than the previous row. This is not tampering if the machine's clock was set back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClockSteps {
     pub(crate) count: u64,
@@ -183,7 +180,7 @@ pub(crate) struct ClockSteps {
     pub(crate) rows: Vec<ClockStep>,
 }
 
-/// A row before which the clock was set back.
+/// A row that was written after the clock was set back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct ClockStep {
     pub(crate) seq: i64,
@@ -195,13 +192,13 @@ pub(crate) struct ClockStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditHash(String);
 
-/// A text that is no hash.
+/// A text that is not a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a head is 64 hexadecimal digits")]
 pub(crate) struct InvalidAuditHash;
 
 impl AuditHash {
-    /// Returns whether that is this hash.
+    /// Returns whether `hash` is this hash.
     pub(super) fn is(&self, hash: &str) -> bool {
         self.0 == hash
     }
@@ -216,7 +213,7 @@ impl FromStr for AuditHash {
     }
 }
 
-/// Heads that were noted before, each with the row that has it.
+/// Known heads, each with the row that has it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
 
@@ -225,7 +222,7 @@ impl KnownHeads {
         Self(known.iter().map(|known| (known.clone(), None)).collect())
     }
 
-    /// Follows a row with this hash.
+    /// Records the row with this hash.
     pub(super) fn follow(&mut self, seq: i64, hash: &str) {
         for (known, at) in &mut self.0 {
             if known.is(hash) {
@@ -245,7 +242,7 @@ impl KnownHeads {
         }
     }
 
-    /// Returns the place of the latest, if all were found; none if there are none.
+    /// Returns the place of the latest known head, if all were found. `None` if no heads are known.
     pub(super) fn place(&self) -> Option<KnownHead> {
         if self.0.is_empty() {
             return None;
@@ -256,11 +253,11 @@ impl KnownHeads {
     }
 }
 
-/// The part of the chain that was followed.
+/// The part of a chain that was verified.
 #[derive(Debug, Default)]
 pub(in crate::ledger) struct Walk {
     rows: u64,
-    /// The last row that is as it was written.
+    /// The number of the last intact row.
     seq: i64,
     hash: String,
     pub(in crate::ledger) broken: Option<BrokenRow>,
@@ -272,7 +269,7 @@ pub(in crate::ledger) struct Walk {
 }
 
 impl Walk {
-    /// Begins before the first row. `known` are heads that were noted before.
+    /// Starts before the first row. `known` are known heads.
     pub(in crate::ledger) fn new(known: &[AuditHash]) -> Self {
         let mut walk =
             Self { hash: NO_HASH.to_owned(), known: KnownHeads::new(known), ..Self::default() };
@@ -280,7 +277,7 @@ impl Walk {
         walk
     }
 
-    /// Adds the walk along another chain.
+    /// Adds the result of another chain.
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.broken = self.broken.or(other.broken);
@@ -291,7 +288,7 @@ impl Walk {
         self.clock.rows.truncate(CLOCK_STEPS_NAMED_MAX);
     }
 
-    /// Follows the next row.
+    /// Verifies the next row.
     pub(in crate::ledger) fn follow(&mut self, row: AuditRow) {
         self.rows += 1;
         if self.broken.is_some() {
@@ -353,7 +350,7 @@ impl Walk {
 }
 
 impl UnfinishedRuns {
-    /// Counts a run, and names it if not too many are named.
+    /// Counts a run, and adds its id if the list is not full.
     pub(in crate::ledger) fn add(&mut self, run_id: String) {
         self.count += 1;
         if self.runs.len() < RUNS_NAMED_MAX {

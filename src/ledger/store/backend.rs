@@ -1,7 +1,7 @@
-//! What the governed tools ask of a store, whichever it is.
+//! The interface of a store.
 //!
-//! All methods block until there is a result, but those that return what is [`Pending`]. What they write
-//! is durable when there is one; if it cannot be written, whatever it tells of must not happen.
+//! A method that returns [`Pending`] returns at once; all others block. A write is durable when its result arrives. If
+//! a row cannot be written, the caller must not do what the row is about.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -22,105 +22,101 @@ use crate::ledger::tokens::{
 };
 use crate::ledger::user_name::UserName;
 
-/// A store: its tokens, its audit log, and the runs in that.
+/// A store of tokens, of the audit log, and of the runs in the audit log.
 pub(crate) trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
-    /// Has what is under way, and what is asked for from here on, end within two seconds: the server ends.
+    /// Limits running and further operations to two seconds, because the server ends.
     fn hurry(&self) {}
 
-    /// Returns the time by the clock that rows, quotas and expiry go by.
+    /// Returns the current time of the clock that rows, quotas and expiry use.
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
     }
 }
 
-/// The tokens. All that changes them leaves rows in the audit log, in the same transaction.
+/// The tokens. Every change appends a row to the audit log in the same transaction.
 pub(crate) trait TokenStore {
-    /// Writes down which tokens there are, in a store that was made before tokens had rows in the
-    /// audit log.
+    /// Appends rows about tokens from before tokens had rows in the audit log.
     fn record_older_tokens(&self) -> Result<(), StoreError>;
 
     /// Makes a token.
     fn add_token(&self, token: NewToken) -> Result<TokenRecord, StoreError>;
 
-    /// Makes a token of the same user and role as another one, which is revoked.
+    /// Replaces a token by a new one of the same user and role.
     fn replace_token(&self, new: Replacement) -> Result<Replaced, StoreError>;
 
-    /// Makes a token worthless, at once and for ever.
+    /// Revokes a token, with immediate effect.
     fn revoke(&self, id: TokenId) -> Result<Revoked, StoreError>;
 
     /// Returns all tokens, the oldest first.
     fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
-    /// Returns the token with this hash, as it is now, and the hash that the store has.
+    /// Returns the current record of the token with this hash, and the hash in the store.
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError>;
 
-    /// Returns the token with this number, as it is now.
+    /// Returns the current record of the token with this number.
     fn token(&self, id: TokenId) -> Result<Option<TokenRecord>, StoreError>;
 
-    /// Returns the time of each token's last use, as the audit log has it; by its number.
+    /// Returns the time of each token's last use in the audit log. The keys are the numbers of tokens.
     fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError>;
 }
 
 /// The audit log.
 pub(crate) trait AuditLog {
-    /// Appends all entries, next to each other, or none, after what was submitted before. Tells the place
-    /// of the last one.
+    /// Appends all entries as consecutive rows, or none, after all earlier submissions. Returns the place of the last
+    /// row.
     fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace>;
 
-    /// Appends entries if the user has a run left on that day, after what was submitted before; none of
-    /// them otherwise. Nothing comes between the count and the rows, not of another process either.
+    /// Appends entries after all earlier submissions, if the user's quota of the day permits another run. Otherwise
+    /// appends nothing and returns `None`. Count and append are atomic, across processes too.
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>>;
 
-    /// Appends a row, takes it back, and has what is left of that written to the disk: an append may work again
-    /// if this does.
+    /// Appends a row and rolls it back, but writes to the disk. Success means that appends may work again.
     fn rehearse_append(&self) -> Result<(), StoreError>;
 
-    /// Appends an entry of another time than now.
+    /// Appends an entry with the given time.
     #[cfg(test)]
     fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError>;
 
-    /// Returns how many runs a user has had today, by the store's clock.
+    /// Returns the number of a user's runs today, by the store's clock.
     fn runs_of_day(&self, user: &UserName) -> Result<u64, StoreError>;
 
-    /// Returns the latest rows that `filter` lets through, the oldest of them first.
+    /// Returns the latest rows that match `filter`, oldest first.
     fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Returns the rows of a run, up to [`AUDIT_ROWS_MAX`](crate::ledger::audit::AUDIT_ROWS_MAX). They are found
-    /// by an index, however long the log is.
+    /// Returns the rows of a run, at most [`AUDIT_ROWS_MAX`](crate::ledger::audit::AUDIT_ROWS_MAX), by an index.
     fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Passes the rows behind those of these numbers on, those of a chain in their order, until `each`
-    /// breaks off.
+    /// Calls `each` for every row after the given rows, in the order of each chain, until `each` breaks.
     fn for_each_row_after(
         &self,
         after: &RowsAfter,
         each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// Returns the last row of this instance; none of a chain without rows.
+    /// Returns the last row of this replica's chain. `None` if the chain is empty.
     fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError>;
 
-    /// Returns the last rows of the other instances, where there are any.
+    /// Returns the last row of every other replica's chain.
     fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError>;
 
-    /// Verifies the whole log as it is at this moment. `known` are heads that were noted before.
+    /// Verifies the whole log in one snapshot. `known` are heads that were noted earlier.
     fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError>;
 }
 
 /// The runs in the audit log.
 pub(crate) trait RunLog {
-    /// Returns the records of a run. It is found by an index, however long the log is.
+    /// Returns the record of a run, by an index.
     fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
 
-    /// Returns the outcome of a call of `run_pytest`: the word of its last row.
+    /// Returns the outcome of a call of `run_pytest`, from its last row.
     fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError>;
 
-    /// Returns the records of runs that may have to be removed, in their order.
+    /// Returns the records of the given runs, in the given order. Retention decides by them.
     fn logged_runs(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Hands over the ids of runs of this instance that left evidence by the log, and whose evidence was not
-    /// removed by retention, the oldest first, until `each` has enough of them; only those whose ends have
-    /// higher numbers than `after`. Gives the number of the last one's end; none if there are no more.
+    /// Calls `each` with the id of every run of this replica that has evidence, oldest first, until `each` breaks.
+    /// Skips runs that retention removed, and runs that ended at or before row `after`. Returns the row of the last
+    /// run's end. `None` if no runs are left.
     fn runs_with_evidence(
         &self,
         after: i64,
@@ -131,27 +127,27 @@ pub(crate) trait RunLog {
     fn removed_runs(&self) -> Result<u64, StoreError>;
 }
 
-/// The rows that were seen: for each chain the number of the last one.
+/// The rows that were read: the number of the last row of each chain.
 #[derive(Debug, Clone)]
 pub(crate) struct RowsAfter {
-    /// That of chains of which none was seen.
+    /// The start for a chain of which no row was read.
     start: i64,
     last: HashMap<Option<String>, i64>,
 }
 
 impl RowsAfter {
-    /// Begins with the rows behind this number, in each chain.
+    /// Starts after the row with this number, in each chain.
     pub(crate) fn new(start: i64) -> Self {
         Self { start, last: HashMap::new() }
     }
 
-    /// Remembers that a row was seen.
+    /// Records that a row was read.
     pub(crate) fn see(&mut self, row: &AuditRow) {
         let last = self.last.entry(row.instance.clone()).or_insert(self.start);
         *last = row.seq.max(*last);
     }
 
-    /// Returns the number of the last row that was seen of the chain of an instance.
+    /// Returns the number of the last row that was read of a replica's chain.
     pub(crate) fn of(&self, instance: Option<&str>) -> i64 {
         self.last.get(&instance.map(str::to_owned)).copied().unwrap_or(self.start)
     }

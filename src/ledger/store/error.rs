@@ -1,4 +1,4 @@
-//! The reasons that the store cannot be used.
+//! Errors of the store.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::strict_modes::Unprotected;
 /// The version of the schema of the embedded store, in `user_version`.
 pub(in crate::ledger) const SCHEMA_VERSION: i32 = 1;
 
-/// The wait for a lock that another process has on the embedded store.
+/// The timeout for a lock that another process holds on the embedded store.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The reason that the store cannot be used. For the admin: texts name the file. All calls whose
-/// rows were written together get the same one.
+/// An error of the store. The texts name files, so they are for logs and the admin. Calls whose rows were written in one
+/// transaction get the same error.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum StoreError {
     #[error("failed to create the data folder {folder}")]
@@ -75,7 +75,7 @@ pub(crate) enum StoreError {
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error("failed to use {file}, which names this instance in the audit log")]
     Instance { file: PathBuf, source: Arc<io::Error> },
-    /// The database that instances share.
+    /// The database that replicas share.
     #[cfg(feature = "postgres")]
     #[error("the database that QWED_MCP_STORE names cannot be used")]
     Database(#[source] Arc<crate::postgres::DatabaseError>),
@@ -88,7 +88,7 @@ pub(crate) enum StoreError {
     #[cfg(not(feature = "postgres"))]
     #[error("QWED_MCP_STORE is set, and this program was built without the feature postgres")]
     NoPostgres,
-    /// A defect of ours.
+    /// A defect of this program.
     #[error("the work of the store was given up unexpectedly")]
     GivenUp,
     #[error("failed to get random bits")]
@@ -98,7 +98,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// Returns whether a later attempt may succeed: the database that instances share is away, or busy.
+    /// Returns whether a retry may succeed, because the shared database is unreachable or busy.
     pub(crate) fn is_passing(&self) -> bool {
         #[cfg(feature = "postgres")]
         if let Self::Database(error) = self {

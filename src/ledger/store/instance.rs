@@ -1,4 +1,4 @@
-//! The name of an instance: of a data folder, among those that share a database.
+//! The name of a replica: of its data folder, among the replicas that share a database.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use crate::strict_modes::require_protected;
 /// The file in the data folder.
 const FILE_NAME: &str = "instance-id";
 
-/// Reads the name of the instance, and gives it one the first time.
+/// Reads the name of the replica, and creates it the first time.
 pub(super) fn instance(folder: &Path) -> Result<Uuid, StoreError> {
     let create_folder =
         |source| StoreError::CreateFolder { folder: folder.to_owned(), source: Arc::new(source) };
@@ -28,7 +28,7 @@ pub(super) fn instance(folder: &Path) -> Result<Uuid, StoreError> {
     read(&file)
 }
 
-/// Reads the name of the instance; none if it has none yet.
+/// Reads the name of the replica. `None` if it has no name yet.
 pub(super) fn known_instance(folder: &Path) -> Result<Option<Uuid>, StoreError> {
     let file = folder.join(FILE_NAME);
     file.exists().then(|| read(&file)).transpose()
@@ -44,7 +44,7 @@ fn failed(file: &Path, source: io::Error) -> StoreError {
     StoreError::Instance { file: file.to_owned(), source: Arc::new(source) }
 }
 
-/// Makes a name beside its place, and moves it there. Whoever comes second takes the first one's.
+/// Writes a name to a temporary file, and moves the file to its place. If another process was first, its name stays.
 fn create(folder: &Path, file: &Path) -> io::Result<()> {
     let mut draft = tempfile::Builder::new().prefix(".instance-").tempfile_in(folder)?;
     writeln!(draft, "{}", Uuid::new_v4())?;

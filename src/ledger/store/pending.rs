@@ -1,4 +1,4 @@
-//! Work of a store that is under way.
+//! The result of an operation of a store that has not finished.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,46 +12,46 @@ use crate::meter::StoreTimer;
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
     reply: oneshot::Receiver<Result<T, StoreError>>,
-    /// The time since it was submitted, where that is counted.
+    /// Measures the time since the submission, if there is a meter.
     timer: Option<StoreTimer>,
-    /// Where it is noted whether there is a result.
+    /// Is set to whether the operation succeeded.
     is_done: Option<Arc<AtomicBool>>,
 }
 
-/// The one who tells the result.
+/// Sends the result.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl<T> Pending<T> {
-    /// Makes a pair of who tells the result and who waits for it.
+    /// Makes a sender and its receiver.
     pub(super) fn new() -> (Reply<T>, Self) {
         let (sender, reply) = oneshot::channel();
         (sender, Self { reply, timer: None, is_done: None })
     }
 
-    /// Has the time until there is a result counted.
+    /// Measures the time until the result.
     pub(super) fn timed(self, timer: StoreTimer) -> Self {
         Self { timer: Some(timer), ..self }
     }
 
-    /// Has it noted in `is_done` whether there is a result.
+    /// Stores in `is_done` whether the operation succeeded.
     pub(super) fn noted(self, is_done: &Arc<AtomicBool>) -> Self {
         Self { is_done: Some(Arc::clone(is_done)), ..self }
     }
 
-    /// Waits for it on a thread that may block.
+    /// Waits for the result. Blocks the thread.
     pub(crate) fn wait(self) -> Result<T, StoreError> {
         let Self { reply, timer, is_done } = self;
         count(timer, is_done, reply.blocking_recv().unwrap_or(Err(StoreError::GivenUp)))
     }
 
-    /// Waits for it in a task.
+    /// Waits for the result in a task.
     pub(crate) async fn done(self) -> Result<T, StoreError> {
         let Self { reply, timer, is_done } = self;
         count(timer, is_done, reply.await.unwrap_or(Err(StoreError::GivenUp)))
     }
 }
 
-/// Counts a result and notes whether it is one, and returns it.
+/// Measures a result, stores whether it is a success, and returns it.
 fn count<T>(
     timer: Option<StoreTimer>,
     is_done: Option<Arc<AtomicBool>>,

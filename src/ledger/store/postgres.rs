@@ -1,8 +1,7 @@
-//! The store in PostgreSQL, which several instances share: each has a chain of its own in the audit log,
-//! and all have the same tokens.
+//! The store in PostgreSQL. Replicas share it: each has its own chain in the audit log, and all use the same tokens.
 //!
-//! Whoever asks blocks, or waits in a task, while a thread has the connections: one for what is read,
-//! over which the questions of all go at once, and one for what is written, see `writer`.
+//! One thread owns two connections: one pipelines all queries, the other is for writes, see `writer`. Callers block, or
+//! wait in a task.
 
 mod audit;
 mod records;
@@ -35,32 +34,32 @@ use crate::secret::Secret;
 
 use writer::{Job, OwnChain, write_all};
 
-/// A question, with whom to tell the answer.
+/// A query, with the sender for its result.
 type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
 
-/// The questions, and the jobs, that wait: more than calls can be in flight.
+/// The most waiting queries, and the most waiting jobs. More than calls can be in flight.
 const WAITING_MAX: usize = 1024;
 
-/// The time for what is under way when the server ends.
+/// The timeout of running operations after the server began to end.
 const HURRIED_MAX: Duration = Duration::from_secs(2);
 
 const NOW: &str = "SELECT clock_timestamp()";
 
-/// The attempts to read, where the connection is lost meanwhile.
+/// The attempts of a query when the connection is lost.
 const READS_MAX: u32 = 2;
 
-/// The tokens and the audit log in a database. A handle: clones are the same store.
+/// A handle to the tokens and the audit log in a database. Clones share one store.
 #[derive(Debug, Clone)]
 pub(in crate::ledger) struct PostgresStore {
-    /// The instance whose chain is appended to.
+    /// The replica that owns the chain for appends.
     instance: Arc<str>,
     clock: Arc<Clock>,
     thread: Arc<Thread>,
 }
 
-/// The thread that has the connections.
+/// The thread that owns the connections.
 struct Thread {
-    /// Ends it when they are gone; what was asked for before is done to its end.
+    /// Dropping them ends the thread after it has finished all earlier work.
     channels: Option<(Sender<Question>, Sender<Job>)>,
     hurry: CancellationToken,
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -87,13 +86,14 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// Returns whether the connection was lost over a statement. Where no answer has come, no more time is left.
+/// Returns whether the connection was lost during a statement. A timeout is not a lost connection: no time is left for a
+/// retry.
 fn is_lost_connection(error: &StoreError) -> bool {
     let StoreError::Database(error) = error else { return false };
     matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
 }
 
-/// A value of a row that no program of ours has written.
+/// The error for a value that this program never writes.
 fn unreadable(source: tokio_postgres::Error) -> StoreError {
     DatabaseError::Statement(source).into()
 }
@@ -113,7 +113,8 @@ impl Backend for PostgresStore {
     }
 }
 
-/// Does some work, unless it takes too long when the server ends: a database that is silent must not hold that up.
+/// Does some work. After `hurry`, it has two seconds, so that an unreachable database does not delay the end of the
+/// server.
 async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     let is_over = async {
         hurry.cancelled().await;
@@ -126,15 +127,14 @@ async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) ->
     }
 }
 
-/// The clock of the database, which all instances have in common: what it showed when it was last asked, and the
-/// time since then.
+/// The clock of the database, which all replicas share. It is the last time from the database plus the time since then.
 #[derive(Debug)]
 struct Clock {
     shown: Mutex<(DateTime<Utc>, Instant)>,
 }
 
 impl Clock {
-    /// Sets it to what the database has just shown.
+    /// Sets the clock to a time that the database just returned.
     fn set(&self, shown: DateTime<Utc>) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = (shown, Instant::now());
     }
@@ -147,13 +147,12 @@ impl Clock {
 }
 
 impl PostgresStore {
-    /// Connects to the database, and brings its schema up to what this program knows. The instance is that of
-    /// the data folder.
+    /// Connects to the database, and migrates its schema. The data folder identifies the replica.
     pub(in crate::ledger) fn open(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
         Self::of_instance(url, instance(folder)?)
     }
 
-    /// Connects to it for commands that only read, and write nothing into the data folder either.
+    /// Connects for reading. Writes nothing, neither to the database nor to the data folder.
     pub(in crate::ledger) fn open_to_read(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
         Self::of_instance(url, known_instance(folder)?.unwrap_or_default())
     }
@@ -176,7 +175,7 @@ impl PostgresStore {
         })
     }
 
-    /// Asks something that changes nothing, and waits for the answer.
+    /// Runs a query and waits for its result. Retries if the connection is lost.
     fn ask<T, F>(
         &self,
         question: impl Fn(Arc<Session>) -> F + Send + 'static,
@@ -201,7 +200,7 @@ impl PostgresStore {
         })
     }
 
-    /// Asks the same, of the database itself.
+    /// Runs a query over the `Database`, and waits for its result.
     fn ask_database<T, F>(
         &self,
         question: impl FnOnce(Database) -> F + Send + 'static,
@@ -210,11 +209,11 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send,
     {
-        // Not a channel of the runtime: whoever waits may be in a task of another one.
+        // Not a Tokio channel, because the waiter may be a task of another runtime.
         let (reply, answer) = mpsc::channel();
         let question: Question = Box::new(move |database| {
             Box::pin(async move {
-                // Whoever waited may have gone.
+                // The waiter may have gone.
                 drop(reply.send(question(database).await));
             })
         });
@@ -226,7 +225,7 @@ impl PostgresStore {
         answer.recv().unwrap_or(Err(StoreError::GivenUp))
     }
 
-    /// Puts a job behind what waits to be written already.
+    /// Appends a job to the queue of the writer.
     fn submit(&self, job: Job) {
         if let Some((_, jobs)) = &self.thread.channels
             && let Err(TrySendError::Full(job)) = jobs.try_send(job)
@@ -236,14 +235,14 @@ impl PostgresStore {
     }
 }
 
-/// What is asked for, and whether that has to end.
+/// The channels of queries and jobs, and the signal to hurry.
 struct Asking {
     asked: Receiver<Question>,
     waiting: Receiver<Job>,
     hurry: CancellationToken,
 }
 
-/// Connects, and answers until nobody can ask any more.
+/// Connects, and serves queries until all senders are gone.
 fn serve(
     url: DatabaseUrl,
     instance: &str,

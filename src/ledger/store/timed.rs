@@ -1,4 +1,4 @@
-//! A store whose answers are timed, whichever it is. It does nothing else.
+//! A store that measures the time of each operation of another store.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -24,12 +24,12 @@ use crate::ledger::user_name::UserName;
 use crate::meter::Meter;
 use crate::meter::MeterPlace;
 
-/// A store, and the meter that counts what it is asked for, once there is one.
+/// A store, and its meter once it is set.
 #[derive(Debug)]
 pub(super) struct Timed {
     store: Box<dyn Backend>,
     meter: MeterPlace,
-    /// `true` if the last append was written. Until there was one, nobody knows.
+    /// `true` if the last append succeeded. `false` before the first append.
     has_appended: Arc<AtomicBool>,
 }
 
@@ -43,7 +43,7 @@ impl Timed {
         self.meter.set(meter);
     }
 
-    /// Returns whether rows can be appended: the last one was, or one that is taken back can be.
+    /// Returns whether rows can be appended: the last append succeeded, or a trial append does.
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;
@@ -52,7 +52,7 @@ impl Timed {
         Ok(())
     }
 
-    /// Asks the store, and counts the time.
+    /// Calls the store, and measures the time.
     fn timed<T>(
         &self,
         operation: &'static str,

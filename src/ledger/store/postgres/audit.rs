@@ -1,4 +1,4 @@
-//! The table of the audit log. What appends to it is in `writer`.
+//! Queries of the audit log. `writer` appends to it.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -23,7 +23,7 @@ use crate::ledger::store::pending::Pending;
 use crate::ledger::user_name::UserName;
 use crate::postgres::{Database, DatabaseError};
 
-/// The rows that are asked for at once.
+/// The rows of one query.
 const ROWS_AT_ONCE: usize = 1000;
 
 const FILTERED: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
@@ -36,7 +36,8 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
     ORDER BY time, instance, seq LIMIT $2";
 
-/// Appends a row that no other server can wait for, and takes it back. The texts have no quotation marks.
+/// Returns SQL that appends a row and rolls it back. The row is in a chain of its own, so it blocks no replica. The texts
+/// contain no quotation marks.
 fn rehearsal() -> String {
     let row = AuditRow {
         instance: Some(format!("rehearsal {}", Uuid::new_v4())),
@@ -222,7 +223,7 @@ impl AuditLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns some rows of a chain behind that of this number.
+    /// Returns the next rows of a chain after row `after`.
     fn rows_of(&self, instance: &str, after: i64) -> Result<Vec<AuditRow>, StoreError> {
         let instance = instance.to_owned();
         self.ask(move |session| {
@@ -242,7 +243,7 @@ async fn verify(database: &Database, known: &[AuditHash]) -> Result<AuditVerific
     let begun = session.client_mut().build_transaction();
     let begun = begun.isolation_level(IsolationLevel::RepeatableRead).read_only(true).start().await;
     let transaction = begun.map_err(DatabaseError::Statement)?;
-    // However long the log is.
+    // A long log takes longer than the timeout of other statements.
     let unbounded = transaction.batch_execute("SET LOCAL statement_timeout = 0").await;
     unbounded.map_err(DatabaseError::Statement)?;
     let mut walks = walk(&transaction, known).await?;
@@ -295,7 +296,7 @@ async fn walk(
     Ok(walks)
 }
 
-/// Returns what is wrong with the triggers.
+/// Returns the flaws of the triggers.
 async fn schema_flaws(transaction: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
     let mut missing: Vec<&str> = TRIGGERS.to_vec();
     let mut flaws = Vec::new();

@@ -1,4 +1,4 @@
-//! The table of tokens. What changes it is in `writer`.
+//! Queries of the table of tokens. `writer` changes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl TokenStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Has a job written, and waits for that.
+    /// Submits a job to the writer, and waits for its result.
     fn written<T>(&self, job: impl FnOnce(Slot<T>) -> Job) -> Result<T, StoreError> {
         let (reply, pending) = Pending::new();
         self.submit(job(reply.into()));

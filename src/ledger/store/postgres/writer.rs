@@ -1,8 +1,8 @@
-//! The one writer of an instance: what all calls of this process want written, in their order.
+//! The single writer of a replica. It writes the jobs of all calls of this process, in their order.
 //!
-//! A transaction takes as long as the database's disk takes to confirm it, and all that wait at that moment
-//! can share the confirmation: what waits is one group, and is written or not as one. Who changes tokens, or counts the
-//! runs of a user, waits for others who do the same by a lock of the database, which ends with the transaction.
+//! A commit waits for the database's disk, so all jobs that wait at that moment share one commit. Such a group is
+//! written completely or not at all. Changes of tokens, and counts of a user's runs, are serialized across replicas by
+//! advisory locks that end with the transaction.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::postgres::{Database, DatabaseError, Session};
 
 /// The most jobs of one transaction: as many as calls can be in flight.
 const GROUP_MAX: usize = 256;
-/// The time for a group. What it waits for is bounded by less; this is for a network that is silent.
+/// The timeout of a group, for a network that drops packets. The statements have shorter timeouts.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The locks of transactions: of those that change tokens, of those that count the runs of a user, and of
-/// those that append to a chain. They are taken in this order, so that none waits for one that waits for it.
+/// The advisory locks: for changes of tokens, for counts of a user's runs, and for appends to a chain. Transactions take
+/// them in this order, which prevents deadlocks.
 const LOCK_TOKENS: &str = "SELECT pg_advisory_xact_lock(hashtextextended('qwed_mcp tokens', 0))";
 const LOCK_USER: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended('qwed_mcp runs of ' || $1::text, 0))";
@@ -59,7 +59,7 @@ const TOKEN: &str = "SELECT id, user_name, role, created, expires, revoked, hash
 const REVOKE: &str = "UPDATE qwed_mcp.tokens SET revoked = $2 WHERE id = $1 \
     RETURNING id, user_name, role, created, expires, revoked, hash";
 
-/// Something to write, and whom to tell.
+/// A job for the writer, with the sender for its result.
 #[derive(Debug)]
 pub(super) enum Job {
     Append(Vec<AuditEntry>, Slot<AuditPlace>),
@@ -71,7 +71,7 @@ pub(super) enum Job {
     RevokeToken(TokenId, Slot<Revoked>),
 }
 
-/// The result of a job, which is told when it is durable.
+/// The result of a job, which is sent after the commit.
 #[derive(Debug)]
 pub(super) struct Slot<T> {
     done: Option<T>,
@@ -87,7 +87,7 @@ impl<T> From<Reply<T>> for Slot<T> {
 impl<T> Slot<T> {
     fn tell(self, group: Result<(), StoreError>) {
         let Self { done, reply } = self;
-        // Whoever waited may have gone.
+        // The waiter may have gone.
         drop(reply.send(group.and_then(|()| done.ok_or(StoreError::GivenUp))));
     }
 }
@@ -102,7 +102,7 @@ impl Job {
         }
     }
 
-    /// Returns the user whose runs are counted.
+    /// Returns the user whose runs this job counts.
     fn counted(&self) -> Option<&str> {
         match self {
             Self::AppendWithin(_, quota, _) => Some(quota.user.as_str()),
@@ -115,7 +115,7 @@ impl Job {
         }
     }
 
-    /// Writes it in the transaction of its group.
+    /// Writes the job in the transaction of its group.
     async fn run(&mut self, chain: &mut Chain<'_>) -> Result<(), StoreError> {
         match self {
             Self::Append(entries, slot) => slot.done = Some(chain.append(entries)),
@@ -135,7 +135,7 @@ impl Job {
         Ok(())
     }
 
-    /// Tells whoever waits the result, or why the whole group was not written.
+    /// Sends the result to the waiter, or the error of the whole group.
     pub(super) fn tell(self, group: Result<(), StoreError>) {
         match self {
             Self::Append(_, slot) => slot.tell(group),
@@ -155,7 +155,7 @@ pub(super) struct OwnChain {
     pub(super) clock: Arc<Clock>,
 }
 
-/// Writes what comes, group by group, until nothing can come any more. With `hurry` a group has little time.
+/// Writes jobs in groups until the channel closes. After `hurry`, a group has two seconds.
 pub(super) async fn write_all(
     database: Database,
     own: OwnChain,
@@ -175,8 +175,8 @@ pub(super) async fn write_all(
     }
 }
 
-/// Writes a group; once more if the connection was lost before it was to be confirmed: then nothing of it
-/// was written. Where it was lost over the confirmation nobody knows, and it is an error.
+/// Writes a group. Retries once if the connection was lost before the commit, because then nothing was written. If it
+/// was lost during the commit, the result is unknown, and this fails.
 async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result<(), StoreError> {
     let written = match write_group(database, own, group).await {
         Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {
@@ -188,7 +188,7 @@ async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result
     written.map_err(|not_written| not_written.error)
 }
 
-/// The reason why a group is not known to be written.
+/// The reason why a group may not be written.
 struct NotWritten {
     error: StoreError,
     was_to_be_confirmed: bool,
@@ -226,7 +226,7 @@ async fn write_group(
     chain.flush().await?;
     drop(chain);
     transaction.commit().await.map_err(|source| NotWritten {
-        // A refusal is the database's word that nothing was written.
+        // An error from the database means that nothing was written.
         was_to_be_confirmed: true,
         error: DatabaseError::Statement(source).into(),
     })
@@ -251,16 +251,16 @@ impl Statements {
     }
 }
 
-/// The chain of an instance, to which nobody else appends until the transaction ends.
+/// The chain of a replica. The transaction holds the lock for appends to it.
 struct Chain<'t> {
     transaction: &'t Transaction<'t>,
     statements: &'t Statements,
     instance: &'t str,
-    /// The time of all rows of the group, by the database's clock.
+    /// The time of all rows in the group, by the database's clock.
     now: DateTime<Utc>,
     seq: i64,
     hash: String,
-    /// The rows that the database does not have yet.
+    /// The rows that are not inserted yet.
     rows: Vec<AuditRow>,
 }
 
@@ -271,8 +271,8 @@ impl<'t> Chain<'t> {
         own: &'t OwnChain,
     ) -> Result<Self, StoreError> {
         let instance = own.instance.as_str();
-        // One after the other at the database, and asked for at once: the later ones see what was
-        // committed while the first one waited.
+        // Pipelined: the database runs them in order, so the later ones see the rows that were committed while the
+        // first one waited.
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&instance];
         let (_, now, head) = futures_util::future::try_join3(
             transaction.query(&statements.lock, &parameters),
@@ -299,7 +299,7 @@ impl<'t> Chain<'t> {
 
     fn append_one(&mut self, entry: &AuditEntry, time: String) {
         self.seq += 1;
-        // A client may choose a name with a character that the database has not.
+        // A client may choose a name with a NUL character, which PostgreSQL does not store.
         let tool = entry.tool.replace('\0', "\u{FFFD}");
         let entry = AuditEntry { tool, ..entry.clone() };
         let row =
@@ -312,7 +312,7 @@ impl<'t> Chain<'t> {
         AuditPlace { seq: self.seq, hash: self.hash.clone() }
     }
 
-    /// Inserts the rows that are not yet.
+    /// Inserts the rows that are not inserted yet.
     async fn flush(&mut self) -> Result<(), StoreError> {
         let rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {
@@ -401,7 +401,7 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// Revokes a token that is not, and appends the row about it.
+    /// Revokes a token if it is valid, and appends the row about it.
     async fn revoke(&mut self, id: TokenId) -> Result<(), StoreError> {
         let row = self.transaction.query_one(REVOKE, &[&id.0, &time_text(self.now)]).await;
         let row = row.map_err(DatabaseError::Statement)?;

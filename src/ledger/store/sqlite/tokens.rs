@@ -20,7 +20,7 @@ const COLUMNS: &str = "id, user, role, created, expires, revoked";
 
 impl TokenStore for SqliteStore {
     fn record_older_tokens(&self) -> Result<(), StoreError> {
-        // To write waits for whoever holds the store, and there is hardly ever something to write.
+        // A write would wait for other processes, and is rarely needed.
         if self.read(has_older)? { self.write(record_older) } else { Ok(()) }
     }
 
@@ -118,7 +118,7 @@ fn insert(transaction: &Transaction<'_>, token: &NewToken) -> rusqlite::Result<T
     Ok(record)
 }
 
-/// Revokes a token that is not, and adds the row about it.
+/// Revokes a token if it is valid, and appends the row about it.
 fn revoke(transaction: &Transaction<'_>, id: TokenId) -> rusqlite::Result<()> {
     record_older(transaction)?;
     let now = time_text(Utc::now());
@@ -175,8 +175,7 @@ fn record_token(
     append(transaction, &[token.entry(event, outcome)]).map(drop)
 }
 
-/// Appends rows about the tokens of a store that has none about any: those that were made before such
-/// rows were written. From there on, a change of them is found.
+/// Appends rows about tokens from before tokens had rows. Verification finds every later change of these tokens.
 fn record_older(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     if !has_older(transaction)? {
         return Ok(());
@@ -186,7 +185,7 @@ fn record_older(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     append(transaction, &tokens.iter().map(entry).collect::<Vec<_>>()).map(drop)
 }
 
-/// Tells whether there are tokens, and no row about any.
+/// Returns whether there are tokens but no rows about tokens.
 fn has_older(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
     let select = "SELECT EXISTS (SELECT 1 FROM tokens)
                       AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = ?1 AND event = ?2)";

@@ -1,8 +1,7 @@
-//! The one writer of a store: what all calls of this process want written, in their order.
+//! The single writer of an embedded store. It writes the jobs of all calls of this process, in their order.
 //!
-//! To write one row takes as long as the disk takes to confirm it, and all that wait at that moment
-//! can share the confirmation. So one thread takes what waits, writes it in one transaction, and
-//! answers when it is on the disk. Between processes, a file is the place of who is next.
+//! A commit waits for the disk, so one thread writes all waiting jobs in one transaction, and answers after the commit.
+//! A lock file lets processes take turns.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -21,7 +20,7 @@ use super::{BUSY_PAUSE, StoreFile, error_of, identity};
 use crate::ledger::store::error::{BUSY_TIMEOUT, StoreError};
 use crate::ledger::store::pending::{Pending, Reply};
 
-/// The file whose lock is the place of the process that writes next.
+/// The lock file of the process that writes next.
 pub(super) const TURNSTILE: &str = "governance.lock";
 
 /// The journal of `SQLite`, which is written before the database.
