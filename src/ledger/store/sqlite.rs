@@ -1,7 +1,7 @@
-//! The embedded store, a file of `SQLite`: how it comes to be, is opened, and is shared.
+//! The embedded store: a SQLite file, created, opened and shared between processes.
 //!
-//! Nobody but its owner can read it. It is made whole or not at all, and a file that is not what it
-//! should be is left as it is: without its tokens and its audit log nothing governed may run.
+//! Only its owner can read the file. Creation is atomic. A damaged or foreign file is never changed; without its tokens and
+//! its audit log, no governed tool runs.
 
 mod audit;
 mod chain;
@@ -28,25 +28,25 @@ use crate::strict_modes::{Unprotected, require_protected};
 
 use writer::Writer;
 
-/// The file in the data folder.
+/// The name of the file in the data folder.
 const FILE_NAME: &str = "governance.db";
-/// The files in the data folder: `SQLite`'s and ours, and the runs.
+/// The files and folders of the store in the data folder.
 const OWN_FILES: [&str; 5] =
     [FILE_NAME, writer::LOG, "governance.db-shm", writer::TURNSTILE, "artifacts"];
-/// "QWED", by which a database is known as ours.
+/// SQLite's `application_id` of our databases: "QWED".
 const APPLICATION_ID: i32 = 0x5157_4544;
 const SCHEMA: &str = include_str!("sqlite/schema.sql");
 
-/// The pause between two tries. The waiting that is built in grows to 100 ms, and may then never
-/// meet the short while in which a busy writer is between two transactions.
+/// The pause between two attempts to lock. SQLite's own pauses grow to 100 ms, and may always miss the short gaps between
+/// the transactions of a busy writer.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
-/// The tries to look at a file that comes and goes.
+/// The attempts to check a file that SQLite removes and recreates.
 const PROTECTION_TRIES_MAX: u32 = 100;
 
-/// The tokens and the audit log. A handle: clones are the same store.
+/// A handle to the tokens and the audit log. Clones share one store.
 ///
-/// All methods block on the disk, but [`SqliteStore::submit`].
+/// All methods except [`SqliteStore::submit`] block on the disk.
 #[derive(Debug, Clone)]
 pub(in crate::ledger) struct SqliteStore {
     shared: Arc<Shared>,
@@ -54,38 +54,38 @@ pub(in crate::ledger) struct SqliteStore {
 
 #[derive(Debug)]
 struct Shared {
-    /// The connection for reading: nobody who writes is in its way.
+    /// The connection for reading. Writers do not block it.
     reader: Mutex<Connection>,
     writer: Writer,
     file: Arc<StoreFile>,
 }
 
-/// The file of a store that is open.
+/// The file of an open store.
 #[derive(Debug)]
 struct StoreFile {
     path: PathBuf,
-    /// Its device and inode.
+    /// The device and the inode.
     identity: Option<(u64, u64)>,
-    /// Set when nothing is waited for any more.
+    /// Set when the store closes. Waits for other processes end then.
     is_closing: Arc<AtomicBool>,
 }
 
 impl Backend for SqliteStore {}
 
 impl SqliteStore {
-    /// Returns whether there is a store in `folder`.
+    /// Returns whether `folder` contains a store.
     pub(in crate::ledger) fn is_in(folder: &Path) -> bool {
         exists(&folder.join(FILE_NAME))
     }
 
-    /// Opens the store in `folder`, and makes both if they are not there.
+    /// Opens the store in `folder`, and creates both if they do not exist.
     pub(in crate::ledger) fn open(folder: &Path) -> Result<Self, StoreError> {
         let create_folder = |source| StoreError::CreateFolder {
             folder: folder.to_owned(),
             source: Arc::new(source),
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
-        // Before anything is made there.
+        // Before creating anything there.
         require_protected(folder)?;
         if !exists(&folder.join(FILE_NAME)) {
             create(folder)?;
@@ -93,7 +93,7 @@ impl SqliteStore {
         Self::open_existing(folder)
     }
 
-    /// Opens the store in `folder`, for commands that have nothing to do where there is none.
+    /// Opens the store in `folder`. Fails if it does not exist.
     pub(in crate::ledger) fn open_existing(folder: &Path) -> Result<Self, StoreError> {
         for name in OWN_FILES {
             require_protected_if_there(&folder.join(name))?;
@@ -101,18 +101,18 @@ impl SqliteStore {
         Self::open_whosever(folder)
     }
 
-    /// Opens the store in `folder`, whoever may write to it.
+    /// Opens the store in `folder`, without checking the permissions of the files.
     fn open_whosever(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         if !exists(&file) {
             return Err(StoreError::Missing { file });
         }
-        // To SQLite this is a database without tables. Ours has some from its first moment.
+        // To SQLite an empty file is a database without tables. Ours has tables from its creation.
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             return Err(StoreError::Empty { file });
         }
         let failed = |source| error_of(&file, source);
-        // Whose database it is comes first: the settings below could change it.
+        // Check the owner first, because the settings below could change a foreign database.
         let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
         let (owner, connection) = opened.map_err(failed)?;
         require_ours(&file, owner)?;
@@ -132,7 +132,7 @@ impl SqliteStore {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        // A thread that panicked has rolled back what it had begun.
+        // A thread that panicked has rolled back its transaction.
         let mut reader = self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.file.check()?;
         let done = reader.transaction_with_behavior(TransactionBehavior::Deferred);
@@ -140,7 +140,7 @@ impl SqliteStore {
         done.map_err(|source| error_of(&self.shared.file.path, source))
     }
 
-    /// Writes all or nothing, after what was submitted before, and comes back when it is on the disk.
+    /// Writes in one transaction, after all earlier submissions. Returns when the transaction is on the disk.
     pub(in crate::ledger) fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -148,7 +148,7 @@ impl SqliteStore {
         self.submit(work).wait()
     }
 
-    /// Submits the same, without waiting for it.
+    /// Submits a transaction like [`write`](Self::write), without waiting for it.
     pub(in crate::ledger) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -158,8 +158,7 @@ impl SqliteStore {
 }
 
 impl StoreFile {
-    /// Fails if another file is at its place: what is written to one that was removed is lost, and
-    /// nobody else sees it.
+    /// Fails if the file was replaced or removed, because writes to a removed file would be lost.
     fn check(&self) -> Result<(), StoreError> {
         if identity(&self.path) == self.identity {
             return Ok(());
@@ -167,7 +166,7 @@ impl StoreFile {
         Err(StoreError::Replaced { file: self.path.clone() })
     }
 
-    /// Opens another connection to it.
+    /// Opens another connection to the file.
     fn connect(&self) -> rusqlite::Result<Connection> {
         let mut connection = connect(&self.path)?;
         let is_closing = Arc::clone(&self.is_closing);
@@ -177,19 +176,19 @@ impl StoreFile {
     }
 }
 
-/// Returns the identity of the file at a path; none if there is none.
+/// Returns the device and the inode of a file. `None` if it does not exist.
 fn identity(file: &Path) -> Option<(u64, u64)> {
     let metadata = file.metadata().ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Tells whether there is anything, a dangling link too.
+/// Returns whether a path exists, even as a dangling symlink.
 fn exists(file: &Path) -> bool {
     file.symlink_metadata().is_ok()
 }
 
-/// Fails if others can change a file that is there. `SQLite` removes its own when the last one closes the
-/// database, and the next one makes them again: so it may go at any moment.
+/// Fails if another user can change a file. Succeeds if the file does not exist: `SQLite` removes and recreates its own
+/// files at any moment.
 fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
     let mut tries_left = PROTECTION_TRIES_MAX;
     loop {
@@ -203,13 +202,13 @@ fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
     }
 }
 
-/// Makes an empty store beside its place, and moves it there when it is complete. Whoever comes
-/// second takes the first one's.
+/// Creates an empty store in a temporary file, and moves it to its place when it is complete. If another process was
+/// first, its store stays.
 fn create(folder: &Path) -> Result<(), StoreError> {
     let create_file =
         |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
-    // With mode 0600, which SQLite then gives its other files. Closed before SQLite opens it: to
-    // close a file drops all locks that this process has on it.
+    // Mode 0600, which SQLite copies to its other files. Closed before SQLite opens it, because closing a file drops all
+    // locks that this process holds on it.
     let draft = tempfile::Builder::new()
         .prefix(".governance-")
         .tempfile_in(folder)
@@ -235,15 +234,14 @@ fn write_schema(draft: &Path) -> rusqlite::Result<()> {
 }
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
-    // Not to be created: that would be with whatever mode the umask leaves.
+    // Without `CREATE`, which would use the mode that the umask leaves.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags)?;
     connection.busy_handler(Some(patience(|| false)))?;
     Ok(connection)
 }
 
-/// Waits for other processes, and tells whether to go on with that: for so long, and not when
-/// `is_over`.
+/// Returns a busy handler. It waits for other processes up to [`BUSY_TIMEOUT`], and gives up when `is_over`.
 fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     let mut since = Instant::now();
     move |asked_before| {
@@ -255,15 +253,15 @@ fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     }
 }
 
-/// Applies the settings of a database that is ours.
+/// Applies the settings of this program to a connection.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // What was appended is there after a power failure too.
+    // Commits survive a power failure.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Reads whose database it is, and of which version.
+/// Reads the application id and the version of a database.
 fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
 }
@@ -287,7 +285,7 @@ fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Locked { file, source }
         }
-        // None is not the database's own: a row that holds something else than was ever written.
+        // `None` is not an error of SQLite: a row has a value that this program never writes.
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) | None => {
             StoreError::Damaged { file, source }
         }

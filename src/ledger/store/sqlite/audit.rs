@@ -1,4 +1,4 @@
-//! The table of the audit log.
+//! Queries of the audit log.
 
 use std::ops::ControlFlow;
 
@@ -47,7 +47,7 @@ impl AuditLog for SqliteStore {
             transaction.execute_batch("SAVEPOINT rehearsal")?;
             append(transaction, &[AuditEntry::rehearsal()])?;
             transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
-            // What it is already: a page that has to be written.
+            // The current value. SQLite still has to write the page.
             let version = crate::ledger::store::error::SCHEMA_VERSION;
             transaction.pragma_update(None, "user_version", version)
         })
@@ -120,7 +120,7 @@ impl AuditLog for SqliteStore {
         let database = flaws(self)?;
         self.read(|transaction| {
             let mut walk = Walk::new(known);
-            // Whatever the number of the first one was changed to.
+            // An attacker may have changed the number of the first row.
             for_each_after(transaction, i64::MIN, &mut |row| {
                 walk.follow(row);
                 ControlFlow::Continue(())
@@ -129,7 +129,7 @@ impl AuditLog for SqliteStore {
                 Ok((row.get(0)?, text(row, 1)?))
             });
             walk.end(head.optional()?);
-            // Damage is reported; reading it would be an error.
+            // Damage is already reported, and reading it would fail.
             let is_comparable = walk.broken.is_none() && database.damage.is_empty();
             let table = is_comparable.then(|| recorded_tokens(transaction)).transpose()?;
             Ok(AuditVerification::of(walk, table, unfinished(transaction)?, database))
@@ -140,7 +140,7 @@ impl AuditLog for SqliteStore {
 fn runs_of_day(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<u64> {
     let time = time_text(Utc::now());
     let day = time.get(..10).unwrap_or_default();
-    // From the last one on: the day is at the end of the log, however long that is.
+    // Backwards, because today's rows are at the end of the log.
     let mut select = transaction
         .prepare("SELECT time, event, user, tool, outcome FROM audit ORDER BY seq DESC")?;
     let mut rows = select.query([])?;
@@ -193,12 +193,12 @@ fn for_each_after(
     Ok(())
 }
 
-/// Returns a text for bytes that are no text, different from what was hashed, whatever they are.
+/// Returns a text for invalid UTF-8. It differs from every text that was hashed.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
 }
 
-/// Reads a text, also one that was changed to something that is none: the chain tells of that.
+/// Reads a text, even if it was replaced by another type. The chain reveals the change.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }
@@ -210,7 +210,7 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
             Ok(text) => text.to_owned(),
             Err(_) => no_text(bytes),
         }),
-        // The same bytes as another type: SQL no longer finds the row by them.
+        // Even the same bytes as another type are a change, because SQL no longer matches them.
         ValueRef::Blob(bytes) => Some(no_text(bytes)),
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),

@@ -6,7 +6,7 @@ use rusqlite::{Transaction, params};
 use crate::ledger::audit::AuditPlace;
 use crate::ledger::audit::{AuditEntry, AuditRow, time_text};
 
-/// Appends entries, and returns the place of the last one.
+/// Appends entries, and returns the place of the last row.
 pub(super) fn append(
     transaction: &Transaction<'_>,
     entries: &[AuditEntry],

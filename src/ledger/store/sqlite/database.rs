@@ -1,4 +1,4 @@
-//! The check of the store's file: whole, with the schema of this program and no more.
+//! The check of the store's file: undamaged, with exactly the schema of this program.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,14 @@ use super::{SCHEMA, SqliteStore};
 use crate::ledger::audit::DatabaseFlaws;
 use crate::ledger::store::error::StoreError;
 
-/// The defects that are listed.
+/// The most defects in the result.
 const DAMAGE_MAX: usize = 20;
 
-/// Looks through the whole file.
+/// Checks the whole file.
 pub(super) fn flaws(store: &SqliteStore) -> Result<DatabaseFlaws, StoreError> {
-    // In a transaction of its own: one in which damage was met cannot be committed, though nothing
-    // was written.
+    // In a separate transaction, because a transaction that found damage cannot be committed.
     let damage = match store.read(damage) {
-        // What stops the check itself.
+        // Damage that stops the check.
         Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
         checked => checked?,
     };
@@ -30,7 +29,7 @@ fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// The objects of a schema: kind and name, with the SQL.
+/// The objects of a schema: type and name, with their SQL.
 type Objects = BTreeMap<(String, String), String>;
 
 fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
@@ -57,13 +56,13 @@ fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
         let sql: Option<String> = row.get(2)?;
         Ok(((row.get(0)?, row.get(1)?), statement(&sql.unwrap_or_default())))
     })?;
-    // Statistics and the like of SQLite's own. It never makes a trigger.
+    // SQLite's internal objects, such as statistics. It never creates a trigger.
     let is_internal = |kind: &str, name: &str| kind != "trigger" && name.starts_with("sqlite_");
     let objects = objects.collect::<rusqlite::Result<Vec<((String, String), String)>>>()?;
     Ok(objects.into_iter().filter(|((kind, name), _)| !is_internal(kind, name)).collect())
 }
 
-/// Returns a statement without comments, on one line: another version may be commented differently.
+/// Returns a statement on one line and without comments, which may differ between versions.
 fn statement(sql: &str) -> String {
     let code = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
     code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")

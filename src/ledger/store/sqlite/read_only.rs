@@ -1,4 +1,4 @@
-//! A store that can be read and not written to: on a read-only medium, in somebody else's backup.
+//! Read-only stores, such as those on a read-only file system or in another user's backup.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,20 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{FILE_NAME, SqliteStore, error_of, owner, require_ours};
 use crate::ledger::store::error::StoreError;
 
-/// The characters that the path within an address has percent-encoded.
+/// The characters to percent-encode in the path of a URI.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 impl SqliteStore {
-    /// Opens the store in `folder` for commands that only read, also where it cannot be written to.
+    /// Opens the store in `folder` for reading, even if it is not writable.
     pub(in crate::ledger) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
-        // To look at somebody's copy does no harm.
+        // Reading another user's copy is harmless.
         match Self::open_whosever(folder) {
             Err(error) if needs_writing(&error) => Self::open_as_it_is(folder),
             opened => opened,
         }
     }
 
-    /// Opens the file as one that does not change: even to read, `SQLite` writes beside the file,
-    /// unless it is told that nobody changes it.
+    /// Opens the file as immutable. Otherwise SQLite creates files next to it even for reading.
     fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         let log = folder.join(format!("{FILE_NAME}-wal"));
@@ -51,7 +50,7 @@ fn needs_writing(error: &StoreError) -> bool {
     source.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// Returns the address of a file that nobody changes, as `SQLite` takes it.
+/// Returns the SQLite URI of an immutable file.
 fn immutable(file: &Path) -> PathBuf {
     let file = percent_encode(file.as_os_str().as_bytes(), RESERVED);
     format!("file:{file}?immutable=1").into()
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
     use crate::ledger::store::error::SCHEMA_VERSION;
 
-    /// A folder whose name has what means something in an address, with a store that nobody has open.
+    /// A closed store, in a folder whose name contains characters that are special in a URI.
     fn folder() -> (TempDir, PathBuf) {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("a?mode=rw&b#c%20 \u{e9}");
@@ -124,7 +123,7 @@ mod tests {
     #[test]
     fn only_what_cannot_be_written_to_is_read_as_it_is() {
         let (_parent, folder) = folder();
-        // Something in the way, where root may write everywhere.
+        // An obstacle that works for root too, who can write everywhere.
         let log = folder.join(LOG);
         fs::create_dir_all(log.join("not empty")).unwrap();
         let error = SqliteStore::open_existing(&folder).unwrap_err();

@@ -23,7 +23,7 @@ use crate::ledger::store::pending::{Pending, Reply};
 /// The lock file of the process that writes next.
 pub(super) const TURNSTILE: &str = "governance.lock";
 
-/// The journal of `SQLite`, which is written before the database.
+/// SQLite's write-ahead log.
 pub(super) const LOG: &str = "governance.db-wal";
 
 /// The most jobs of one transaction: as many as calls can be in flight.
@@ -38,16 +38,16 @@ pub(super) struct Writer {
 
 #[derive(Debug)]
 struct WriterThread {
-    /// The jobs that wait, the first one first. The thread ends when nothing can come any more.
+    /// The waiting jobs, in order. The thread ends when the sender is dropped.
     jobs: Sender<Box<dyn Job>>,
     thread: JoinHandle<()>,
 }
 
 /// A job of the writer.
 trait Job: Send {
-    /// Writes it in the transaction of its group. The result is reported when that is on the disk.
+    /// Writes the job in the transaction of its group. The result is sent after the commit.
     fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()>;
-    /// Tells whoever waits the result, or why the whole group was not written.
+    /// Sends the result to the waiter, or the error of the whole group.
     fn tell(self: Box<Self>, group: Result<(), StoreError>);
 }
 
@@ -65,8 +65,8 @@ where
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // One that fails leaves the others of its group what they are.
-        // An error here is one of the whole transaction: the disk is full, or does not answer.
+        // A failed job does not affect the other jobs of its group. An error here fails the whole transaction: the disk is
+        // full, or does not respond.
         transaction.execute_batch("SAVEPOINT job")?;
         let done = catch_unwind(AssertUnwindSafe(|| work(transaction)));
         let end = match done {
@@ -74,7 +74,7 @@ where
             Ok(Err(_)) | Err(_) => "ROLLBACK TO job; RELEASE job",
         };
         transaction.execute_batch(end)?;
-        // If it panicked, whoever waits learns that it was given up.
+        // After a panic, the waiter receives `GivenUp`.
         self.done = done.ok().map(|done| done.map_err(|error| error_of(&self.file.path, error)));
         Ok(())
     }
@@ -85,7 +85,7 @@ where
             Ok(()) => done.unwrap_or(Err(StoreError::GivenUp)),
             Err(error) => Err(error),
         };
-        // Whoever waited may have gone.
+        // The waiter may have gone.
         drop(reply.send(done));
     }
 }
@@ -95,7 +95,7 @@ impl Writer {
         Self { file, thread: Mutex::new(None) }
     }
 
-    /// Puts `work` behind what waits already: all of it is written, or nothing.
+    /// Appends `work` to the queue. It is written completely or not at all.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -110,14 +110,14 @@ impl Writer {
             let thread = std::thread::spawn(move || write_all(&file, &waiting));
             WriterThread { jobs, thread }
         });
-        // If the thread is gone, the job is too, and whoever waits learns that it was given up.
+        // If the thread is gone, the job is dropped, and the waiter receives `GivenUp`.
         drop(thread.jobs.send(Box::new(job)));
         pending
     }
 }
 
-/// Finishes what was begun, and closes the database, before the process ends. Nobody waits for
-/// other processes any more: what has to be written was waited for before.
+/// Finishes the running transaction and closes the database, without waiting for other processes. Callers have already
+/// waited for the writes that must not be lost.
 impl Drop for Writer {
     fn drop(&mut self) {
         self.file.is_closing.store(true, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Drop for Writer {
     }
 }
 
-/// Writes what comes, group by group, until nothing can come any more.
+/// Writes jobs in groups until the channel closes.
 fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
     let (mut connection, mut log) = (None, None);
     while let Ok(first) = waiting.recv() {
@@ -137,7 +137,7 @@ fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
         group.extend(waiting.try_iter().take(GROUP_MAX - 1));
         let written = write_group(file, &mut connection, &mut log, &mut group);
         if written.is_err() {
-            // Whatever state it is in.
+            // The connection may be in any state.
             connection = None;
         }
         for job in group {
@@ -153,7 +153,7 @@ fn write_group(
     group: &mut [Box<dyn Job>],
 ) -> Result<(), StoreError> {
     file.check()?;
-    // What was written last is there, and not yet in the database.
+    // The write-ahead log contains commits that are not in the database file yet.
     let log_path = file.path.with_file_name(LOG);
     if log.is_some() && identity(&log_path) != *log {
         return Err(StoreError::Replaced { file: log_path });
@@ -175,8 +175,8 @@ fn write_group(
     Ok(())
 }
 
-/// Waits until no other process is next to write. Whoever has just written waits behind whoever
-/// has waited, so that a busy process lets the others in.
+/// Waits for this process's turn to write. A process that has just written queues again, so that a busy process does not
+/// starve the others.
 fn wait_in_line(file: &StoreFile) -> Result<File, StoreError> {
     let is_over = || file.is_closing.load(Ordering::Relaxed);
     let path = file.path.with_file_name(TURNSTILE);
@@ -198,7 +198,7 @@ fn wait_in_line(file: &StoreFile) -> Result<File, StoreError> {
 }
 
 fn open_turnstile(path: &PathBuf) -> io::Result<File> {
-    // Never through a link, and never shortened: nothing is ever in it.
+    // Does not follow a symlink. Does not truncate, because the file is always empty.
     let no_link = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     OpenOptions::new()
         .write(true)
