@@ -75,7 +75,7 @@ TIMEOUT_S = 300.0
 FORK_LOOP = """
 import gc, os, sys
 count, modules, script, printed = int(sys.argv[1]), sys.argv[2].split(), sys.argv[3], sys.argv[4]
-kept = load(modules)
+kept = load(modules, lambda: len(os.listdir("/proc/self/task")))
 gc.collect()
 gc.freeze()
 print("ready", flush=True)
