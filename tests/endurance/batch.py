@@ -63,6 +63,7 @@ def generated(number: int, rng: random.Random) -> tuple[dict | str, str, bool | 
     return line | {"stdin": f"{a} {b}\n", "expect": {"stdout": f"{a * b} {number}\n"}}, "ok", True
 
 
+STARVED = "other processes kept it from the processors"
 HOSTILE = [
     ("while True: pass", {"timeout": 1}, {"timeout"}),
     ("x = []\nwhile True: x.append(bytearray(1 << 20))", {"memory_mb": 128}, {"memory", "failed"}),
@@ -231,11 +232,15 @@ def hostile(options: argparse.Namespace, rng: random.Random) -> None:
                 expected[f"n{number}"] = {"ok"}
         batch.write(lines)
         code, told = end(batch.start("--analysis", "report"))
-        check(code == 0, f"hostile: exit code {code}: {told}")
         results = batch.results()
         check(Counter(r["id"] for r in results) == Counter(list(expected)), f"hostile: {len(results)} answers")
+        # On a busy machine a loop may not get the processor for its time: then it is not judged, and the batch says so.
+        starved = {r["id"] for r in results if r["status"] == "infra_error" and STARVED in r["error"]}
         for result in results:
-            check(result["status"] in expected.get(result["id"], ()), f"hostile: {result}"[:400])
+            statuses = expected.get(result["id"], set())
+            is_right = result["status"] in statuses or (result["id"] in starved and "timeout" in statuses)
+            check(is_right, f"hostile: {result}"[:400])
+        check(code == (1 if starved else 0), f"hostile: exit code {code}, {len(starved)} not judged: {told}")
         p50[name] = statistics.median(r["duration_ms"] + r["queue_ms"] for r in results if r["id"].startswith("n"))
         batch.check_gone("hostile")
     print(f"hostile: {count} lines, {options.hostile:.1%} of them; p50 of the others {p50['with']} ms, without them {p50['without']} ms", flush=True)
