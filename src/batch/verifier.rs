@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Lane, Outcome, RunError, RunLimits, Turn};
 use crate::gateway::{Arguments, AskedBy, DecisionRecord, ErrorCode};
-use crate::ledger::Presented;
-use crate::ledger::UserName;
+use crate::ledger::{Presented, UserName};
 use crate::sandbox::Tier;
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 use crate::shares::Held;

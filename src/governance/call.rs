@@ -21,10 +21,9 @@ use super::tools::GovernedTool;
 use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
 use crate::executor::{Executor, Lane, NotForProject};
-use crate::ledger::AuditPlace;
 use crate::ledger::{
-    ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, Caller, Presented, Quota, Role, Store,
-    StoreError, Token, UserName,
+    ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditPlace, Caller, Presented, Quota,
+    Role, Store, StoreError, Token, UserName,
 };
 use crate::logging::Causes;
 use crate::sandbox::Tier;

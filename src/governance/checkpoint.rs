@@ -18,8 +18,7 @@ use tokio::sync::Notify;
 
 use super::policy::{CheckpointPolicy, Policy, PolicyFile};
 use crate::executor::UntrustedFolder;
-use crate::ledger::AuditPlace;
-use crate::ledger::{Store, StoreError};
+use crate::ledger::{AuditPlace, Store, StoreError};
 use crate::logging::Causes;
 use crate::receipt::Receipts;
 

@@ -11,8 +11,7 @@ use super::evidence::{Evidence, RunStatus};
 use super::refusal::Refusal;
 use super::tools::GovernedTool;
 use crate::executor::Outcome;
-use crate::ledger::AuditPlace;
-use crate::ledger::Caller;
+use crate::ledger::{AuditPlace, Caller};
 use crate::receipt::{Limits, RoomForTests, TestRun, run_of};
 
 /// The name of the evidence among the subjects.

@@ -14,12 +14,9 @@ use crate::canonical_json::canonical_json;
 use crate::executor::{Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
 use crate::gateway::{DecisionRecord, Status};
-use crate::ledger::AuditPlace;
-use crate::ledger::Presented;
-use crate::ledger::UserName;
 use crate::ledger::{
-    AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditRow, Caller,
-    Permission, Proof,
+    AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditPlace, AuditRow,
+    Caller, Permission, Presented, Proof, UserName,
 };
 use crate::sandbox::Tier;
 
@@ -198,7 +195,7 @@ impl Governance {
         let token = proof.map(|proof| proof.to_string());
         let id = record.verification_id.as_str();
         let arguments = ArgumentsHash::of(&record.normalized_arguments);
-        let allowed = AuditOutcome::of(Status::AllowVerified.as_str()).as_str();
+        let allowed = Status::AllowVerified.as_str();
         let permits = |row: &AuditRow| {
             row.event == AuditEvent::McpToolCall.as_str()
                 && row.tool == Tool::ExecutePythonCode.name()

@@ -15,8 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
-use crate::ledger::Presented;
-use crate::ledger::UserName;
+use crate::ledger::{Presented, UserName};
 use crate::shares;
 
 use super::callers::Known;

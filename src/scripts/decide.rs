@@ -12,9 +12,7 @@ use crate::gateway::{
     Tool, Verified,
 };
 use crate::governance::Refusal;
-use crate::ledger::AuditPlace;
-use crate::ledger::Presented;
-use crate::ledger::{Proof, UserName};
+use crate::ledger::{AuditPlace, Presented, Proof, UserName};
 use crate::logging::{Causes, SPANS};
 use crate::receipt::Stored;
 

@@ -16,8 +16,7 @@ use crate::executor::{Ending, Lane, Outcome, Picture, Pictures, RunError, RunLim
 use crate::gateway::tests::granted;
 use crate::gateway::{Arguments, AskedBy};
 use crate::governance::PolicyFile;
-use crate::ledger::Presented;
-use crate::ledger::{AuditFilter, Proof, Role, Store};
+use crate::ledger::{AuditFilter, Presented, Proof, Role, Store};
 use crate::receipt::KeyStore;
 use crate::sandbox::Tier;
 use crate::shares::Share;

@@ -21,9 +21,7 @@ use crate::jobs::{
 };
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
-use crate::ledger::Presented;
-use crate::ledger::Store;
-use crate::ledger::UserName;
+use crate::ledger::{Presented, Store, UserName};
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::postgres::Database;

@@ -18,8 +18,7 @@ use super::retention::{RemovalReason, Retained};
 use super::*;
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
-use crate::ledger::LoggedRun;
-use crate::ledger::StoreError;
+use crate::ledger::{LoggedRun, StoreError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
