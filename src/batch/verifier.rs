@@ -63,7 +63,7 @@ impl Verifier {
 
     /// Returns whether a caller may still have scripts run, by the proof that let it in.
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
-        self.scripts.require(presented.proof()).await
+        self.scripts.require(presented.proof(), None).await
     }
 
     /// Waits for room for an answer of so many bytes, until it is read.

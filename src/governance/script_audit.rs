@@ -1,10 +1,9 @@
 //! The scripts of `execute_python_code` in the audit log: decided, started, ended.
 
-use std::time::Duration;
+use std::mem;
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
 
@@ -16,15 +15,12 @@ use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
 use crate::gateway::{DecisionRecord, Status};
 use crate::ledger::{
     AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditPlace, AuditRow,
-    Caller, Permission, Presented, Proof, UserName,
+    Caller, Permission, Presented, Proof, StoreError, UserName, until_reached,
 };
 use crate::sandbox::Tier;
 
 /// The key of the hash of a job's result in the details of `TOOL_FINISHED`.
 const RESULT_SHA256: &str = "result_sha256";
-
-/// The pause between two attempts to write down the end of a job.
-const END_PAUSE: Duration = Duration::from_millis(200);
 
 impl Governance {
     /// Writes down what was decided about a script, and who asked if a valid token says so. If this
@@ -122,10 +118,14 @@ impl Governance {
         self.append(vec![entry]).await.map(|_| run_id)
     }
 
-    /// Writes down that a script starts. If this fails it must not.
-    pub(crate) async fn script_started(&self, id: &VerificationId) -> Result<(), Refusal> {
+    /// Writes down that a script starts. If this fails it must not. With `patience`, see `append_once`.
+    pub(crate) async fn script_started(
+        &self,
+        id: &VerificationId,
+        patience: Option<&CancellationToken>,
+    ) -> Result<(), Refusal> {
         let started = entry(id, AuditEvent::ToolStarted, AuditOutcome::STARTED, &json!({}));
-        self.append(vec![started]).await.map(drop)
+        self.append_once(id, vec![started], patience, is_start).await.map(drop)
     }
 
     /// Writes down why a script that was allowed is not started.
@@ -164,23 +164,33 @@ impl Governance {
             finished.details.insert(RESULT_SHA256.to_owned(), sha256.into());
         }
         entries.push(finished);
-        loop {
-            let error = match self.try_append(entries.clone()).await {
-                Ok(place) => return Ok(Some(place)),
-                Err(error) => error,
-            };
-            if job.is_none() || !error.is_passing() || cancel.is_cancelled() {
-                return Err(store_failed(&error));
+        self.append_once(id, entries, job.map(|_| cancel), is_end).await.map(Some)
+    }
+
+    /// Appends rows about a script. With `patience`, repeats that as long as the store cannot be reached, until
+    /// `patience` is cancelled: `is_last` finds the last of the rows, if an attempt without an answer wrote them.
+    async fn append_once(
+        &self,
+        id: &VerificationId,
+        entries: Vec<AuditEntry>,
+        patience: Option<&CancellationToken>,
+        is_last: fn(&AuditRow) -> bool,
+    ) -> Result<AuditPlace, Refusal> {
+        let mut may_be_written = false;
+        let appended = until_reached(patience, || {
+            let is_first = !mem::replace(&mut may_be_written, true);
+            let entries = entries.clone();
+            async move {
+                if !is_first {
+                    let rows = self.rows_of_script(id.as_str()).await?;
+                    if let Some(AuditRow { seq, hash, .. }) = rows.into_iter().rfind(is_last) {
+                        return Ok(AuditPlace { seq, hash });
+                    }
+                }
+                self.try_append(entries).await
             }
-            tracing::debug!(%error, "the end of a job is written down later");
-            cancel.run_until_cancelled(sleep(END_PAUSE)).await;
-            // The answer to the attempt may have been lost behind it.
-            if let Ok(rows) = self.rows_of_script(id.as_str()).await
-                && let Some(AuditRow { seq, hash, .. }) = rows.into_iter().rfind(is_end)
-            {
-                return Ok(Some(AuditPlace { seq, hash }));
-            }
-        }
+        });
+        appended.await.map_err(|error| store_failed(&error))
     }
 
     /// Returns whether the log has the decision that lets a script run for the user of a job, by this proof, and no
@@ -191,6 +201,7 @@ impl Governance {
         record: &DecisionRecord,
         job: &JobOwner,
         proof: Option<Proof>,
+        patience: &CancellationToken,
     ) -> Result<bool, Refusal> {
         let token = proof.map(|proof| proof.to_string());
         let id = record.verification_id.as_str();
@@ -205,8 +216,9 @@ impl Governance {
                 && detail(row, "verification_id").as_deref() == Some(id)
                 && detail(row, "token") == token
         };
-        let is_used = |row: &AuditRow| row.event == AuditEvent::ToolStarted.as_str() || is_end(row);
-        let rows = self.rows_of_script(id).await?;
+        let is_used = |row: &AuditRow| is_start(row) || is_end(row);
+        let rows = until_reached(Some(patience), || self.rows_of_script(id)).await;
+        let rows = rows.map_err(|error| store_failed(&error))?;
         Ok(rows.iter().any(permits) && !rows.iter().any(is_used))
     }
 
@@ -217,7 +229,8 @@ impl Governance {
         job: &JobOwner,
         outcome: &Outcome,
     ) -> Result<bool, Refusal> {
-        let rows = self.rows_of_script(verification_id).await?;
+        let rows = self.rows_of_script(verification_id).await;
+        let rows = rows.map_err(|error| store_failed(&error))?;
         let sha256 = result_sha256(job, outcome);
         let mut ends = rows.iter().filter(|row| is_end(row)).peekable();
         // Rows of more than one end do not differ, unless somebody has added one.
@@ -227,13 +240,17 @@ impl Governance {
 
     /// Returns the rows about the script of a decision; none if there are more than a script has, because
     /// somebody has added some.
-    async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, Refusal> {
+    async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
-        let rows = blocking(move || store.rows_of_run(run_id)).await?;
-        let rows = rows.map_err(|error| store_failed(&error))?;
+        let rows = blocking(move || store.rows_of_run(run_id)).await;
+        let rows = rows.map_err(|_| StoreError::GivenUp)??;
         let is_whole = rows.len() < usize::from(AUDIT_ROWS_MAX);
         Ok(if is_whole { rows } else { Vec::new() })
     }
+}
+
+fn is_start(row: &AuditRow) -> bool {
+    row.event == AuditEvent::ToolStarted.as_str()
 }
 
 fn is_end(row: &AuditRow) -> bool {

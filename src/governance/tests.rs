@@ -917,16 +917,17 @@ async fn a_job_needs_its_own_decision_that_was_not_used() {
             false,
         ),
     ];
+    let never = CancellationToken::new();
     for (what, change, expected) in cases {
         let record = allowed();
         fixture.store.submit_entries(change(row(&record))).done().await.ok();
         let job = JobOwner { job: JobId::fresh(), user: "ana".to_owned() };
         let proof = Some(Proof::Token("7".parse().unwrap()));
-        let found = fixture.governance.has_decision(&record, &job, proof).await.unwrap();
+        let found = fixture.governance.has_decision(&record, &job, proof, &never).await.unwrap();
         assert_eq!(found, expected, "{what}");
         // Whoever takes the token out of the row of a job gets nothing run by it, nor by naming nobody.
         let nobody = JobOwner { user: String::new(), ..job };
-        let found = fixture.governance.has_decision(&record, &nobody, None).await.unwrap();
+        let found = fixture.governance.has_decision(&record, &nobody, None, &never).await.unwrap();
         assert!(!found || what == "without a token", "{what}");
     }
 }

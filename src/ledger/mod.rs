@@ -27,7 +27,7 @@ pub(crate) use audit::{
     RecordedEvidence, RecordedRun, RunIdStart, TokenFlaw, time_text, verify_export,
 };
 pub(crate) use roles::{Permission, Role};
-pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace};
+pub(crate) use store::{RowsAfter, Store, StoreError, StorePlace, until_reached};
 pub(crate) use tokens::{
     Caller, Presented, Proof, Revoked, Rotated, Token, TokenId, TokenRecord, TokenState,
 };

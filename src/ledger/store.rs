@@ -20,6 +20,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use subtle::ConstantTimeEq as _;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::audit::AuditEntry;
 use super::roles::Role;
@@ -54,6 +56,30 @@ impl Deref for Store {
 
     fn deref(&self) -> &Self::Target {
         &*self.backend
+    }
+}
+
+/// The pause between two attempts to reach the store.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Repeats an operation of the store as long as the store cannot be reached, until `patience` is cancelled. Without
+/// `patience`, this makes one attempt.
+///
+/// # Errors
+///
+/// The error of the last attempt.
+pub(crate) async fn until_reached<T, F: Future<Output = Result<T, StoreError>>>(
+    patience: Option<&CancellationToken>,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, StoreError> {
+    loop {
+        match (attempt().await, patience) {
+            (Err(error), Some(end)) if error.is_passing() && !end.is_cancelled() => {
+                tracing::debug!(%error, "the store is asked again");
+                end.run_until_cancelled(sleep(RETRY_PAUSE)).await;
+            }
+            (done, _) => return done,
+        }
     }
 }
 

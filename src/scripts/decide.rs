@@ -133,12 +133,17 @@ impl Scripts {
     }
 
     /// Decides again about the script of a job, on the server that is to run it. The audit log, if there is one,
-    /// must have the first decision, by the same proof, and no run of it.
+    /// must have the first decision, by the same proof, and no run of it. Waits for a log that cannot be reached, until
+    /// `patience` is cancelled.
     ///
     /// # Errors
     ///
     /// [`ScriptError`] if it must not run here.
-    pub(crate) async fn decide_again(&self, placed: PlacedScript) -> Result<Permit, ScriptError> {
+    pub(crate) async fn decide_again(
+        &self,
+        placed: PlacedScript,
+        patience: &CancellationToken,
+    ) -> Result<Permit, ScriptError> {
         let PlacedScript { source, verification_id, owner, asked_by, proof } = placed;
         let analysed =
             self.analyse(source.len(), |gateway| gateway.evaluate_again(source, verification_id));
@@ -147,7 +152,7 @@ impl Scripts {
         let Decision::Allow { record, grant } = decision else {
             return Err(ScriptError::NotAllowed(decision.into_record().message));
         };
-        self.require_decision(&record, &owner, proof).await?;
+        self.require_decision(&record, &owner, proof, patience).await?;
         self.record_tool();
         let (script, is_background) = opened(grant);
         let user = owner.user.parse().ok();

@@ -18,7 +18,7 @@ use crate::aibom;
 use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, Turn};
 use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
 use crate::gateway::{DecisionRecord, JobOwner};
-use crate::ledger::{Proof, UserName};
+use crate::ledger::{Proof, UserName, until_reached};
 use crate::logging::{Causes, SPANS};
 use crate::meter::RunFigures;
 use crate::receipt::{Draft, WriteError};
@@ -101,7 +101,10 @@ impl Scripts {
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
-        if let Err(error) = self.require(proof).await {
+        // The start of a job that servers share waits for a store that cannot be reached, as its end does.
+        let patience = job.is_some().then(|| cancel.clone());
+        let patience = patience.as_ref();
+        if let Err(error) = self.require(proof, patience).await {
             return Err(self.not_started(&id, proof, error).await);
         }
         let dependencies = Dependencies::of(script.source().as_str());
@@ -109,7 +112,7 @@ impl Scripts {
             aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
         let draft = self.begin_receipt(&script, limits).await?;
         if let Some(governance) = &self.governance {
-            governance.script_started(&id).await.map_err(|_| ScriptError::NotAudited)?;
+            governance.script_started(&id, patience).await.map_err(|_| ScriptError::NotAudited)?;
         }
         let ended = cancel.clone();
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
@@ -153,11 +156,16 @@ impl Scripts {
     }
 
     /// Fails if the proof of a caller does not hold any more. This is the only place that decides it for
-    /// scripts, at the moment at which a run starts. Without a proof there is nothing to look up.
-    pub(crate) async fn require(&self, proof: Option<Proof>) -> Result<(), ScriptError> {
+    /// scripts, at the moment at which a run starts. Without a proof there is nothing to look up. With `patience`, waits
+    /// for a store that cannot be reached, until `patience` is cancelled.
+    pub(crate) async fn require(
+        &self,
+        proof: Option<Proof>,
+        patience: Option<&CancellationToken>,
+    ) -> Result<(), ScriptError> {
         let Some(proof) = proof else { return Ok(()) };
         let holds = match (self.tokens.get(), proof) {
-            (Some(store), proof) => store.holds(proof).await,
+            (Some(store), proof) => until_reached(patience, || store.holds(proof)).await,
             (None, Proof::Access { expires }) => Ok(Utc::now() < expires),
             (None, Proof::Token(_)) => {
                 tracing::error!("this server has no store of tokens, and a script has one");
@@ -191,7 +199,7 @@ impl Scripts {
     }
 
     /// Requires that the audit log, where there is one, has the decision that lets the script of a job run, by this
-    /// proof, and that it was not run before.
+    /// proof, and that it was not run before. Waits for a log that cannot be reached, until `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -201,9 +209,10 @@ impl Scripts {
         record: &DecisionRecord,
         job: &JobOwner,
         proof: Option<Proof>,
+        patience: &CancellationToken,
     ) -> Result<(), ScriptError> {
         let Some(governance) = &self.governance else { return Ok(()) };
-        match governance.has_decision(record, job, proof).await {
+        match governance.has_decision(record, job, proof, patience).await {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let id = &record.verification_id;

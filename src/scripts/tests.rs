@@ -247,9 +247,9 @@ async fn a_script_starts_only_while_the_proof_of_its_caller_holds() {
     let ran = harness.run_with(Some(Proof::Token(active))).await;
     assert!(ran.is_err());
     let without_store = scripts();
-    let required = without_store.require(Some(Proof::Token(active))).await;
+    let required = without_store.require(Some(Proof::Token(active)), None).await;
     assert!(matches!(required, Err(ScriptError::TokensAway)), "{required:?}");
-    assert!(without_store.require(Some(access(60))).await.is_ok());
+    assert!(without_store.require(Some(access(60)), None).await.is_ok());
     assert_eq!(harness.executor.runs(), 2);
 }
 
@@ -302,7 +302,7 @@ async fn a_large_script_is_analysed_aside() {
 async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases() {
     use crate::gateway::{JobId, JobOwner};
 
-    let scripts = scripts();
+    let (scripts, never) = (scripts(), CancellationToken::new());
     let job = |source: &str| PlacedScript {
         source: source.to_owned(),
         verification_id: "a".repeat(64),
@@ -310,17 +310,19 @@ async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases()
         asked_by: AskedBy::default(),
         proof: None,
     };
-    let small = scripts.decide_again(job("print(1)")).now_or_never().expect("at once").unwrap();
+    let small =
+        scripts.decide_again(job("print(1)"), &never).now_or_never().expect("at once").unwrap();
     assert_eq!(small.user().map(ToString::to_string).as_deref(), Some("ann"));
     let large = "x = 1\n".repeat(1024 * 1024 / 6);
-    let mut five: Vec<_> = (0..5).map(|_| Box::pin(scripts.decide_again(job(&large)))).collect();
+    let mut five: Vec<_> =
+        (0..5).map(|_| Box::pin(scripts.decide_again(job(&large), &never))).collect();
     for decided in &mut five {
         assert!(decided.now_or_never().is_none(), "it holds up the runtime");
     }
     for decided in five {
         assert!(decided.await.is_ok());
     }
-    let refused = scripts.decide_again(job("eval('1')")).await.unwrap_err().to_string();
+    let refused = scripts.decide_again(job("eval('1')"), &never).await.unwrap_err().to_string();
     assert!(
         refused.starts_with("the server that was to run it does not allow it: QWED"),
         "{refused}"

@@ -6,17 +6,20 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use serde_json::json;
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, LeftOut, Outcome, Picture, Pictures, Turns};
+use crate::executor::{Captured, Ending, Executor, LeftOut, Outcome, Picture, Pictures, Turns};
 use crate::gateway::tests::granted;
-use crate::gateway::{Gateway, JobId};
-use crate::ledger::{Proof, UserName};
+use crate::gateway::{Arguments, AskedBy, Gateway, JobId};
+use crate::governance::{Governance, PolicyFile};
+use crate::ledger::{Caller, Presented, Proof, Role, StorePlace, UserName};
 use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::{Database, DatabaseUrl};
-use crate::scripts::{Permit, Scripts};
+use crate::scripts::{Decided, Permit, Request, ScriptError, Scripts};
 
 use super::super::{JobEnd, JobLimits, JobRegistry};
 use super::*;
@@ -493,6 +496,76 @@ async fn jobs_outlive_the_database() {
     replica.until(waiting, "", "success").await;
     let job = replica.job(running, "").await.unwrap();
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
+}
+
+/// A job whose decision and token cannot be looked up when it is claimed starts later.
+#[tokio::test]
+#[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
+async fn the_start_of_a_job_waits_for_the_store() {
+    let (jobs, ledger) = (scratch::shared(), Postgres::start());
+    let folder = tempfile::tempdir().unwrap();
+    let url = ledger.database();
+    let (settings, _) = Settings::from_lookup(|name| match name {
+        "QWED_MCP_TRUSTED_CODE_EXECUTION" => Some("true".into()),
+        "QWED_MCP_STORE" => Some(url.clone().into()),
+        _ => None,
+    });
+    let store = StorePlace::of(&settings, folder.path()).open().unwrap();
+    let begun = Arc::default();
+    let executor: Arc<dyn Executor> = executor(&begun);
+    let policy = Arc::new(PolicyFile::new(folder.path().join("policy.toml")));
+    let governance = Governance::new(
+        &settings,
+        policy,
+        folder.path(),
+        store.clone(),
+        Arc::clone(&executor),
+        None,
+    );
+    let scripts = Scripts::new(&settings, Gateway::blocking(&settings), executor)
+        .with_governance(Some(Arc::new(governance)));
+    let scripts = Arc::new(scripts);
+
+    let created =
+        spawn_blocking(move || store.create_token(&user("ann").unwrap(), Role::User, None));
+    let (record, _) = created.await.unwrap().unwrap();
+    let proof = Proof::Token(record.id);
+    let ann = Caller { user: record.user, role: record.role, proof };
+    let request = Request {
+        arguments: Arguments::from_iter([
+            ("code".to_owned(), json!("# 1")),
+            ("background".to_owned(), json!(true)),
+        ]),
+        presented: Presented { token: None, known: Some(ann) },
+        asked_by: AskedBy::default(),
+        cancel: CancellationToken::new(),
+    };
+    let Decided::Allowed { permit, .. } = scripts.decide(request).await else { panic!("refused") };
+    ledger.kill();
+
+    let database = DatabaseUrl::parse(&jobs.database().into()).unwrap();
+    let database = Database::open(database).await.unwrap();
+    let limits = SharedLimits::new(Duration::from_secs(60), TTL);
+    let shared = SharedJobs::start(database, Arc::clone(&scripts), limits);
+    let replica = Replica { jobs: Arc::new(shared), begun };
+    let order = Order { permit, decision: json!({}), placed_by: None };
+    let id = replica.jobs.place(order).await.unwrap().id;
+    let cancel = CancellationToken::new();
+    let lookup = {
+        let (scripts, cancel) = (Arc::clone(&scripts), cancel.clone());
+        tokio::spawn(async move { scripts.require(Some(proof), Some(&cancel)).await })
+    };
+    // Each attempt ends after five seconds, and without patience there are two at most.
+    sleep(Duration::from_secs(12)).await;
+    assert_eq!(replica.word(id, "ann").await, "running");
+    assert!(!lookup.is_finished(), "{:?}", lookup.await);
+    cancel.cancel();
+    let given_up = lookup.await.unwrap();
+    assert!(matches!(given_up, Err(ScriptError::TokensAway)), "{given_up:?}");
+
+    ledger.begin();
+    replica.until(id, "ann", "success").await;
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -268,21 +268,28 @@ impl Worker {
         }
         let owner = JobOwner { job: JobId::of_uuid(id), user };
         let placed = PlacedScript { source: script, verification_id, owner, asked_by, proof };
-        let permit = match self.scripts.decide_again(placed).await {
+        let permit = match self.scripts.decide_again(placed, &cancel).await {
             Ok(permit) => permit,
-            Err(error) => return not_run(&error),
+            Err(error) => return self.without_outcome(&error, &cancel),
         };
         // There is one at once, because the database has given the job its turn. One that was cancelled meanwhile
         // starts all the same, so that the audit log has its end.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let turn = self.scripts.turn(&permit, Lane::SharedJobs, &waits, &never).await;
         let Some(turn) = turn else { return self.cancelled() };
-        let request = RunRequest::new(self.limits.run, cancel);
+        let request = RunRequest::new(self.limits.run, cancel.clone());
         match self.scripts.run(&permit, &turn, request).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => self.cancelled(),
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),
-            Err(error) => not_run(&error),
+            Err(error) => self.without_outcome(&error, &cancel),
         }
+    }
+
+    /// Returns the end of a job that has no outcome: cancelled, if it was while it waited for a store that could not be
+    /// reached.
+    fn without_outcome(&self, error: &ScriptError, cancel: &CancellationToken) -> JobEnd {
+        let has_waited = matches!(error, ScriptError::TokensAway | ScriptError::NotAudited);
+        if has_waited && cancel.is_cancelled() { self.cancelled() } else { not_run(error) }
     }
 
     /// Returns the end of a job that was cancelled: by its user, or because the server ends.
