@@ -6,7 +6,6 @@ use tokio::task::spawn_blocking;
 
 use crate::ledger::{Caller, InvalidUserName, Proof, Role, Store, StoreError, Token};
 use crate::logging::Causes;
-use crate::meter::Meter;
 use crate::oidc::{Access, AccessTokens, NotTaken, SCOPES};
 use crate::secret::Secret;
 
@@ -35,13 +34,6 @@ pub(crate) struct Bearers {
 impl Bearers {
     pub(crate) fn new(store: Option<Store>, access_tokens: Option<Arc<AccessTokens>>) -> Self {
         Self { store, access_tokens }
-    }
-
-    /// Has lookups of tokens timed from here on.
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        if let Some(store) = &self.store {
-            store.set_meter(meter);
-        }
     }
 
     /// Returns the store of tokens, if these let somebody in.

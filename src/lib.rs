@@ -45,7 +45,7 @@
 //! | `postgres` | PostgreSQL, which replicas share: the connection, the schema | `postgres` |
 //! | `terminal` | what a person's terminal is sent | `server` |
 //! | `traces`, `https` | spans of calls for a collector; the client of HTTP for addresses that the admin names | `traces`, `http` |
-//! | `meter`, `plain_text`, `secret` | leaves | |
+//! | `plain_text`, `secret` | leaves | |
 //!
 //! Below them are packages of their own, in `crates/`, which import nothing of this one:
 //!
@@ -158,8 +158,6 @@ mod jobs;
 mod ledger;
 #[cfg(feature = "server")]
 mod logging;
-#[cfg(feature = "server")]
-mod meter;
 #[cfg(feature = "http")]
 mod oidc;
 #[cfg(feature = "server")]

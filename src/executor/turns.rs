@@ -13,8 +13,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::meter::Meter;
-use crate::meter::MeterPlace;
 use crate::shares::{ReplyRoom, Share};
 
 /// The time for which a user counts as present after its last run.
@@ -77,8 +75,6 @@ pub(crate) struct Turns {
     queue: Arc<Queue>,
     /// Runs that wait.
     waiting: PerLane<AtomicUsize>,
-    /// Counts how long they do.
-    meter: MeterPlace,
 }
 
 #[derive(Debug)]
@@ -136,14 +132,13 @@ impl Turns {
         Self {
             queue: Arc::new(Queue { capacity, share, state: Mutex::default() }),
             waiting: PerLane::default(),
-            meter: MeterPlace::default(),
         }
     }
 
     /// Returns a turn at once; `None` if that has to be waited for.
     pub(crate) fn take_at_once(&self, lane: Lane, user: Option<&str>) -> Option<Turn> {
         let turn = self.queue.ask(lane, user).ok()?;
-        self.count_wait(lane, Duration::ZERO);
+        count_wait(lane, Duration::ZERO);
         Some(turn)
     }
 
@@ -155,11 +150,6 @@ impl Turns {
     /// Returns how many runs of a lane wait for their turn.
     pub(crate) fn waiting(&self, lane: Lane) -> usize {
         self.waiting.of(lane).load(Ordering::Relaxed)
-    }
-
-    /// Has waits counted from here on.
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        self.meter.set(meter);
     }
 
     /// Waits for a turn of `user`; `None` if `cancel` is cancelled before. `waits` is set as long as this goes
@@ -201,12 +191,12 @@ impl Turns {
             }
         }
     }
+}
 
-    /// Counts the wait for a turn. Shared jobs have waited in the database.
-    fn count_wait(&self, lane: Lane, duration: Duration) {
-        if let Some(meter) = self.meter.get().filter(|_| lane != Lane::SharedJobs) {
-            meter.waited(duration);
-        }
+/// Counts the wait for a turn. Shared jobs have waited in the database.
+fn count_wait(lane: Lane, duration: Duration) {
+    if lane != Lane::SharedJobs {
+        metrics::histogram!("qwed_mcp_queue_seconds").record(duration);
     }
 }
 
@@ -342,13 +332,14 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.waits.store(false, Ordering::Relaxed);
         self.turns.waiting.of(self.lane).fetch_sub(1, Ordering::Relaxed);
-        self.turns.count_wait(self.lane, self.since.elapsed());
+        count_wait(self.lane, self.since.elapsed());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use metrics_exporter_prometheus::PrometheusBuilder;
     use tokio::time::advance;
 
     use super::*;
@@ -512,28 +503,15 @@ mod tests {
 
     #[tokio::test]
     async fn waits_of_all_lanes_are_counted() {
-        let (turns, meter) = (turns(1), Arc::new(Waits::default()));
-        turns.set_meter(meter.clone());
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let _recording = metrics::set_default_local_recorder(&recorder);
+        let turns = turns(1);
         let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
         for lane in [Lane::Calls, Lane::Jobs, Lane::Tests] {
             drop(turns.take(lane, None, &waits, &cancel).await.unwrap());
             drop(turns.take_at_once(lane, None).unwrap());
         }
-        assert_eq!(meter.0.load(Ordering::Relaxed), 6);
-    }
-
-    #[derive(Default)]
-    struct Waits(AtomicUsize);
-
-    impl Meter for Waits {
-        fn decided(&self, _: Option<&'static str>) {}
-
-        fn waited(&self, _: Duration) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-
-        fn ran(&self, _: &crate::meter::RunFigures) {}
-
-        fn stored(&self, _: &'static str, _: Duration, _: bool) {}
+        let metrics = recorder.handle().render();
+        assert!(metrics.contains("qwed_mcp_queue_seconds_count 6"), "{metrics}");
     }
 }

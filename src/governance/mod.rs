@@ -55,7 +55,6 @@ use crate::config::Settings;
 use crate::executor::{Executor, Turns};
 use crate::ledger::Store;
 use crate::logging::Causes;
-use crate::meter::Meter;
 use crate::receipt::Receipts;
 use crate::secret::Secret;
 
@@ -150,11 +149,6 @@ impl Governance {
     /// Returns the queue in which runs of tests wait, so that scripts wait in the same one.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.turns
-    }
-
-    /// Has what its store is asked for timed from here on.
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        self.store.set_meter(meter);
     }
 
     /// Tells the session that the call of a tool is carried out.

@@ -1,4 +1,4 @@
-//! The second listener, for operators: figures, and whether the server lives and is ready.
+//! The second listener, for operators: metrics, and whether the server lives and is ready.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::bearer::Bearers;
 use crate::server::Server;
 
 use super::content::{Content, text_response};
-use super::figures::Figures;
 use super::hosts::check_operator;
+use super::prometheus::Metrics;
 
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The time for which an answer about readiness serves further probes.
 const READINESS_AGE_MAX: Duration = Duration::from_secs(1);
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
@@ -24,7 +24,7 @@ const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 pub(super) struct Admin {
     pub(super) server: Arc<Server>,
     pub(super) bearers: Option<Bearers>,
-    pub(super) figures: Arc<Figures>,
+    pub(super) metrics: Metrics,
     pub(super) draining: CancellationToken,
     /// The names by which operators reach it, besides addresses and `localhost`.
     pub(super) names: Vec<String>,
@@ -43,8 +43,8 @@ impl Admin {
         }
         match request.uri().path() {
             "/metrics" => {
-                let figures = self.figures.text(&self.server.now().await);
-                text_response(StatusCode::OK, figures.into_bytes(), METRICS_TYPE, ())
+                let metrics = self.metrics.text(&self.server.now().await);
+                text_response(StatusCode::OK, metrics.into_bytes(), METRICS_TYPE, ())
             }
             "/healthz" => text(StatusCode::OK, "ok\n"),
             "/readyz" => match self.readiness().await {

@@ -17,9 +17,9 @@ use crate::server::Endpoint;
 use super::callers::{Callers, Known};
 use super::complaints::Complaints;
 use super::content::{Content, empty_response, json_response};
-use super::figures::Figures;
 use super::hosts::Hosts;
 use super::messages;
+use super::prometheus;
 use super::refusal::Refusal;
 use super::room::{Room, Seat};
 use super::scripts::Scripts;
@@ -38,7 +38,6 @@ pub(super) struct Front {
     pub(super) callers: Callers,
     pub(super) room: Arc<Room>,
     pub(super) scripts: Scripts,
-    pub(super) figures: Arc<Figures>,
     pub(super) complaints: Complaints,
     pub(super) held_back: Semaphore,
     /// Cancelled when the server takes no more requests.
@@ -114,7 +113,7 @@ impl Front {
         };
         self.hosts.allow_page(&parts.headers, response.headers_mut());
         let path = route.map_or("other", Route::path);
-        self.figures.answered(path, response.status().as_u16(), started.elapsed());
+        prometheus::answered(path, response.status().as_u16(), started.elapsed());
         response
     }
 

@@ -3,17 +3,17 @@
 //! `listener` holds connections, within bounds; `front` has every request pass the same checks, in one
 //! order: Host and Origin (`hosts`), who it is (`callers`), room (`room`), then what it asks for: messages
 //! (`messages`) or scripts (`scripts`). `content` is what goes back. `admin` is the second listener, for
-//! operators. TLS is the proxy's in front.
+//! operators, with the metrics of `prometheus`. TLS is the proxy's in front.
 
 mod admin;
 mod callers;
 mod complaints;
 mod content;
-mod figures;
 mod front;
 mod hosts;
 mod listener;
 mod messages;
+mod prometheus;
 mod refusal;
 mod room;
 mod scripts;
@@ -28,21 +28,21 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::batch::Bounds;
 use crate::bearer::Bearers;
 use crate::logging::ADDRESSES;
-use crate::meter::Meter;
 use crate::server::{EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, put_down};
 use crate::shares::Share;
 
 use admin::Admin;
 use callers::Callers;
 use complaints::Complaints;
-use figures::Figures;
 use front::Front;
 use hosts::Hosts;
 use listener::{Listener, Service};
+use prometheus::Metrics;
 use room::Room;
 use scripts::Scripts;
 
@@ -99,18 +99,12 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let mut signals = EndingSignals::listen().map_err(HttpError::Signals)?;
     let (listener, address) = bind(options.address)?;
     tracing::info!(target: ADDRESSES, clients = %format_args!("http://{address}/mcp"), "serving over HTTP");
-    let admin_listener = match options.admin {
-        Some(address) => Some(bind_admin(address)?),
+    let admin = match options.admin {
+        Some(address) => Some((bind_admin(address)?, Metrics::record())),
         None => None,
     };
-    let figures = Arc::new(Figures::new());
-    let meter: Arc<dyn Meter> = figures.clone();
-    server.set_meter(&meter);
-    if let Some(bearers) = &options.bearers {
-        bearers.set_meter(meter);
-        if let Some(store) = bearers.store() {
-            server.set_tokens(store);
-        }
+    if let Some(store) = options.bearers.as_ref().and_then(Bearers::store) {
+        server.set_tokens(store);
     }
     let draining = CancellationToken::new();
     let Options { hosts, origins, bearers, bounds, workers, .. } = options;
@@ -123,19 +117,10 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         callers: Callers::new(bearers.clone(), options.user_rate),
         room,
         scripts,
-        figures: Arc::clone(&figures),
         complaints: Complaints::default(),
         held_back: Semaphore::new(front::HELD_BACK_MAX),
         draining: draining.clone(),
         ending: CancellationToken::new(),
-    });
-    let admin = Arc::new(Admin {
-        names,
-        last_look: Mutex::default(),
-        server: Arc::clone(&server),
-        bearers,
-        figures,
-        draining: draining.clone(),
     });
 
     let warm_up = Arc::clone(&server);
@@ -143,8 +128,19 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let main = Listener::start(listener, Service::Front(Arc::clone(&front)), draining.clone());
     // It ends last: probes see that the server is draining.
     let admin_stop = CancellationToken::new();
-    let admin = admin_listener
-        .map(|listener| Listener::start(listener, Service::Admin(admin), admin_stop.clone()));
+    let admin = admin.map(|(listener, metrics)| {
+        let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.keep_up()));
+        let admin = Admin {
+            names,
+            last_look: Mutex::default(),
+            server: Arc::clone(&server),
+            bearers,
+            metrics,
+            draining: draining.clone(),
+        };
+        let service = Service::Admin(Arc::new(admin));
+        (Listener::start(listener, service, admin_stop.clone()), upkeep)
+    });
 
     let name = signals.next().await;
     tracing::info!(signal = name, "draining");
@@ -158,7 +154,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     end(&server, &front, &main, &mut signals).await;
     main.abort();
     admin_stop.cancel();
-    if let Some(admin) = admin {
+    if let Some((admin, _upkeep)) = admin {
         admin.abort();
     }
     Ok(())

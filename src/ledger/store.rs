@@ -12,6 +12,7 @@ mod pending;
 mod postgres;
 mod sqlite;
 mod timed;
+mod timer;
 
 use std::ops::Deref;
 use std::path::Path;
@@ -31,7 +32,6 @@ use super::tokens::{
 };
 use super::user_name::UserName;
 use crate::config::Settings;
-use crate::meter::Meter;
 use crate::secret::Secret;
 
 pub(crate) use backend::{Backend, RowsAfter};
@@ -158,11 +158,6 @@ fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
 }
 
 impl Store {
-    /// Sets the meter that measures all further operations.
-    pub(crate) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        self.backend.set_meter(meter);
-    }
-
     /// Returns whether rows can be appended. After a failed append, this tries one and rolls it back.
     pub(crate) fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()

@@ -107,7 +107,7 @@ impl Scripts {
         let bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
         let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments));
         let decision = self.conclude(analysed, &cancel).await;
-        self.count_decision(decision.record());
+        count_decision(decision.record());
         let audited = self.audit(&decision, &presented, &mut asked_by).await;
         let (place, proof) = match audited {
             Ok(audited) => audited,
@@ -226,18 +226,17 @@ impl Scripts {
             .ok()
     }
 
-    /// Counts a decision about a call.
-    pub(crate) fn count_decision(&self, record: &DecisionRecord) {
-        if let Some(meter) = self.meter.get() {
-            meter.decided(record.error_code.map(ErrorCode::as_str));
-        }
-    }
-
     fn record_tool(&self) {
         if let Some(session) = &self.session {
             session.record_tool(Tool::ExecutePythonCode.name());
         }
     }
+}
+
+/// Counts a decision about a call.
+pub(crate) fn count_decision(record: &DecisionRecord) {
+    let code = record.error_code.map_or("none", ErrorCode::as_str);
+    metrics::counter!("qwed_mcp_decisions_total", "code" => code).increment(1);
 }
 
 /// Returns the script of a grant, and whether it is a background job.

@@ -26,13 +26,11 @@ use crate::executor::{Executor, Readiness, Ready, StepDown, Turns};
 use crate::gateway::Gateway;
 use crate::governance::Governance;
 use crate::ledger::Store;
-use crate::meter::Meter;
-use crate::meter::MeterPlace;
 use crate::receipt::Receipts;
 use crate::shares::{Held, ReplyRoom};
 
 pub(crate) use decide::PlacedScript;
-pub(crate) use decide::{Decided, Permit, Request};
+pub(crate) use decide::{Decided, Permit, Request, count_decision};
 pub(crate) use error::ScriptError;
 pub(crate) use run::RunRequest;
 
@@ -57,8 +55,6 @@ pub(crate) struct Scripts {
     lookups: TaskTracker,
     /// How many runs were ended because they had more pipes than they may.
     pipe_shortages: AtomicU64,
-    /// Counts decisions and runs.
-    meter: MeterPlace,
 }
 
 impl Scripts {
@@ -75,7 +71,6 @@ impl Scripts {
             ready: OnceLock::new(),
             lookups: TaskTracker::new(),
             pipe_shortages: AtomicU64::new(0),
-            meter: MeterPlace::default(),
         }
     }
 
@@ -107,15 +102,6 @@ impl Scripts {
     pub(crate) fn set_tokens(&self, store: Store) {
         // The first one stays: both have the same tokens.
         let _ = self.tokens.set(store);
-    }
-
-    /// Counts decisions, waits, runs and operations of the store from here on.
-    pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
-        self.meter.set(Arc::clone(meter));
-        self.turns.set_meter(Arc::clone(meter));
-        if let Some(governance) = &self.governance {
-            governance.set_meter(Arc::clone(meter));
-        }
     }
 
     /// Returns whether the admin lets code run at all.

@@ -20,7 +20,6 @@ use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
 use crate::gateway::{DecisionRecord, JobOwner};
 use crate::ledger::{Proof, UserName, until_reached};
 use crate::logging::{Causes, SPANS};
-use crate::meter::RunFigures;
 use crate::receipt::{Draft, WriteError};
 use crate::sandbox::Tier;
 
@@ -124,7 +123,7 @@ impl Scripts {
                 self.note_pipes(outcome, shortages);
                 let Outcome { ending, duration, .. } = outcome;
                 tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
-                self.count(outcome);
+                count(outcome);
             }
             Err(error) => {
                 tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
@@ -253,7 +252,6 @@ impl Scripts {
         })
     }
 
-    /// Counts a run that has ended.
     fn note_pipes(&self, outcome: &mut Outcome, shortages_before: u64) {
         if outcome.took_pipes {
             self.pipe_shortages.fetch_add(1, Ordering::Relaxed);
@@ -261,23 +259,6 @@ impl Scripts {
             // A pipe of this run may be smaller than usual, and a write to it may never return.
             outcome.is_starved |= self.pipe_shortages.load(Ordering::Relaxed) != shortages_before;
         }
-    }
-
-    fn count(&self, outcome: &Outcome) {
-        let Some(meter) = self.meter.get() else { return };
-        let ending = match outcome.ending {
-            Ending::Exited(0) => "success",
-            Ending::Exited(_) => "failed",
-            Ending::OutOfMemory => "memory",
-            Ending::Cancelled => "cancelled",
-            Ending::TimedOut => "timed_out",
-        };
-        meter.ran(&RunFigures {
-            ending,
-            tier: outcome.tier.map(Tier::as_str),
-            start: if outcome.start == Start::Warm { "warm" } else { "cold" },
-            duration: outcome.duration,
-        });
     }
 
     /// Returns what is said about a module that is not installed, where its interpreter is known.
@@ -301,6 +282,22 @@ impl Scripts {
             }
         });
     }
+}
+
+/// Counts a run that has ended.
+fn count(outcome: &Outcome) {
+    let ending = match outcome.ending {
+        Ending::Exited(0) => "success",
+        Ending::Exited(_) => "failed",
+        Ending::OutOfMemory => "memory",
+        Ending::Cancelled => "cancelled",
+        Ending::TimedOut => "timed_out",
+    };
+    let tier = outcome.tier.map_or("none", Tier::as_str);
+    let start = if outcome.start == Start::Warm { "warm" } else { "cold" };
+    metrics::counter!("qwed_mcp_runs_total", "ending" => ending, "tier" => tier, "start" => start)
+        .increment(1);
+    metrics::histogram!("qwed_mcp_run_seconds").record(outcome.duration);
 }
 
 fn end_no_receipt(error: WriteError) -> ScriptError {

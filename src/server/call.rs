@@ -22,11 +22,10 @@ use crate::jobs::{
 #[cfg(feature = "postgres")]
 use crate::jobs::{SharedJobs, SharedLimits};
 use crate::ledger::{Presented, Store, UserName};
-use crate::meter::Meter;
 #[cfg(feature = "postgres")]
 use crate::postgres::Database;
 use crate::receipt::Receipts;
-use crate::scripts::{Decided, Permit, Request, RunRequest, Scripts};
+use crate::scripts::{Decided, Permit, Request, RunRequest, Scripts, count_decision};
 use crate::shares::{Held, ReplyRoom};
 
 use super::now::Now;
@@ -120,11 +119,6 @@ impl Server {
         Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
 
-    /// Has decisions, waits, runs and what the store is asked for counted from here on.
-    pub(crate) fn set_meter(&self, meter: &Arc<dyn Meter>) {
-        self.scripts.set_meter(meter);
-    }
-
     /// Has the tokens that let callers in looked up again when a script of theirs starts.
     pub(crate) fn set_tokens(&self, store: &Store) {
         self.scripts.set_tokens(store.clone());
@@ -176,12 +170,12 @@ impl Server {
         match Call::parse(tool, arguments) {
             Ok(Call::Script(arguments)) => self.call_script(arguments, caller).await,
             Ok(Call::JobStatus { record, job }) => {
-                self.scripts.count_decision(&record);
+                count_decision(&record);
                 tracing::info!(id = %record.verification_id, "allowed");
                 self.job_status(&record, job, caller.presented.user()).await
             }
             Err(record) => {
-                self.scripts.count_decision(&record);
+                count_decision(&record);
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
                 Reply::blocked(&record)
             }

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
-use crate::meter::StoreTimer;
+use super::timer::Timer;
 
 /// The result of work, once it is durable.
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
     reply: oneshot::Receiver<Result<T, StoreError>>,
-    /// Measures the time since the submission, if there is a meter.
-    timer: Option<StoreTimer>,
+    /// Measures the time since the submission.
+    timer: Option<Timer>,
     /// Is set to whether the operation succeeded.
     is_done: Option<Arc<AtomicBool>>,
 }
@@ -29,7 +29,7 @@ impl<T> Pending<T> {
     }
 
     /// Measures the time until the result.
-    pub(super) fn timed(self, timer: StoreTimer) -> Self {
+    pub(super) fn timed(self, timer: Timer) -> Self {
         Self { timer: Some(timer), ..self }
     }
 
@@ -53,7 +53,7 @@ impl<T> Pending<T> {
 
 /// Measures a result, stores whether it is a success, and returns it.
 fn count<T>(
-    timer: Option<StoreTimer>,
+    timer: Option<Timer>,
     is_done: Option<Arc<AtomicBool>>,
     result: Result<T, StoreError>,
 ) -> Result<T, StoreError> {
@@ -61,7 +61,7 @@ fn count<T>(
         is_done.store(result.is_ok(), Ordering::Relaxed);
     }
     if let Some(timer) = timer {
-        timer.answered(&result);
+        timer.stop(&result);
     }
     result
 }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::backend::{AuditLog, Backend, RowsAfter, RunLog, TokenStore};
 use super::error::StoreError;
 use super::pending::Pending;
+use super::timer::Timer;
 use crate::ledger::audit::AuditPlace;
 use crate::ledger::audit::LoggedRun;
 use crate::ledger::audit::{
@@ -21,26 +22,18 @@ use crate::ledger::tokens::{
     NewToken, Replaced, Replacement, Revoked, TokenHash, TokenId, TokenRecord,
 };
 use crate::ledger::user_name::UserName;
-use crate::meter::Meter;
-use crate::meter::MeterPlace;
 
-/// A store, and its meter once it is set.
+/// A store whose operations are recorded as metrics.
 #[derive(Debug)]
 pub(super) struct Timed {
     store: Box<dyn Backend>,
-    meter: MeterPlace,
     /// `true` if the last append succeeded. `false` before the first append.
     has_appended: Arc<AtomicBool>,
 }
 
 impl Timed {
     pub(super) fn new(store: impl Backend + 'static) -> Self {
-        let (meter, has_appended) = (MeterPlace::default(), Arc::default());
-        Self { store: Box::new(store), meter, has_appended }
-    }
-
-    pub(super) fn set_meter(&self, meter: Arc<dyn Meter>) {
-        self.meter.set(meter);
+        Self { store: Box::new(store), has_appended: Arc::default() }
     }
 
     /// Returns whether rows can be appended: the last append succeeded, or a trial append does.
@@ -58,9 +51,9 @@ impl Timed {
         operation: &'static str,
         ask: impl FnOnce(&dyn Backend) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let timer = self.meter.time(operation);
+        let timer = Timer::start(operation);
         let answer = ask(&*self.store);
-        timer.answered(&answer);
+        timer.stop(&answer);
         answer
     }
 }
@@ -111,12 +104,12 @@ impl TokenStore for Timed {
 
 impl AuditLog for Timed {
     fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace> {
-        let timer = self.meter.time("append");
+        let timer = Timer::start("append");
         self.store.submit_entries(entries).timed(timer).noted(&self.has_appended)
     }
 
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>> {
-        let timer = self.meter.time("append_within_quota");
+        let timer = Timer::start("append_within_quota");
         self.store.submit_within(entries, quota).timed(timer).noted(&self.has_appended)
     }
 

@@ -51,7 +51,7 @@ fn text(server: &HttpServer) -> String {
 /// All figures of a server.
 fn samples(server: &HttpServer) -> Vec<Sample> {
     let text = text(server);
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
             let (sample, value) = line.rsplit_once(' ').unwrap();

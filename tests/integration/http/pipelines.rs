@@ -168,7 +168,7 @@ fn operators_see_figures_and_no_user() {
         "qwed_mcp_run_seconds_count 1",
         "qwed_mcp_jobs{state=\"running\"} 0",
         "qwed_mcp_turns_free 1",
-        "# EOF",
+        "# TYPE qwed_mcp_runs_total counter",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }

@@ -1,0 +1,155 @@
+//! Metrics as Prometheus reads them. No label has a user, code or an id.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_histogram, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::time::sleep;
+
+use crate::executor::ForkServers;
+use crate::server::Now;
+
+/// The buckets of histograms, in seconds: a warm run takes 3 ms, and the longest synchronous one 30 s.
+const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
+
+/// The buckets for the store, in seconds: a token is looked up in a fraction of a millisecond, and a write to the
+/// disk takes a few.
+const STORE_SECONDS: [f64; 12] =
+    [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
+
+/// The interval at which recorded times are moved into their buckets, so that they take no memory.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The metrics that the process has recorded.
+pub(super) struct Metrics {
+    handle: PrometheusHandle,
+}
+
+impl Metrics {
+    /// Records the metrics of this process from now on. There is one recorder in a process, and the first stays.
+    pub(super) fn record() -> Self {
+        let store = Matcher::Full("qwed_mcp_store_seconds".to_owned());
+        let builder = PrometheusBuilder::new()
+            .set_buckets(&SECONDS)
+            .and_then(|builder| builder.set_buckets_for_metric(store, &STORE_SECONDS));
+        // Only an empty list of buckets is an error.
+        let recorder = builder.unwrap_or_default().build_recorder();
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::error!("the metrics of this process are recorded elsewhere already");
+        }
+        describe();
+        Self { handle }
+    }
+
+    /// Keeps the memory of what was recorded bounded, also while nobody reads it.
+    pub(super) fn keep_up(&self) -> impl Future<Output = ()> + use<> {
+        let handle = self.handle.clone();
+        async move {
+            loop {
+                sleep(UPKEEP_INTERVAL).await;
+                handle.run_upkeep();
+            }
+        }
+    }
+
+    /// Returns all metrics in Prometheus's text format, version 0.0.4: recorded ones, and `now`.
+    pub(super) fn text(&self, now: &Now) -> String {
+        let mut text = self.handle.render();
+        write_now(&mut text, now);
+        text
+    }
+}
+
+/// Records a response that has begun.
+pub(super) fn answered(path: &'static str, status: u16, took: Duration) {
+    counter!("qwed_mcp_http_requests_total", "path" => path, "status" => status.to_string())
+        .increment(1);
+    histogram!("qwed_mcp_http_request_seconds", "path" => path).record(took);
+}
+
+fn describe() {
+    describe_counter!("qwed_mcp_http_requests_total", "Requests, by path and status");
+    describe_histogram!("qwed_mcp_http_request_seconds", "The time until the response begins");
+    describe_counter!("qwed_mcp_decisions_total", "Decisions about calls, by error code");
+    describe_counter!("qwed_mcp_runs_total", "Runs of scripts that have ended");
+    describe_histogram!("qwed_mcp_run_seconds", "The time that scripts took");
+    describe_histogram!(
+        "qwed_mcp_queue_seconds",
+        "The time that runs waited for their turn, also those that gave up"
+    );
+    describe_histogram!(
+        "qwed_mcp_store_seconds",
+        "The time until the store of tokens and the audit log answered, by operation"
+    );
+    describe_counter!(
+        "qwed_mcp_store_errors_total",
+        "Operations of the store of tokens and the audit log that failed"
+    );
+}
+
+/// Writes the metrics that are read when they are asked for, not recorded.
+fn write_now(text: &mut String, now: &Now) {
+    let Now { jobs, turns_free, calls_waiting, fork_servers, tier } = *now;
+    let ForkServers { ready, starting, off, restarts } = fork_servers;
+    let tier = tier.unwrap_or("unknown");
+    let build = format!("version=\"{}\",tier=\"{tier}\"", env!("CARGO_PKG_VERSION"));
+    let state = |state: &str| format!("state=\"{state}\"");
+    let jobs: Vec<_> =
+        jobs.iter().flatten().map(|(word, count)| (state(word), to_u64(*count))).collect();
+    let fork_servers = [("ready", ready), ("starting", starting), ("off", off)];
+    let fork_servers = fork_servers.map(|(word, count)| (state(word), to_u64(count)));
+    let plain = |value: u64| [(String::new(), value)];
+    for (name, kind, help, samples) in [
+        (
+            "build_info",
+            "gauge",
+            "The version of the program, and the tier of the sandbox once it was tried out",
+            &[(build, 1)][..],
+        ),
+        (
+            "calls_waiting",
+            "gauge",
+            "Synchronous runs that wait for their turn",
+            &plain(to_u64(calls_waiting)),
+        ),
+        (
+            "turns_free",
+            "gauge",
+            "Synchronous runs that could begin at once",
+            &plain(to_u64(turns_free)),
+        ),
+        (
+            "jobs",
+            "gauge",
+            "Background jobs that are known, by state: with a database those of all replicas, else of this one; none \
+             while the database is away",
+            &jobs,
+        ),
+        (
+            "fork_servers",
+            "gauge",
+            "Fork servers, which warm interpreters come from, by state",
+            &fork_servers,
+        ),
+        (
+            "fork_server_restarts_total",
+            "counter",
+            "Fork servers that replaced an earlier one",
+            &plain(restarts),
+        ),
+    ] {
+        let name = format!("qwed_mcp_{name}");
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    }
+}
+
+fn to_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
