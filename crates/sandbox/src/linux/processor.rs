@@ -9,8 +9,8 @@
 //!
 //! **Its waits.** A run whose time is up may have been kept from the processors by other processes. The kernel counts for each thread
 //! how long it ran, and how long it waited while it could have run (`/proc/{pid}/schedstat`). Threads of one run keep
-//! each other waiting too, which is its own doing: so at each moment a run is entitled to one processor,
-//! and only what it lacks of that is the doing of others. What a process did that ended between two looks is not
+//! each other waiting too, which is its own doing: so a run is entitled to what the busiest of its threads wanted,
+//! and only what all its threads together lack of that is the doing of others. What a process did that ended between two looks is not
 //! known; then the run counts as one that had its processor, so that no script can starve itself by processes
 //! that come and go. The looks come at irregular times: a script cannot hide between them. A weight that was lowered
 //! because of the run's own threads may stay low when they are gone, as an ordinary user may not raise it. The run then waits
@@ -54,14 +54,13 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Adds an interval, in which all threads together ran and waited so long. `None` if that is not known.
-    fn add(&mut self, interval: Duration, times: Option<Times>) {
+    /// Adds an interval with the use of the processors by the run. `None` if that is not known.
+    fn add(&mut self, interval: Duration, usage: Option<Usage>) {
         self.observed += interval;
-        match times {
-            Some(Times { ran, waited }) => {
-                let wanted = (ran + waited).min(interval);
+        match usage {
+            Some(Usage { ran, wanted, .. }) => {
                 self.ran += ran;
-                self.kept_waiting += wanted.saturating_sub(ran);
+                self.kept_waiting += wanted.min(interval).saturating_sub(ran);
             }
             None => self.ran += interval,
         }
@@ -92,6 +91,17 @@ impl Times {
         let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
         Some(Self { ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited) })
     }
+}
+
+/// The use of the processors by all threads of a run in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Usage {
+    /// The sums of what the threads ran and waited.
+    ran: Duration,
+    waited: Duration,
+    /// The longest that one thread ran or waited. Of its waits, at most what the other threads ran is the run's own
+    /// doing; the waits of several threads may be for each other.
+    wanted: Duration,
 }
 
 /// The share of one run, and its account.
@@ -149,9 +159,9 @@ impl ProcessorShare {
         let mut competing = u64::try_from(threads.len()).unwrap_or(u64::MAX);
         if let Some((looked, before)) = self.looked.take() {
             let interval = now - looked;
-            let times = difference(&before, &threads);
-            self.count(interval, times, runs);
-            if let Some(Times { ran, waited }) = times {
+            let usage = difference(&before, &threads);
+            self.count(interval, usage, runs);
+            if let Some(Usage { ran, waited, .. }) = usage {
                 // On average; the rest slept.
                 let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
                 competing = u64::try_from(ready).unwrap_or(u64::MAX);
@@ -163,16 +173,14 @@ impl ProcessorShare {
 
     /// Adds an interval to the account, with so many `runs`. Waits do not count while the run's weight is lower than the
     /// number of runs has made it at any time.
-    fn count(&mut self, interval: Duration, times: Option<Times>, runs: u64) {
+    fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
-        let times =
-            times.map(
-                |times| {
-                    if is_own_doing { Times { waited: Duration::ZERO, ..times } } else { times }
-                },
-            );
-        self.time.add(interval, times);
+        let usage = usage.map(|usage| Usage {
+            wanted: if is_own_doing { Duration::ZERO } else { usage.wanted },
+            ..usage
+        });
+        self.time.add(interval, usage);
     }
 
     /// Sets the weight of the run to what its `competing` threads and the other runs take. It is raised only where twice as many
@@ -274,18 +282,21 @@ fn nice_of(threads: u64, processors: u64) -> i32 {
     steps.into_iter().find(|step| nice <= *step).unwrap_or(NICE_MAX)
 }
 
-/// Returns the time of all threads between two looks; `None` if there are others now.
-fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Option<Times> {
+/// Returns the use of the processors by all threads between two looks; `None` if there are others now.
+fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Option<Usage> {
     if now.is_empty() || !before.keys().eq(now.keys()) {
         return None;
     }
-    let mut sum = Times::default();
+    let mut usage = Usage::default();
     for (before, now) in before.values().zip(now.values()) {
         // A number that is another thread's by now.
-        sum.ran += now.ran.checked_sub(before.ran)?;
-        sum.waited += now.waited.checked_sub(before.waited)?;
+        let ran = now.ran.checked_sub(before.ran)?;
+        let waited = now.waited.checked_sub(before.waited)?;
+        usage.ran += ran;
+        usage.waited += waited;
+        usage.wanted = usage.wanted.max(ran + waited);
     }
-    Some(sum)
+    Some(usage)
 }
 
 /// Returns the times of the threads of a process, as far as they can be read.
@@ -310,45 +321,49 @@ mod tests {
 
     const TENTH: Duration = Duration::from_millis(100);
 
-    /// The account of a run after ten intervals of a tenth of a second, in each of which its threads ran and
-    /// waited so many milliseconds.
-    fn account(times: Option<(u64, u64)>) -> ProcessorTime {
+    /// The account of a run after ten intervals of a tenth of a second, in each of which each of so many threads ran and
+    /// waited so many microseconds. `None` if that is not known.
+    fn account(threads: i32, times: Option<(u64, u64)>) -> ProcessorTime {
         let mut time = ProcessorTime::default();
+        let looked = |times: Times| (0..threads).map(|it| (Pid::from_raw(it), times)).collect();
         for _ in 0..10 {
-            let times = times.map(|(ran, waited)| Times {
-                ran: Duration::from_millis(ran),
-                waited: Duration::from_millis(waited),
+            let usage = times.and_then(|(ran, waited)| {
+                let (ran, waited) = (Duration::from_micros(ran), Duration::from_micros(waited));
+                difference(&looked(Times::default()), &looked(Times { ran, waited }))
             });
-            time.add(TENTH, times);
+            time.add(TENTH, usage);
         }
         time
     }
 
     #[test]
     fn only_what_others_took_of_one_processor_is_a_wait() {
-        for (times, expected) in [
+        for (threads, times, expected) in [
             // One thread that computes.
-            ((100, 0), false),
-            ((60, 40), false),
-            ((49, 51), true),
-            ((1, 99), true),
+            (1, (100_000, 0), false),
+            (1, (60_000, 40_000), false),
+            (1, (49_000, 51_000), true),
+            (1, (1000, 99_000), true),
             // It sleeps, and waits for a processor whenever it wakes.
-            ((0, 0), false),
-            ((1, 4), false),
-            ((1, 11), true),
+            (1, (0, 0), false),
+            (1, (1000, 4000), false),
+            (1, (1000, 11_000), true),
             // Sixty threads that compete with each other on two processors, and on half a one.
-            ((200, 5800), false),
-            ((51, 5949), false),
-            ((49, 5951), true),
+            (60, (3333, 96_667), false),
+            (60, (850, 99_150), false),
+            (60, (816, 99_184), true),
+            // Eight that wake together and wait for each other, a third of the time; and beside others.
+            (8, (4000, 28_000), false),
+            (8, (4000, 90_000), true),
         ] {
-            assert_eq!(account(Some(times)).is_starved(), expected, "{times:?}");
+            assert_eq!(account(threads, Some(times)).is_starved(), expected, "{threads} {times:?}");
         }
     }
 
     #[test]
     fn processes_that_come_and_go_hide_no_time() {
-        assert!(!account(None).is_starved());
-        let mut time = account(Some((0, 100)));
+        assert!(!account(1, None).is_starved());
+        let mut time = account(1, Some((0, 100_000)));
         assert!(time.is_starved());
         for _ in 0..10 {
             time.add(TENTH, None);
@@ -360,7 +375,8 @@ mod tests {
             all.iter().map(|(pid, ran)| (Pid::from_raw(*pid), times(*ran))).collect()
         };
         let before = threads(&[(1, 10), (2, 10)]);
-        let grown = Some(Times { ran: Duration::from_millis(30), waited: Duration::ZERO });
+        let (ran, wanted) = (Duration::from_millis(30), Duration::from_millis(20));
+        let grown = Some(Usage { ran, waited: Duration::ZERO, wanted });
         for (now, expected) in [
             (threads(&[(1, 20), (2, 30)]), grown),
             (threads(&[(1, 20)]), None),
@@ -376,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_run_that_its_own_threads_have_lowered_is_not_starved() {
-        let waiting = Times { ran: TENTH / 5, waited: TENTH * 4 / 5 };
+        let waiting = Usage { ran: TENTH / 5, waited: TENTH * 4 / 5, wanted: TENTH };
         for (threads, runs, expected) in [
             // It waits beside others with its full weight.
             (1, 1, true),
@@ -404,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_others_have_lowered_for_a_while_is_not_the_runs_own_doing() {
-        let waiting = Times { ran: TENTH / 5, waited: TENTH * 4 / 5 };
+        let waiting = Usage { ran: TENTH / 5, waited: TENTH * 4 / 5, wanted: TENTH };
         let mut share = ProcessorShare { processors: 2, ..ProcessorShare::new() };
         share.nice = nice_of(9, share.processors);
         share.count(TENTH, Some(waiting), 9);
@@ -419,7 +435,8 @@ mod tests {
         for (ran, waited, expected) in
             [(0, 0, true), (10, 30, true), (100, 0, false), (10, 90, false), (60, 0, false)]
         {
-            assert_eq!(account(Some((ran, waited))).has_slept(), expected, "{ran} {waited}");
+            let times = Some((ran * 1000, waited * 1000));
+            assert_eq!(account(1, times).has_slept(), expected, "{ran} {waited}");
         }
         assert!(!ProcessorTime::default().has_slept(), "it was never looked at");
     }
