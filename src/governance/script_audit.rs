@@ -118,14 +118,17 @@ impl Governance {
         self.append(vec![entry]).await.map(|_| run_id)
     }
 
-    /// Writes down that a script starts. If this fails it must not. With `patience`, see `append_once`.
+    /// Writes down that a script starts. It must not start if this fails, or returns `false`: then the caller's proof
+    /// ceased to hold while the store could not be reached. With `patience`, see `append_once`.
     pub(crate) async fn script_started(
         &self,
         id: &VerificationId,
+        proof: Option<Proof>,
         patience: Option<&CancellationToken>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let started = entry(id, AuditEvent::ToolStarted, AuditOutcome::STARTED, &json!({}));
-        self.append_once(id, vec![started], patience, is_start).await.map(drop)
+        let place = self.append_once(id, vec![started], proof, patience, is_start).await?;
+        Ok(place.is_some())
     }
 
     /// Writes down why a script that was allowed is not started.
@@ -164,30 +167,37 @@ impl Governance {
             finished.details.insert(RESULT_SHA256.to_owned(), sha256.into());
         }
         entries.push(finished);
-        self.append_once(id, entries, job.map(|_| cancel), is_end).await.map(Some)
+        self.append_once(id, entries, None, job.map(|_| cancel), is_end).await
     }
 
     /// Appends rows about a script. With `patience`, repeats that as long as the store cannot be reached, until
-    /// `patience` is cancelled: `is_last` finds the last of the rows, if an attempt without an answer wrote them.
+    /// `patience` is cancelled. Before it repeats that, it looks whether `proof` still holds (`None` if it does not), and
+    /// whether an attempt without an answer wrote the rows: `is_last` finds the last of them.
     async fn append_once(
         &self,
         id: &VerificationId,
         entries: Vec<AuditEntry>,
+        proof: Option<Proof>,
         patience: Option<&CancellationToken>,
         is_last: fn(&AuditRow) -> bool,
-    ) -> Result<AuditPlace, Refusal> {
+    ) -> Result<Option<AuditPlace>, Refusal> {
         let mut may_be_written = false;
         let appended = until_reached(patience, || {
             let is_first = !mem::replace(&mut may_be_written, true);
             let entries = entries.clone();
             async move {
                 if !is_first {
+                    if let Some(proof) = proof
+                        && !self.store.holds(proof).await?
+                    {
+                        return Ok(None);
+                    }
                     let rows = self.rows_of_script(id.as_str()).await?;
                     if let Some(AuditRow { seq, hash, .. }) = rows.into_iter().rfind(is_last) {
-                        return Ok(AuditPlace { seq, hash });
+                        return Ok(Some(AuditPlace { seq, hash }));
                     }
                 }
-                self.try_append(entries).await
+                self.try_append(entries).await.map(Some)
             }
         });
         appended.await.map_err(|error| store_failed(&error))

@@ -27,6 +27,8 @@ use super::room::{Lobby, Seat};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which a first request that was sent before the drain is read.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
+/// Half the time in which a client that was not let in reads its last answer during the drain.
+const STRANGER_GRACE: Duration = Duration::from_millis(500);
 /// The time for which a client may not read what is written to it.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of one connection that wait to be read or written.
@@ -177,11 +179,29 @@ async fn converse(
             if !has_request.load(Ordering::Relaxed) {
                 return;
             }
-            connection.await
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => ended,
+                () = remains_stranger(seat) => return,
+            }
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// Returns when nobody was let in over a connection for a while: a client that sends requests without a token, and does
+/// not read the answers, must not hold up the end.
+async fn remains_stranger(seat: &Seat) {
+    let mut was_stranger = false;
+    loop {
+        sleep(STRANGER_GRACE).await;
+        let is_stranger = seat.is_stranger();
+        if was_stranger && is_stranger {
+            return;
+        }
+        was_stranger = is_stranger;
     }
 }
 

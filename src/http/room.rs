@@ -207,6 +207,11 @@ impl Seat {
         }
     }
 
+    /// Returns whether no request was let in, and none is being looked at.
+    pub(super) fn is_stranger(&self) -> bool {
+        matches!(*self.lock(), SeatState::Silent(_))
+    }
+
     /// Moves the connection to the share of a user who was let in.
     pub(super) fn take(&self, room: &Room, user: Option<&UserName>) -> Result<(), Refusal> {
         let mut state = self.lock();

@@ -14,6 +14,7 @@ mod sqlite;
 mod timed;
 mod timer;
 
+use std::mem;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use super::tokens::{
 };
 use super::user_name::UserName;
 use crate::config::Settings;
+use crate::logging::Causes;
 use crate::secret::Secret;
 
 pub(crate) use backend::{Backend, RowsAfter};
@@ -72,10 +74,13 @@ pub(crate) async fn until_reached<T, F: Future<Output = Result<T, StoreError>>>(
     patience: Option<&CancellationToken>,
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, StoreError> {
+    let mut is_logged = false;
     loop {
         match (attempt().await, patience) {
             (Err(error), Some(end)) if error.is_passing() && !end.is_cancelled() => {
-                tracing::debug!(%error, "the store is asked again");
+                if !mem::replace(&mut is_logged, true) {
+                    tracing::warn!(error = %Causes(&error), "a job waits for the store");
+                }
                 end.run_until_cancelled(sleep(RETRY_PAUSE)).await;
             }
             (done, _) => return done,

@@ -465,6 +465,11 @@ impl Receipts {
 }
 
 impl Draft {
+    /// Sets the time at which the run starts to now.
+    pub(crate) fn start(&mut self) {
+        self.started = Utc::now();
+    }
+
     /// Writes the receipt, once the run has ended or could not be made.
     pub(crate) async fn conclude(
         self,

@@ -109,9 +109,15 @@ impl Scripts {
         let dependencies = Dependencies::of(script.source().as_str());
         let engines =
             aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
-        let draft = self.begin_receipt(&script, limits).await?;
+        let mut draft = self.begin_receipt(&script, limits).await?;
         if let Some(governance) = &self.governance {
-            governance.script_started(&id, patience).await.map_err(|_| ScriptError::NotAudited)?;
+            let started = governance.script_started(&id, proof, patience).await;
+            if !started.map_err(|_| ScriptError::NotAudited)? {
+                return Err(self.not_started(&id, proof, ScriptError::NotLetIn).await);
+            }
+        }
+        if let Some(draft) = &mut draft {
+            draft.start();
         }
         let ended = cancel.clone();
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);

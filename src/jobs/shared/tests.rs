@@ -1,5 +1,6 @@
 //! What holds of background jobs wherever they are kept: the same tests of both implementations.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::executor::{Captured, Ending, Executor, LeftOut, Outcome, Picture, Pic
 use crate::gateway::tests::granted;
 use crate::gateway::{Arguments, AskedBy, Gateway, JobId};
 use crate::governance::{Governance, PolicyFile};
-use crate::ledger::{Caller, Presented, Proof, Role, StorePlace, UserName};
+use crate::ledger::{Caller, Presented, Proof, Role, Store, StorePlace, UserName};
 use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::{Database, DatabaseUrl};
 use crate::scripts::{Decided, Permit, Request, ScriptError, Scripts};
@@ -498,49 +499,49 @@ async fn jobs_outlive_the_database() {
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
 }
 
+/// Returns scripts that are written down in a database, and its store.
+fn governed_scripts(url: &str, folder: &Path, begun: &Arc<AtomicUsize>) -> (Arc<Scripts>, Store) {
+    let (settings, _) = Settings::from_lookup(|name| match name {
+        "QWED_MCP_TRUSTED_CODE_EXECUTION" => Some("true".into()),
+        "QWED_MCP_STORE" => Some(url.to_owned().into()),
+        _ => None,
+    });
+    let store = StorePlace::of(&settings, folder).open().unwrap();
+    let executor: Arc<dyn Executor> = executor(begun);
+    let policy = Arc::new(PolicyFile::new(folder.join("policy.toml")));
+    let governance =
+        Governance::new(&settings, policy, folder, store.clone(), Arc::clone(&executor), None);
+    let scripts = Scripts::new(&settings, Gateway::blocking(&settings), executor)
+        .with_governance(Some(Arc::new(governance)));
+    (Arc::new(scripts), store)
+}
+
 /// A job whose decision and token cannot be looked up when it is claimed starts later.
 #[tokio::test]
 #[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]
 async fn the_start_of_a_job_waits_for_the_store() {
     let (jobs, ledger) = (scratch::shared(), Postgres::start());
     let folder = tempfile::tempdir().unwrap();
-    let url = ledger.database();
-    let (settings, _) = Settings::from_lookup(|name| match name {
-        "QWED_MCP_TRUSTED_CODE_EXECUTION" => Some("true".into()),
-        "QWED_MCP_STORE" => Some(url.clone().into()),
-        _ => None,
-    });
-    let store = StorePlace::of(&settings, folder.path()).open().unwrap();
-    let begun = Arc::default();
-    let executor: Arc<dyn Executor> = executor(&begun);
-    let policy = Arc::new(PolicyFile::new(folder.path().join("policy.toml")));
-    let governance = Governance::new(
-        &settings,
-        policy,
-        folder.path(),
-        store.clone(),
-        Arc::clone(&executor),
-        None,
-    );
-    let scripts = Scripts::new(&settings, Gateway::blocking(&settings), executor)
-        .with_governance(Some(Arc::new(governance)));
-    let scripts = Arc::new(scripts);
-
+    let (url, begun) = (ledger.database(), Arc::default());
+    let (scripts, store) = governed_scripts(&url, folder.path(), &begun);
+    let tokens = store.clone();
     let created =
-        spawn_blocking(move || store.create_token(&user("ann").unwrap(), Role::User, None));
+        spawn_blocking(move || tokens.create_token(&user("ann").unwrap(), Role::User, None));
     let (record, _) = created.await.unwrap().unwrap();
     let proof = Proof::Token(record.id);
     let ann = Caller { user: record.user, role: record.role, proof };
-    let request = Request {
+    let request = || Request {
         arguments: Arguments::from_iter([
             ("code".to_owned(), json!("# 1")),
             ("background".to_owned(), json!(true)),
         ]),
-        presented: Presented { token: None, known: Some(ann) },
+        presented: Presented { token: None, known: Some(ann.clone()) },
         asked_by: AskedBy::default(),
         cancel: CancellationToken::new(),
     };
-    let Decided::Allowed { permit, .. } = scripts.decide(request).await else { panic!("refused") };
+    let Decided::Allowed { permit, .. } = scripts.decide(request()).await else {
+        panic!("refused")
+    };
     ledger.kill();
 
     let database = DatabaseUrl::parse(&jobs.database().into()).unwrap();
@@ -566,7 +567,38 @@ async fn the_start_of_a_job_waits_for_the_store() {
     ledger.begin();
     replica.until(id, "ann", "success").await;
     assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
+
+    // A token that is revoked meanwhile runs nothing: here it can be looked up, and a start cannot be written down.
+    let admin = Database::at(DatabaseUrl::parse(&url.into()).unwrap());
+    admin.session().await.unwrap().batch(REFUSE_STARTS).await.unwrap();
+    let Decided::Allowed { permit, .. } = scripts.decide(request()).await else {
+        panic!("refused")
+    };
+    let order = Order { permit, decision: json!({}), placed_by: None };
+    let id = replica.jobs.place(order).await.unwrap().id;
+    let refused = "SELECT last_value FROM qwed_mcp.refused_starts WHERE is_called";
+    while admin.session().await.unwrap().query(refused, &[]).await.unwrap().is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    spawn_blocking(move || store.revoke(record.id)).await.unwrap().unwrap();
+    let accept = "DROP TRIGGER refuse_starts ON qwed_mcp.audit";
+    admin.session().await.unwrap().batch(accept).await.unwrap();
+    replica.until(id, "ann", "failed").await;
+    let job = replica.job(id, "ann").await.unwrap();
+    let JobState::Ended(JobEnd::NotRun(reason)) = job.state else { panic!("{job:?}") };
+    assert!(reason.contains("was revoked or has expired"), "{reason}");
+    assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
 }
+
+/// Has the audit log refuse rows about starts, as on a full disk, and count them.
+const REFUSE_STARTS: &str = "
+CREATE SEQUENCE qwed_mcp.refused_starts;
+CREATE FUNCTION qwed_mcp.refuse_start() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM nextval('qwed_mcp.refused_starts');
+    RAISE EXCEPTION SQLSTATE '53100';
+END $$;
+CREATE TRIGGER refuse_starts BEFORE INSERT ON qwed_mcp.audit FOR EACH ROW WHEN (NEW.event = 'TOOL_STARTED')
+    EXECUTE FUNCTION qwed_mcp.refuse_start()";
 
 #[tokio::test]
 #[ignore = "needs PostgreSQL: `cargo test --lib -- --ignored postgres shared:: stores::`"]

@@ -12,7 +12,7 @@ mod teams;
 #[cfg(feature = "traces")]
 mod traces;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::JoinHandle;
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 #[cfg(feature = "postgres")]
 use crate::governed::Governed;
@@ -205,6 +206,23 @@ impl Connection {
         stream.set_read_timeout(Some(deadline(Duration::from_secs(60)))).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream: BufReader::new(stream) }
+    }
+
+    /// Sends this request again and again until all buffers are full, and reads no answer.
+    fn unread(address: SocketAddr, request: &[u8]) -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // The client announces its window when it connects.
+        socket.set_recv_buffer_size(2048).unwrap();
+        socket.connect(&address.into()).unwrap();
+        let mut this = Self { stream: BufReader::new(TcpStream::from(socket)) };
+        this.stream.get_mut().set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        let error = loop {
+            if let Err(error) = this.write(request) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+        this
     }
 
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Connection, HttpServer, STATELESS, initialize, request, script, soon, stateless};
+use crate::governed::Governed;
 use crate::harness::{ServerBuilder, quickest};
 
 tests! {
@@ -17,7 +18,8 @@ tests! {
         sessions_with_the_same_ids_do_not_meet,
         without_sessions_any_request_is_answered,
         a_first_request_that_was_sent_before_the_end_is_answered,
-        a_part_of_a_request_does_not_hold_up_the_end;
+        a_part_of_a_request_does_not_hold_up_the_end,
+        a_stranger_that_does_not_read_does_not_hold_up_the_end;
     needs [Tier3]:
         who_leaves_in_the_stateless_era_has_cancelled,
         a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed,
@@ -275,6 +277,19 @@ fn a_part_of_a_request_does_not_hold_up_the_end() {
         stranger.write(b"POST /run HTTP/1.1\r\nHost: loc").unwrap();
         // It is accepted in turn: before the next one is answered.
         assert_eq!(server.stateless("tools/list", json!({})).status, 200);
+        let began = Instant::now();
+        server.end();
+        began.elapsed()
+    });
+}
+
+fn a_stranger_that_does_not_read_does_not_hold_up_the_end() {
+    let governed = Governed::new("ledger");
+    // What is in flight has the time of --drain.
+    quickest(Duration::from_secs(30), || {
+        let server = HttpServer::start(governed.server(), &["--require-token", "--drain", "60"]);
+        let _stranger =
+            Connection::unread(server.address, b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let began = Instant::now();
         server.end();
         began.elapsed()
