@@ -347,6 +347,8 @@ def check_database(team: Team) -> None:
     while (left := team.postgres.sql(count)) != "0 0" and time.monotonic() < deadline:
         time.sleep(0.2)
     check(left == "0 0", f"the database has jobs that do not end, and ends without a result: {left}")
+    kept = team.postgres.sql("SELECT count(*) FROM qwed_mcp.jobs WHERE state = 2 AND (script IS NOT NULL OR asked_by IS NOT NULL)")
+    check(kept == "0", f"{kept} jobs that have ended still have a script, or who asked for it")
 
 
 def main() -> int:

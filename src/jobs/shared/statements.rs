@@ -58,6 +58,7 @@ WITH cancelled AS (
         state = CASE state WHEN 0 THEN 2 ELSE state END,
         result = CASE state WHEN 0 THEN '\"Cancelled\"' ELSE result END,
         script = CASE state WHEN 0 THEN NULL ELSE script END,
+        asked_by = CASE state WHEN 0 THEN NULL ELSE asked_by END,
         changed_at = CASE state WHEN 0 THEN clock_timestamp() ELSE changed_at END
     WHERE id = $1 AND user_name = $2 AND state < 2
     RETURNING state
@@ -112,7 +113,8 @@ WITH renewed AS (
     UPDATE jobs SET worker = NULL, worker_name = NULL, lease = NULL, changed_at = clock_timestamp(),
         state = CASE WHEN is_cancelled THEN 2 ELSE 0 END,
         result = CASE WHEN is_cancelled THEN '\"Cancelled\"' END,
-        script = CASE WHEN is_cancelled THEN NULL ELSE script END
+        script = CASE WHEN is_cancelled THEN NULL ELSE script END,
+        asked_by = CASE WHEN is_cancelled THEN NULL ELSE asked_by END
     WHERE state = 1 AND worker = $1 AND NOT id = ANY($2)
 )
 SELECT id, is_cancelled FROM renewed";
