@@ -104,8 +104,9 @@ pub(crate) struct InvalidAudience;
 /// Parses the URL by which clients reach this server.
 pub(crate) fn parse_audience(text: &str) -> Result<Url, InvalidAudience> {
     let url = Url::parse(text).map_err(|_| InvalidAudience)?;
-    let is_plain = url.query().is_none() && url.fragment().is_none() && url.username().is_empty();
-    if is_plain && keys::is_safe(&url) { Ok(url) } else { Err(InvalidAudience) }
+    let is_anonymous = url.username().is_empty() && url.password().is_none();
+    let is_plain = url.query().is_none() && url.fragment().is_none();
+    if is_plain && is_anonymous && keys::is_safe(&url) { Ok(url) } else { Err(InvalidAudience) }
 }
 
 impl AccessTokens {

@@ -467,6 +467,7 @@ fn what_could_not_be_safe_is_refused_at_start() {
         (with(audience, "http://id.example.org/keys"), "by https alone"),
         (with(["--oidc-audience", "http://mcp.example.org/mcp"], &file), "not an https URL"),
         (with(["--oidc-audience", "https://mcp.example.org/mcp?a"], &file), "not an https URL"),
+        (with(["--oidc-audience", "https://:a@mcp.example.org/mcp"], &file), "not an https URL"),
         (with(audience, "/nonexistent/keys.json"), "could not be read"),
         (with(audience, empty.to_str().unwrap()), "none that verifies tokens"),
     ] {
