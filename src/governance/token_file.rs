@@ -100,10 +100,11 @@ fn read_for(file: &Path, user: u32) -> Result<Secret, OwnTokenError> {
         return Err(OwnTokenError::Open { file: named(), mode });
     }
     let mut bytes = Vec::new();
-    opened.take(BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    let length = opened.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     let text = String::from_utf8(bytes).unwrap_or_default();
-    let token =
-        Token::parse(text.trim()).ok_or_else(|| OwnTokenError::NoToken { file: named() })?;
+    let is_short = u64::try_from(length).is_ok_and(|length| length <= BYTES_MAX);
+    let token = Token::parse(text.trim()).filter(|_| is_short);
+    let token = token.ok_or_else(|| OwnTokenError::NoToken { file: named() })?;
     Ok(Secret::from(token.reveal().to_owned()))
 }
 
@@ -185,6 +186,7 @@ mod tests {
         for (content, is_token) in [
             (padded(most), true),
             (padded(most + 1), false),
+            ([&padded(0), &vec![b' '; most][..], b"more"].concat(), false),
             (b"".to_vec(), false),
             (format!("{TOKEN}\n{TOKEN}").into_bytes(), false),
             (TOKEN.as_bytes()[1..].to_vec(), false),
