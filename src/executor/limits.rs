@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::config::Settings;
 use crate::sandbox::Neighbours;
 
+use super::turns::JOBS_AT_ONCE_MAX;
+
 /// The most bytes of stdout, and of stderr, that are kept. The text about it is in `output`.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -33,12 +35,11 @@ pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// The time without an interpreter that has loaded them after one could not be started.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The background jobs that run at once.
-const JOBS_AT_ONCE: usize = 5;
-
-/// Returns the most runs at once of a server with these settings.
+/// Returns the most runs at once of a server with these settings. Runs of tests have turns of their own.
 pub(super) fn runs_max(settings: &Settings) -> u64 {
-    let runs = settings.sync_concurrency.saturating_add(JOBS_AT_ONCE);
+    let calls = settings.sync_concurrency;
+    let tests = if settings.policy.is_some() { calls } else { 0 };
+    let runs = calls.saturating_add(tests).saturating_add(JOBS_AT_ONCE_MAX);
     u64::try_from(runs).unwrap_or(u64::MAX)
 }
 

@@ -225,11 +225,13 @@ impl ForkServer {
             let fd = self.requests.as_raw_fd();
             Ok(sendmsg::<()>(fd, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)?)
         };
-        match self.requests.async_io(Interest::WRITABLE, ask).await {
-            Ok(sent) if sent == name.len() => Ok(ended),
-            Ok(_) => Err(io::ErrorKind::WriteZero.into()),
-            Err(error) => Err(error),
-        }
+        let error = match self.requests.async_io(Interest::WRITABLE, ask).await {
+            Ok(sent) if sent == name.len() => return Ok(ended),
+            Ok(_) => io::ErrorKind::WriteZero.into(),
+            Err(error) => error,
+        };
+        self.running.lock().remove(&name);
+        Err(error)
     }
 }
 
