@@ -85,19 +85,28 @@ fn execution_description(settings: &Settings) -> String {
         "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to \
          check a claim: print the evidence and assert what must hold; an assertion that fails is a \
          result too. Imports: {RULES}.{pictures} Limits: {}. A background call returns a job_id at once: \
-         poll verification_status. Jobs live as long as this server process.",
-        ToldLimits::of(settings).text()
+         poll verification_status. {}",
+        ToldLimits::of(settings).text(),
+        if settings.store.is_some() {
+            SHARED_JOBS_LIVE
+        } else {
+            "Jobs live as long as this server process."
+        }
     )
 }
 
+/// Jobs in a database outlive the server that placed them.
+const SHARED_JOBS_LIVE: &str = "Jobs are kept for one hour after their last change.";
+
 /// Returns the same for the other tool.
-fn status_description(limits: ToldLimits) -> String {
+fn status_description(settings: &Settings) -> String {
+    let own = "Jobs live as long as this server process, and for one hour after their last change.";
     format!(
         "Check the execution status and output of a background verification task dispatched via \
          execute_python_code with background=true. Poll until the status is success, failed, cancelled \
-         or timed_out: a job may run for {} seconds, and may wait for others before. Jobs live as long \
-         as this server process, and for one hour after their last change.",
-        limits.background_seconds
+         or timed_out: a job may run for {} seconds, and may wait for others before. {}",
+        ToldLimits::of(settings).background_seconds,
+        if settings.store.is_some() { SHARED_JOBS_LIVE } else { own }
     )
 }
 
@@ -130,7 +139,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
         .with_meta(card::tool_meta()),
         tool(
             gateway::Tool::VerificationStatus.name(),
-            status_description(ToldLimits::of(settings)),
+            status_description(settings),
             &["job_id"],
             json!({ "job_id": property("string", job_id) }),
             reading("State of a background verification"),
@@ -328,7 +337,10 @@ mod tests {
             assert!(instructions.contains(limits), "{instructions}");
             assert!(execution.contains(limits), "{execution}");
             assert!(polling.contains(status), "{polling}");
+            assert!(execution.ends_with("Jobs live as long as this server process."), "{execution}");
         }
+        let [_, execution, polling] = told(&[("QWED_MCP_STORE", "postgres://u@h/d")]);
+        assert!([execution, polling].iter().all(|it| it.ends_with(SHARED_JOBS_LIVE)));
     }
 
     #[test]
