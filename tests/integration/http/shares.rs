@@ -20,6 +20,8 @@ tests! {
     needs [Tier3]:
         one_user_has_a_share_of_places,
         users_take_turns,
+        scripts_that_wait_delay_no_other_user_on_any_route,
+        jobs_that_wait_delay_no_other_users_job,
         each_test_of_a_line_has_a_turn_of_its_own,
         long_lines_do_not_wait_for_each_other,
         answers_that_a_user_does_not_read_hold_up_this_user_alone;
@@ -196,12 +198,77 @@ fn users_take_turns() {
     drop(others);
 }
 
-/// Begins a script of a pipeline on a connection of its own.
-fn run(server: &HttpServer, token: &str, line: &Value) -> Connection {
+/// Sends a script to a path of pipelines, on a new connection.
+fn post(server: &HttpServer, token: &str, path: &str, line: &Value) -> Connection {
     let mut connection = server.connect();
-    let head = format!("POST /run HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
     connection.begin(&head, &line.to_string());
     connection
+}
+
+fn run(server: &HttpServer, token: &str, line: &Value) -> Connection {
+    post(server, token, "/run", line)
+}
+
+/// Sends a script over each route that waits for a turn.
+fn begin_on_each_route(server: &HttpServer, token: &str, code: &str) -> [Connection; 4] {
+    let line = json!({ "code": code });
+    [
+        begin(server, token, "tools/call", script(code)),
+        run(server, token, &line),
+        post(server, token, "/batch", &line),
+        post(server, token, "/run_code", &json!({ "code": code, "language": "python" })),
+    ]
+}
+
+fn metric(server: &HttpServer, name: &str) -> u64 {
+    let metrics = String::from_utf8(server.admin("/metrics").body).unwrap();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+    value.unwrap_or_else(|| panic!("{name}: {metrics}")).parse().unwrap()
+}
+
+fn scripts_that_wait_delay_no_other_user_on_any_route() {
+    let tokens = users();
+    let server = tokens.server(&["--user-share", "50"]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let slow = "import time\ntime.sleep(0.5)";
+    // A user has eight batches at most.
+    let waiting: Vec<_> = (0..7).map(|_| begin_on_each_route(&server, ann, slow)).collect();
+    let more: Vec<_> =
+        (0..33).map(|_| run(&server, ann, &json!({ "code": slow }))).collect();
+    soon("60 wait", || metric(&server, "qwed_mcp_calls_waiting") >= 55);
+    for mut connection in begin_on_each_route(&server, bob, "print(6 * 7)") {
+        let response = connection.response().unwrap();
+        let body = String::from_utf8(response.body).unwrap();
+        assert!(response.status == 200 && body.contains("42"), "{body}");
+    }
+    // In the order of arrival, bob's scripts would have run last.
+    let still_waiting = metric(&server, "qwed_mcp_calls_waiting");
+    assert!(still_waiting > 30, "{still_waiting}");
+    drop((waiting, more));
+}
+
+fn jobs_that_wait_delay_no_other_users_job() {
+    let tokens = users();
+    let server = tokens.server(&[]);
+    let [ann, bob] = &tokens.tokens[..] else { panic!() };
+    let place = |token: &str, code: &str| {
+        let mut params = script(code);
+        params["arguments"]["background"] = json!(true);
+        let reply = begin(&server, token, "tools/call", params).response().unwrap().json();
+        reply["result"]["_meta"]["qwed.ai/job"]["job_id"].as_str().unwrap().to_owned()
+    };
+    for _ in 0..30 {
+        place(ann, "import time\ntime.sleep(0.5)");
+    }
+    let job = place(bob, "print(6 * 7)");
+    let status = json!({ "name": "verification_status", "arguments": { "job_id": job } });
+    soon("bob's job has ended", || {
+        let reply = server.stateless_as(bob, "tools/call", status.clone()).json();
+        reply.to_string().contains("42")
+    });
+    let queued = metric(&server, "qwed_mcp_jobs{state=\"queued\"}");
+    assert!(queued > 5, "{queued}");
 }
 
 fn each_test_of_a_line_has_a_turn_of_its_own() {
