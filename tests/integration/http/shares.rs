@@ -234,8 +234,7 @@ fn scripts_that_wait_delay_no_other_user_on_any_route() {
     let slow = "import time\ntime.sleep(0.5)";
     // A user has eight batches at most.
     let waiting: Vec<_> = (0..7).map(|_| begin_on_each_route(&server, ann, slow)).collect();
-    let more: Vec<_> =
-        (0..33).map(|_| run(&server, ann, &json!({ "code": slow }))).collect();
+    let more: Vec<_> = (0..33).map(|_| run(&server, ann, &json!({ "code": slow }))).collect();
     soon("60 wait", || metric(&server, "qwed_mcp_calls_waiting") >= 55);
     for mut connection in begin_on_each_route(&server, bob, "print(6 * 7)") {
         let response = connection.response().unwrap();
