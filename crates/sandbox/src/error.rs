@@ -15,7 +15,7 @@ pub struct OsError(i32);
 
 impl From<io::Error> for OsError {
     fn from(error: io::Error) -> Self {
-        // Errors that are not the system's count as input and output errors here.
+        // An error without a system error number counts as an input/output error.
         Self(error.raw_os_error().unwrap_or(nix::libc::EIO))
     }
 }
@@ -26,9 +26,9 @@ impl From<nix::Error> for OsError {
     }
 }
 
-/// The naming of the step of a launch that failed.
+/// Attaches the failed step of a launch to a system error.
 pub(super) trait OrFail<T> {
-    /// Makes an error of the system one of the launch.
+    /// Converts a system error into a launch error.
     fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError>;
 }
 
@@ -39,33 +39,33 @@ impl<T, E: Into<OsError>> OrFail<T> for Result<T, E> {
 }
 
 impl OsError {
-    /// Returns whether the kernel refuses the call: it lacks the feature, or a policy or a limit of
-    /// the machine forbids it.
+    /// Returns whether the kernel refuses the call, because it lacks the feature, or because a policy or a limit of the
+    /// machine forbids it.
     fn is_refusal(self) -> bool {
         use nix::libc::{EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS};
 
         [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS].contains(&self.0)
     }
 
-    /// Returns whether a file is missing.
+    /// Returns whether the error is a missing file.
     pub(super) fn is_missing(self) -> bool {
         self.0 == nix::libc::ENOENT
     }
 }
 
-/// A layer of the sandbox, for people.
+/// A layer of the sandbox, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// User, pid, mount, net, ipc and uts namespaces.
+    /// User, PID, mount, network, IPC and UTS namespaces.
     Namespaces,
-    /// A root that holds what the plan lists, and nothing else.
+    /// A root that contains only the paths of the plan.
     FileTree,
-    /// An own user where the server is root.
+    /// A user of the run's own, if the server is root.
     Identity,
     /// `setrlimit(2)`.
     ResourceLimits,
-    /// `capabilities(7)`: none, and no way to gain any.
+    /// No capabilities, and no way to gain any (`capabilities(7)`).
     Capabilities,
     /// `landlock(7)`.
     Landlock,
@@ -73,11 +73,11 @@ pub enum Layer {
     Seccomp,
     /// The sandbox of macOS.
     Seatbelt,
-    /// No layer: the machinery around them.
+    /// Not a layer: the start of the processes.
     Start,
 }
 
-/// An error that kept a run from starting in the sandbox. `Display` names no path: clients see it.
+/// An error that kept a run from starting in the sandbox. `Display` names no path, because clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum LaunchError {
     #[error("this system has no kernel sandbox that the server knows")]
@@ -147,7 +147,7 @@ pub enum LaunchError {
 }
 
 impl Layer {
-    /// Returns the lowest tier that has the layer.
+    /// Returns the lowest tier that has this layer.
     pub fn tier_min(self) -> Tier {
         match self {
             Self::Namespaces | Self::FileTree => Tier::T3,
@@ -161,7 +161,7 @@ impl Layer {
         }
     }
 
-    /// Returns the layer's name, for people.
+    /// Returns the layer's name for messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
@@ -178,10 +178,10 @@ impl Layer {
 }
 
 impl LaunchError {
-    /// Returns whether this kernel or container has no namespaces, or does not let this user mount
-    /// anything in them: known reasons to have less than tier 3. All other errors are faults.
+    /// Returns whether the kernel or container has no namespaces, or does not let this user mount anything in them.
+    /// These are known reasons for a tier below 3. All other errors are faults.
     pub fn is_without_namespaces(&self) -> bool {
-        // Every other step can fail for faults only, and so can one that is new here.
+        // All other steps fail only because of faults. A new variant counts as a fault too.
         let (Self::CreateNamespaces(error)
         | Self::MapIdentity(error)
         | Self::NameHost(error)
@@ -194,7 +194,7 @@ impl LaunchError {
         error.is_refusal()
     }
 
-    /// Returns the layer that is missing.
+    /// Returns the layer that could not be applied.
     pub fn layer(&self) -> Layer {
         match self {
             Self::CreateNamespaces(_) | Self::MapIdentity(_) | Self::NameHost(_) => {

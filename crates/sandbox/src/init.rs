@@ -1,8 +1,9 @@
-//! Process 1 of a run's own process numbers.
+//! Process 1 of a run's PID namespace: reaps orphans, and ends the run when the supervisor is gone. It never starts a
+//! process.
 //!
-//! Python is not process 1 itself, because the kernel does not deliver signals to that one as to
-//! others (`pid_namespaces(7)`): `os.abort()` would not abort. When process 1 ends, the kernel
-//! kills every process of the run, whatever it did to detach itself.
+//! Python is not process 1 itself, because the kernel does not deliver all signals to process 1 (`pid_namespaces(7)`):
+//! `os.abort()` would not abort. When process 1 ends, the kernel kills every process of the run, even one that detached
+//! itself.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -22,7 +23,7 @@ use super::linux::READY;
 /// The hidden first argument that makes our binary process 1 of a run.
 pub(super) const INIT_ARGUMENT: &str = "__init";
 
-/// Reaps what the run leaves behind until the supervisor is gone or kills this process.
+/// Reaps orphaned processes of the run until the supervisor is gone or kills this process.
 pub(crate) fn reap_orphans() -> ExitCode {
     match reap_until_supervisor_ends() {
         Ok(()) => ExitCode::SUCCESS,
@@ -31,13 +32,13 @@ pub(crate) fn reap_orphans() -> ExitCode {
 }
 
 fn reap_until_supervisor_ends() -> io::Result<()> {
-    // The supervisor has the other end of standard input: its end is the end of the run.
+    // The supervisor holds the other end of standard input. When it closes, the run ends.
     let mut supervisor = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let ended = SigSet::from_iter([Signal::SIGCHLD]);
     ended.thread_block()?;
     let ended = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    // The machine's tree is let go when the run's is entered, and with it this folder.
+    // The supervisor later detaches the machine's file tree, including this process's current folder.
     chdir("/")?;
     supervisor.write_all(&READY)?;
     loop {
@@ -54,7 +55,7 @@ fn reap_until_supervisor_ends() -> io::Result<()> {
             return Ok(());
         }
         while let Ok(Some(_)) = ended.read_signal() {}
-        // EINVAL: killed by a real-time signal, which nix has no name for; reaped all the same.
+        // EINVAL: the child was killed by a real-time signal, which nix cannot represent. It was reaped anyway.
         while !matches!(
             waitpid(None, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)

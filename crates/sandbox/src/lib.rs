@@ -1,24 +1,23 @@
-//! The confinement of a script: what it can reach, and how the kernel holds it to that.
+//! Confines a script: defines its rights and makes the kernel enforce them.
 //!
-//! A [`Plan`] says as data what is readable, writable and how much of everything there is. Two of
-//! our own processes make it true for one run, in this order:
+//! A [`Plan`] states as data which paths are readable and writable, and the limit of each resource. Processes of our
+//! own apply it to one run, in this order:
 //!
 //! ```text
 //! supervisor   new namespaces → starts init and launcher → builds the file tree → enters it
-//! init         process 1 of the run's own process numbers: reaps, and ends with the supervisor
+//! init         process 1 of the run's PID namespace: reaps, and ends with the supervisor
 //! launcher     own user → rlimits → capabilities 0 → no_new_privs → Landlock → seccomp → Python
 //! ```
 //!
-//! On macOS there are other ones, and one process of the run (`macos`).
+//! macOS has other steps, and a run there is one process (`macos`).
 //!
-//! Each step has its own variant of [`LaunchError`], and a step that fails ends the launch: there
-//! is no best effort here. Which layers a run has is its [`Tier`]; nothing in here decides which
-//! tier is enough, that is the admin's `SandboxMode`.
+//! Each step has its own variant of [`LaunchError`]. A failed step ends the launch: no layer is best effort. A run's
+//! [`Tier`] names its layers. This crate never decides which tier is enough; the admin's `SandboxMode` does.
 //!
-//! The crate has no `unsafe`, and nothing runs between a fork and an exec: every process is
-//! started by `posix_spawn(3)` and confines itself.
+//! The crate contains no `unsafe`. No code of ours runs between a fork and an exec: every process is started by
+//! `posix_spawn(3)` and confines itself.
 //!
-//! An internal part of `qwed-mcp`, without a promise of stability.
+//! This is an internal part of `qwed-mcp`, without a promise of stability.
 
 #![expect(
     missing_docs,
@@ -31,7 +30,7 @@ mod error;
 mod init;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod launcher;
-// The interface to Linux of all the rest; on other systems `portable` stands in for it.
+// All other modules use Linux through this one. On other systems `portable` takes its place.
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 #[cfg(any(test, not(all(target_os = "linux", not(qwed_portable)))))]
@@ -56,8 +55,8 @@ pub use tier::{SIGNAL_SCOPE_ABI, Tier};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Does the work of one of a run's processes, if this process was started as one: its first argument
-/// says so. Returns its exit code.
+/// Does the work of a run's process, if the first argument of this process names one. Returns its exit code, or `None`
+/// if this process was started as something else.
 pub fn process_of_a_run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next()?.to_str()? {
@@ -79,5 +78,5 @@ pub fn process_of_a_run() -> Option<ExitCode> {
     }
 }
 
-/// The user and group `nobody`, which own nothing. Scripts of a server that is root run as them.
+/// The UID and GID of `nobody`, which owns no files. A server that runs as root runs scripts as this user.
 pub const NOBODY: u32 = 65534;

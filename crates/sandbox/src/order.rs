@@ -1,4 +1,5 @@
-//! The order for a run, as it goes from the server to the supervisor, and on to the launcher.
+//! The order for a run, which the server sends to the supervisor, and the supervisor to the launcher. This module only
+//! encodes and decodes it.
 
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -7,29 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 
-/// Python's command: it runs the compiled bootstrap, which finds the script behind itself.
+/// Python's command: it runs the compiled bootstrap. The bootstrap reads the script, which follows it in the same file.
 ///
-/// The bootstrap has a namespace of its own: what it leaves in the interpreter's hooks must not hold
-/// the script's names when the interpreter ends.
+/// The bootstrap has a namespace of its own: its hooks stay in the interpreter, and must not keep the script's names
+/// alive when the interpreter ends.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
 exec(__import__('marshal').load(script), {'main': globals()})";
 
-/// The role of the interpreter that is launched.
+/// The role of the launched interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Runs one script, and has no rights but the script's.
+    /// Runs one script, with the rights of a script only.
     Script,
-    /// Forks itself for each script, and each of its children takes its rights away from itself.
-    /// Tier 3 only.
+    /// Forks for each script. Each child gives up its own rights. Tier 3 only.
     ForkServer,
 }
 
-/// The runs of a server that share its processors, and the pipes of their user.
+/// The number of runs of a server, which share its processors and the pipes of their user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbours {
-    /// Those that there are, this one included.
+    /// The current number of runs, including this one.
     pub now: u64,
-    /// The most that there can be.
+    /// The maximum number of concurrent runs.
     pub most: u64,
 }
 
@@ -40,44 +40,44 @@ impl Default for Neighbours {
     }
 }
 
-/// One run, but for its script. Sent as a line of JSON; what Python reads comes behind it.
+/// One run, without its script. Sent as one line of JSON, followed by Python's input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// The reach and the limits of the run.
+    /// The readable paths and the limits of the run.
     pub plan: Plan,
     pub role: Role,
-    /// The folder to create for the run where it has no file tree of its own.
+    /// The scratch folder to create, if the run has no file tree of its own.
     pub scratch: PathBuf,
-    /// The whole environment of the script, but for what points into the scratch folder.
+    /// The script's whole environment, except for variables that contain the path of the scratch folder.
     pub environment: Vec<(String, String)>,
-    /// The CPU time that each process of the run gets.
+    /// The CPU time of each process of the run, in seconds.
     pub cpu_seconds: u64,
     pub neighbours: Neighbours,
-    /// The control group to make for the run.
+    /// The control group to create for the run.
     pub group: Option<GroupOrder>,
-    /// What macOS needs besides.
+    /// Settings for macOS only.
     pub seatbelt: Option<SeatbeltOrder>,
-    /// True if addresses are to be the same in each run.
+    /// True if addresses must be the same in each run.
     pub fixes_addresses: bool,
-    /// The bytes that follow: the bootstrap's marshalled code, and the script.
+    /// The length of the input that follows: the bootstrap's marshalled code, and the script.
     pub input_bytes: usize,
 }
 
-/// The parts of macOS that hold a run, and where they are.
+/// The paths of the parts of macOS that confine a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatbeltOrder {
-    /// The program that sets the memory limit of another one.
+    /// Apple's program that sets the memory limit of the program that it executes.
     pub taskpolicy: PathBuf,
-    /// The library with the calls of the sandbox.
+    /// The library that contains the sandbox functions.
     pub library: PathBuf,
-    /// The file that the interpreter really is, where the one that is called only executes that.
+    /// The real interpreter, if the plan's program only executes it.
     pub program_file: Option<PathBuf>,
-    /// The first bytes of the input: the marshalled code by which Python enters the sandbox.
+    /// The length of the marshalled code by which Python enters the sandbox. It is the start of the input.
     pub(crate) entry_bytes: usize,
 }
 
 impl SeatbeltOrder {
-    /// Returns the order for macOS itself; tests have a folder with stand-ins.
+    /// Returns the order for macOS itself. Tests pass a folder with stand-ins for Apple's files.
     pub fn new(
         stand_ins: Option<&Path>,
         program_file: Option<PathBuf>,
@@ -95,12 +95,12 @@ impl SeatbeltOrder {
     }
 }
 
-/// A control group that is to be made.
+/// A control group to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupOrder {
-    /// The folder to make it in, in the machine's file tree.
+    /// The parent folder, in the machine's file tree.
     pub place: PathBuf,
-    /// Its name there.
+    /// The name of the group in this folder.
     pub name: String,
     pub limits: GroupLimits,
 }
@@ -108,16 +108,15 @@ pub struct GroupOrder {
 /// The limits of a control group, for all its processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupLimits {
-    /// Everything that the kernel counts: what is resident, page tables, sockets, pipes, files in
-    /// a tmpfs. Above it, all of the group's processes are killed at once; on kernels before 4.19 one
-    /// of them is.
+    /// All memory that the kernel counts: resident pages, page tables, sockets, pipes, files in a tmpfs. If it is
+    /// exceeded, the kernel kills all processes of the group at once; before Linux 4.19 it kills one of them.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads; a fork above it fails.
+    /// Processes and threads. A fork above this limit fails.
     pub pids: Option<u64>,
 }
 
 impl Order {
-    /// Returns the order as bytes, with `input` behind it.
+    /// Returns the order as bytes, followed by `input`.
     pub fn to_bytes(&self, input: &[&[u8]]) -> io::Result<Vec<u8>> {
         let mut message = serde_json::to_vec(self)?;
         message.push(b'\n');
@@ -127,7 +126,7 @@ impl Order {
         Ok(message)
     }
 
-    /// Reads an order and its input. [`io::ErrorKind::UnexpectedEof`] if there is none.
+    /// Reads an order and its input. [`io::ErrorKind::UnexpectedEof`] if either is missing or incomplete.
     pub fn receive(source: impl Read) -> io::Result<(Self, Vec<u8>)> {
         let mut reader = BufReader::new(source);
         let mut line = String::new();

@@ -1,5 +1,5 @@
-//! The descriptor that takes a script's pictures, on its way from the server to Python: it goes ahead
-//! of each order, over the same socket.
+//! Passes the descriptor that takes a script's pictures from the server to Python. It precedes each order on the same
+//! socket. This module never reads or writes a picture.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,14 +12,14 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The number by which the bootstrap finds the descriptor: above those that its launcher has open, below
-/// those that a script may have (`RLIMIT_NOFILE`).
+/// The number under which the bootstrap finds the descriptor. It is above all descriptors that the launcher has open,
+/// and below the limit of the script's descriptors (`RLIMIT_NOFILE`).
 pub(crate) const PICTURES_FD: RawFd = 20;
 
-/// The byte that a descriptor comes with, or comes without.
+/// The byte that is sent with or without a descriptor.
 const BYTE: [u8; 1] = [b'+'];
 
-/// Sends a descriptor, or that there is none. Does not block where nothing was sent before.
+/// Sends a descriptor, or only the byte if there is none. Does not block on a socket to which nothing was sent before.
 pub fn send(socket: impl AsFd, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut room);
@@ -30,7 +30,8 @@ pub fn send(socket: impl AsFd, descriptor: Option<BorrowedFd<'_>>) -> io::Result
     Ok(())
 }
 
-/// Receives what [`send`] sent. [`io::ErrorKind::UnexpectedEof`] if that was nothing.
+/// Receives the descriptor that [`send`] sent, or `None` if it sent only the byte. [`io::ErrorKind::UnexpectedEof`] if
+/// the socket was closed first.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut room);
@@ -47,13 +48,13 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
         }
     }
     if let Some(descriptor) = &descriptor {
-        // Not every system does it while it receives. This process has no other thread.
+        // Not every system can set this flag on receipt. There is no race, because this process has no other thread.
         fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
     }
     Ok(descriptor)
 }
 
-/// Gives the descriptor its number, and leaves it open for the program that this process becomes or
+/// Gives the descriptor the number [`PICTURES_FD`], and leaves it open for the program that this process becomes or
 /// starts.
 pub(super) fn hand_down(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
     let numbered = fcntl_dupfd_cloexec(descriptor, PICTURES_FD)?;

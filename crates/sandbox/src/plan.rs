@@ -1,4 +1,4 @@
-//! The whole policy for a run, as data: what it may read, write and use up.
+//! The whole policy for a run, as data: its readable and writable paths and its limits. This module enforces nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use thiserror::Error;
 
 use super::Tier;
 
-/// A path that every run may read if it is there, and what for.
+/// A path that every run may read if it exists, and the reason.
 struct SystemPath {
     path: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
     why: &'static str,
 }
 
-/// Paths that programs of the machine need besides their own files. None of them is private: every
-/// user of the machine can read them.
+/// Paths that the machine's programs need besides their own files. None of them is private: every user of the machine
+/// can read them.
 const SYSTEM_PATHS: [SystemPath; 10] = [
     SystemPath { path: "/lib", why: "shared libraries" },
     SystemPath { path: "/lib64", why: "the dynamic loader, and shared libraries" },
@@ -31,55 +31,55 @@ const SYSTEM_PATHS: [SystemPath; 10] = [
     SystemPath { path: "/usr/share/zoneinfo", why: "time zones" },
 ];
 
-/// The file in which musl's dynamic loader looks for folders, which has its architecture in its name.
+/// The file in which musl's dynamic loader finds its search path. Its name contains the architecture.
 const MUSL_PATHS: &str = if cfg!(target_arch = "aarch64") {
     "/etc/ld-musl-aarch64.path"
 } else {
     "/etc/ld-musl-x86_64.path"
 };
 
-/// Package managers that keep each package in a folder of its own: a program there needs all of
-/// them, and all of them are public.
+/// Stores of package managers that keep each package in a folder of its own. A program there may need any package of
+/// its store. All packages are public.
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
-/// Candidates for the scratch folder in a file tree of the run's own. The first one that has
-/// nothing readable in it is taken: rights in the scratch folder are rights in everything below it.
+/// Candidates for the scratch folder in the run's own file tree. The first one that does not overlap a readable path is
+/// taken, because rights in the scratch folder are rights in everything below it.
 const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
 
-/// Nothing at or below these is ever readable: they are no files, but doors to the kernel.
+/// No path at or below these is ever readable: they are interfaces to the kernel, not files.
 const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// The paths that an interpreter reads, as it reports them itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The interpreter, as it is called: it finds its environment from that.
+    /// The interpreter as it is called. It locates its environment from this path.
     pub program: PathBuf,
-    /// The dynamic loader, which the kernel executes with it.
+    /// The dynamic loader, which the kernel executes together with the interpreter.
     pub loader: Option<PathBuf>,
-    /// Its libraries and its module search path.
+    /// The interpreter's libraries and its module search path.
     pub paths: Vec<PathBuf>,
 }
 
-/// The reach and the limits of a run.
+/// The readable and writable paths and the limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub tier: Tier,
-    /// The ABI whose rights Landlock restricts, all of them; 0 is none.
+    /// The ABI whose rights Landlock restricts completely, or 0 for none.
     pub landlock_abi: u8,
-    /// The interpreter, as it is called.
+    /// The interpreter as it is called.
     pub program: PathBuf,
-    /// The same, without links.
+    /// The canonical path of the interpreter.
     pub program_file: PathBuf,
-    /// True if the interpreter starts with its standard library alone (`-I -S`): no installed
-    /// package and no variable has any influence on it.
+    /// True if the interpreter starts with its standard library only (`-I -S`), so that no installed package and no
+    /// variable can influence it.
     pub is_isolated: bool,
-    /// Executable files: the interpreter and its loader, without links.
+    /// The executable files: canonical paths of the interpreter and its loader.
     pub executable: Vec<PathBuf>,
-    /// Readable paths: real ones, none below another.
+    /// The readable paths: canonical, and none below another.
     pub readable: Vec<PathBuf>,
-    /// Links that lead to what may be read: where each is, and what it says.
+    /// The symlinks that lead to readable paths: the path and the target of each.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Folders that are gone through on the way to what may be read, and that are empty there.
+    /// Folders on the way to readable paths. They are empty in the run's file tree.
     pub folders: Vec<PathBuf>,
     /// A folder of the machine in which the run may leave files and folders.
     pub artifacts: Option<ArtifactFolder>,
@@ -91,33 +91,33 @@ pub struct Plan {
 
 /// A folder whose content outlives the run.
 ///
-/// Where the run has a file tree of its own, it is a file system of its own there, and what is in it
-/// is copied when every process is dead: it cannot have more than it may at any time.
+/// If the run has a file tree of its own, the folder is a file system of its own in it. Its content is copied after
+/// every process is dead. So it never holds more than its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactFolder {
-    /// The folder's real path, in both trees.
+    /// The canonical path of the folder, in both trees.
     pub path: PathBuf,
-    /// The most bytes in it.
+    /// The limit of bytes in the folder.
     pub bytes_max: u64,
-    /// Files and folders in it.
+    /// The limit of files and folders in the folder.
     pub inodes_max: u64,
 }
 
-/// The programs that the processes of a run may become.
+/// The programs that the processes of a run may execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Programs {
-    /// No program: the launcher becomes the interpreter, and nothing starts after that.
+    /// No program: the launcher becomes the interpreter, which cannot start another program.
     None,
-    /// Those of [`Plan::executable`], again: test suites start the interpreter.
+    /// The files in [`Plan::executable`], any number of times: test suites start the interpreter.
     Executable,
 }
 
 /// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Resident memory of all processes of the run together; above it, the run is killed.
+    /// Resident memory of all processes of the run together. If it is exceeded, the run is killed.
     pub memory_bytes: u64,
-    /// Address space of each process; above it, an allocation fails (`MemoryError`).
+    /// Address space of each process. Above it, an allocation fails (`MemoryError`).
     pub(crate) address_space_bytes: u64,
     /// Processes and threads of the run together.
     pub processes: u64,
@@ -125,28 +125,27 @@ pub struct Limits {
     pub open_files: u64,
     /// The size of each file.
     pub file_bytes: u64,
-    /// The scratch folder, with everything in it.
+    /// The total size of the files in the scratch folder.
     pub scratch_bytes: u64,
     /// Files and folders in the scratch folder.
     pub scratch_inodes: u64,
-    /// Shared memory, and semaphores.
+    /// The size of shared memory and semaphores.
     pub shared_memory_bytes: u64,
 }
 
 const MIB: u64 = 1024 * 1024;
 
 impl Limits {
-    /// Returns the limits of a run that may have so much resident memory.
+    /// Returns the limits of a run with this much resident memory, in MiB.
     pub fn with_memory(memory_mb: u64) -> Self {
         let memory_bytes = memory_mb * MIB;
         Self {
             memory_bytes,
             // NumPy, Z3 and threads reserve gigabytes that they never touch.
             address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
-            // A thread pool of its default size (32 at most), and a process pool beside it.
+            // Enough for a thread pool of the default size (at most 32) and a process pool.
             processes: 64,
-            // Below `syscalls::PROGRAM_FD`, which is what makes executing a second program
-            // impossible.
+            // Must stay below `syscalls::PROGRAM_FD`, so that no second program can be executed.
             open_files: 256,
             file_bytes: 64 * MIB,
             scratch_bytes: 128 * MIB,
@@ -155,7 +154,7 @@ impl Limits {
         }
     }
 
-    /// Returns these limits with less memory, if that is less.
+    /// Returns these limits with the memory limits for `memory_mb`, where those are lower.
     #[must_use]
     pub fn lowered_to(self, memory_mb: u64) -> Self {
         let Self { memory_bytes, address_space_bytes, .. } = Self::with_memory(memory_mb);
@@ -170,28 +169,28 @@ impl Limits {
 /// An error that leaves a run without a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// The interpreter has gone since it was found.
+    /// The interpreter was removed after it was found.
     #[error("the interpreter {0} is not there any more")]
     ProgramMissing(PathBuf),
-    /// A relative path, which depends on the server's current folder.
+    /// A relative path. Its meaning would depend on the server's current folder.
     #[error("QWED_MCP_READ_PATHS lists {0}, which is not an absolute path")]
     ReadPathRelative(PathBuf),
-    /// A path of the admin's that is not there: a typing error must not go unseen.
+    /// A path from the admin that does not exist. It is an error, so that a typing error is noticed.
     #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there")]
     ReadPathMissing(PathBuf),
-    /// A name that cannot be passed on as text.
+    /// A path that is not UTF-8, so it cannot be sent as text.
     #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8")]
     ReadPathNotText(PathBuf),
-    /// Every place for it is among what is readable.
+    /// Every candidate for the scratch folder overlaps a readable path.
     #[error("there is no place for the scratch folder: all that it could have is readable")]
     NoScratchPlace,
-    /// The whole machine, or a door to the kernel.
+    /// The root folder, or an interface to the kernel.
     #[error("QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts")]
     ReadPathRefused(PathBuf),
 }
 
 impl PlanError {
-    /// Returns the same without a path, for clients.
+    /// Returns the message without a path, for clients.
     pub fn for_clients(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "the interpreter is not there any more",
@@ -207,7 +206,7 @@ impl PlanError {
         }
     }
 
-    /// Returns the admin's remedy.
+    /// Returns the remedy for the admin.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "restart the server",
@@ -221,8 +220,8 @@ impl PlanError {
 }
 
 impl Plan {
-    /// Returns the plan for a script in the interpreter that needs `reach`, with what the admin
-    /// lets it read besides (`read_paths`) and may use up (`memory_mb`).
+    /// Returns the plan for a script in the interpreter that needs `reach`. The admin allows it to read `read_paths`
+    /// too, and to use `memory_mb` MiB.
     pub fn new(
         tier: Tier,
         landlock_abi: u8,
@@ -252,7 +251,7 @@ impl Plan {
         let system = SYSTEM_PATHS.iter().map(|row| Path::new(row.path));
         let own = reach.paths.iter().map(PathBuf::as_path);
         for path in system.chain(stores).chain(own).filter(|path| may_be_readable(path)) {
-            // Which of these there are differs from machine to machine.
+            // Not every machine has all of these.
             closure.add(path);
         }
         let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
@@ -278,15 +277,15 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns whether the run has to stay one process, with threads: a script that has no process
-    /// numbers of its own. The kill of that one process is then the end of the run.
+    /// Returns whether the run must stay one process, with threads. This is so for a script without a PID namespace:
+    /// killing its only process then ends the run.
     pub fn is_one_process(&self) -> bool {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }
 
-    /// Returns the same plan for a run that may write to `folder`, which is there and is no link,
-    /// and may start the interpreter again. `None` if `folder` is among what may be read, or is a
-    /// place for the scratch folder: rights in one would be rights in the other.
+    /// Returns this plan for a run that may write to the artifact folder and may start the interpreter again. The
+    /// folder must exist and must not be a symlink. `None` if the folder overlaps a readable path or leaves no place
+    /// for the scratch folder, because rights in one would be rights in the other.
     pub fn for_project(mut self, artifacts: ArtifactFolder) -> Option<Self> {
         let folder = &artifacts.path;
         let taken = || taken(&self.readable, &self.links, &self.folders);
@@ -298,7 +297,7 @@ impl Plan {
             self.readable.iter().cloned().chain([folder.clone()]).collect();
         self.scratch = scratch_place(&with_folder, &self.links, &self.folders)?;
         if self.tier < Tier::T3 {
-            // Nothing else bounds it there while the run goes on.
+            // At these tiers nothing else bounds the folder during the run.
             self.limits.file_bytes = self.limits.file_bytes.min(artifacts.bytes_max);
         }
         self.artifacts = Some(artifacts);
@@ -307,15 +306,13 @@ impl Plan {
     }
 }
 
-/// Returns whether a path may ever be opened to a run: not the whole machine, nor a door to the
-/// kernel.
+/// Returns whether a path may ever be readable to a run. The root folder and the interfaces to the kernel never are.
 pub fn may_be_readable(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))
 }
 
-/// Returns a place for the scratch folder: one that nothing of this is in, and that is in none of
-/// it.
+/// Returns the first candidate for the scratch folder that neither contains nor lies in any of these paths.
 fn scratch_place(
     readable: &[PathBuf],
     links: &[(PathBuf, PathBuf)],
@@ -328,7 +325,7 @@ fn scratch_place(
     SCRATCH_PLACES.iter().map(PathBuf::from).find(is_free)
 }
 
-/// Returns every place of a file tree at which something has to be.
+/// Returns every path that must exist in the file tree.
 fn taken<'a>(
     readable: &'a [PathBuf],
     links: &'a [(PathBuf, PathBuf)],

@@ -1,5 +1,5 @@
-//! The stand-in for `linux` on other systems: macOS, whose sandbox is in `macos`, and those without a
-//! kernel sandbox that the server knows.
+//! The replacement of `linux` on other systems: macOS, whose sandbox is in `macos`, and systems without a kernel
+//! sandbox that the server knows. It never confines anything.
 
 use std::convert::Infallible;
 use std::io;
@@ -7,29 +7,29 @@ use std::io;
 use super::error::OsError;
 use super::{GroupLimits, GroupOrder, Tier};
 
-/// Tells that this system is not Linux, with its tiers.
+/// False, because the tiers of Linux do not exist on this system.
 pub const IS_SUPPORTED: bool = false;
 
-/// Tells whether this system has Seatbelt; debug builds for tests have stand-ins for it.
+/// True if this system has Seatbelt. Debug builds on Linux have stand-ins for it, for tests.
 pub const HAS_SEATBELT: bool =
     cfg!(any(target_os = "macos", all(target_os = "linux", debug_assertions)));
 
-/// Returns the Landlock ABI: there is none.
+/// Returns 0, because there is no Landlock.
 pub fn supported_abi() -> u8 {
     0
 }
 
-/// Tells whether addresses can be the same in each run: nothing is known that does that here.
+/// Returns whether addresses can be the same in each run. No way to do this is known here.
 pub fn can_fix_addresses() -> bool {
     false
 }
 
-/// Returns the number of the user that scripts of this process run as.
+/// Returns the UID that scripts of this process run as.
 pub fn script_user(_tier: Tier) -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// The control groups of a server, of which there are none.
+/// The control groups of a server. This system has none, so no value exists.
 #[derive(Debug)]
 pub struct ControlGroups(Infallible);
 
@@ -51,7 +51,7 @@ impl ControlGroups {
     }
 }
 
-/// One control group, of which there are none.
+/// One control group. This system has none, so no value exists.
 #[derive(Debug)]
 pub struct ControlGroup(Infallible);
 

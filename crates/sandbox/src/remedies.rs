@@ -1,18 +1,18 @@
-//! The admin's remedies for a layer that is missing.
+//! Finds the admin's remedy for a missing layer. It only reads settings and never changes one.
 
 use std::fs;
 use std::path::Path;
 
 use super::{LaunchError, Layer};
 
-/// A setting of the kernel that forbids user namespaces, and how to allow them again.
+/// A kernel setting that forbids user namespaces, and the command that allows them again.
 struct ForbiddingSetting {
     file: &'static str,
     forbids: fn(&str) -> bool,
     remedy: &'static str,
 }
 
-/// Known reasons for namespaces to be refused; the first that applies is reported.
+/// Known reasons why namespaces are refused. The first one that applies is reported.
 const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
     ForbiddingSetting {
         file: "/proc/sys/kernel/unprivileged_userns_clone",

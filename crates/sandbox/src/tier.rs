@@ -1,36 +1,35 @@
-//! The tiers of the sandbox.
+//! Defines the tiers of the sandbox. It never decides which tier a run gets.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The first Landlock ABI that keeps signals within a domain (Linux 6.12).
+/// The first Landlock ABI that restricts signals to a domain (Linux 6.12).
 pub const SIGNAL_SCOPE_ABI: u8 = 6;
 
-/// The layers that a run is held by. Ordered: more is greater.
+/// The set of layers that confine a run. A tier with more layers is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
     /// No sandbox: the script runs with the rights of the server's user.
     #[serde(rename = "off")]
     Off,
-    /// rlimits, no capabilities, seccomp. Files are open to the script.
+    /// rlimits, no capabilities, seccomp. Files are not restricted.
     T1,
-    /// macOS: Seatbelt, and limits. One process, that cannot fork.
+    /// macOS: Seatbelt and limits. The run is one process, which cannot fork.
     #[serde(rename = "seatbelt")]
     Seatbelt,
-    /// As [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
+    /// The layers of [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
     T2,
-    /// As [`Self::T2`] with Landlock of any ABI, and namespaces: a file tree, process numbers,
-    /// network and users of the run's own.
+    /// The layers of [`Self::T2`], but with any Landlock ABI, and namespaces: the run has a file tree, PIDs, a network
+    /// and users of its own.
     T3,
 }
 
 impl Tier {
-    /// Returns the oldest Landlock ABI that a tier can do with; 0 is none.
+    /// Returns the oldest Landlock ABI that is enough for this tier, or 0 if it needs none.
     ///
-    /// Without namespaces everything hangs on Landlock: ABI 6 is the first that keeps signals and
-    /// abstract sockets in. With namespaces that is done already, and any ABI is a second wall
-    /// around the files.
+    /// Without namespaces Landlock is the only barrier, and ABI 6 is the first that contains signals and abstract
+    /// sockets. With namespaces these are contained already, and any ABI is a second barrier around the files.
     pub fn landlock_abi_min(self) -> u8 {
         match self {
             Self::Off | Self::T1 | Self::Seatbelt => 0,
@@ -39,7 +38,7 @@ impl Tier {
         }
     }
 
-    /// Returns the name in `_meta`, logs and `doctor`.
+    /// Returns the name used in `_meta`, logs and `doctor`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",

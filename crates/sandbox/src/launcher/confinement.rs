@@ -1,8 +1,8 @@
-//! The steps by which each child of a fork server confines itself before it runs a script, as data.
+//! The steps by which each child of a fork server confines itself before it runs a script, as data. This module applies
+//! none of them.
 //!
-//! The fork server is Python (`executor/python/fork_server.py`). Its children make the system calls
-//! that the launcher makes for a script that is started alone, in the same order; the values are
-//! worked out here, from the tables that the launcher uses itself.
+//! The fork server is Python (`executor/python/fork_server.py`). Its children make the same system calls in the same
+//! order as the launcher of a cold run. The values come from the tables that the launcher uses itself.
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -16,28 +16,28 @@ use super::super::{LaunchError, Order};
 use super::file_access::{self, RawRuleset};
 use super::resources;
 
-/// The layers of one child that it does not share with the others.
+/// The layers that each child applies to itself.
 #[derive(Debug, Serialize)]
 pub(super) struct Confinement {
-    /// An open `/proc` of the machine, by which a child maps its user; closed before the script.
+    /// A descriptor of the machine's `/proc`, through which a child maps its user. It is closed before the script runs.
     proc: RawFd,
-    /// The user and group that the child goes on being.
+    /// The user that the child keeps; `gid` is its group.
     uid: u32,
     gid: u32,
-    /// The folder that it starts in.
+    /// The folder in which the child starts.
     scratch: PathBuf,
-    /// Each of its own file systems (tmpfs): where, and with which options.
+    /// The mount point and the options of each tmpfs of the child.
     own_folders: Vec<(PathBuf, String)>,
     own_folder_flags: u64,
-    /// `setrlimit(2)`: the name of a resource, and the most of it.
+    /// The name and the value of each limit (`setrlimit(2)`).
     limits: Vec<(String, u64)>,
     landlock: RawRuleset,
-    /// The seccomp filters, in the order of their installation, as hexadecimal digits.
+    /// The seccomp filters in the order of their installation, as hexadecimal digits.
     filters: Vec<String>,
 }
 
 impl Confinement {
-    /// Works out the steps for the children of this process, which is the launcher of `order`.
+    /// Computes the steps for the children of this process, which is the launcher of `order`.
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
         let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))?;
@@ -50,7 +50,7 @@ impl Confinement {
             scratch: plan.scratch.clone(),
             own_folders: own_folders.map(|(at, options)| (at.to_owned(), options)).into(),
             own_folder_flags: file_tree::OWN_FOLDER.bits(),
-            // nix calls them what the C headers do.
+            // nix uses the names of the C headers.
             limits: limits.map(|(resource, most)| (format!("{resource:?}"), most)).into(),
             landlock: file_access::ruleset(plan, &plan.scratch)?,
             filters: filters.bytes().iter().map(hex::encode).collect(),

@@ -1,4 +1,5 @@
-//! Landlock: which files may be opened, and for what (`landlock(7)`).
+//! Restricts access to files with Landlock (`landlock(7)`). It never decides which paths are readable; the plan lists
+//! them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,18 +14,18 @@ use serde::Serialize;
 use super::super::linux::{DEVICES, SHARED_MEMORY};
 use super::super::{LaunchError, Plan, Tier};
 
-/// The ABIs whose rights are known here, newest first. A newer kernel's further rights are not
-/// restricted until somebody has looked at what they would break.
+/// The Landlock ABIs that this module knows, newest first. Rights that a newer kernel adds stay unrestricted until a
+/// person has checked which programs they would break.
 const ABIS: [(u8, ABI); 6] =
     [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
-/// Returns the newest ABI that this kernel has, of those that are known here; 0 is none.
+/// Returns the newest known ABI that this kernel supports, or 0 if it supports none.
 pub fn supported_abi() -> u8 {
     let mut supported = ABIS.into_iter().filter(|(_, abi)| create(*abi).is_ok());
     supported.next().map_or(0, |(number, _)| number)
 }
 
-/// Restricts this process, for good, to what the plan lists and to its own folders.
+/// Restricts this process, irrevocably, to the paths of the plan and to its own folders.
 pub(super) fn restrict(plan: &Plan, scratch: &Path) -> Result<(), LaunchError> {
     if plan.tier.landlock_abi_min() == 0 {
         return Ok(());
@@ -44,8 +45,8 @@ pub(super) fn restrict(plan: &Plan, scratch: &Path) -> Result<(), LaunchError> {
     }
 }
 
-/// Returns the same restriction, as the numbers that the system calls take, for a process that is
-/// not ours. Nothing may be executed.
+/// Returns the same restriction as the numbers that the system calls take, for a process that does not run our code. It
+/// allows no execution.
 pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchError> {
     let abi = abi(plan)?;
     let plan = Plan { executable: Vec::new(), ..plan.clone() };
@@ -53,7 +54,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
     let scoped = if abi >= ABI::V6 { Scope::from_all(abi).bits() } else { 0 };
     let rules = allowed(&plan, scratch, abi)?;
     Ok(RawRuleset {
-        // struct landlock_ruleset_attr; a kernel of an older ABI takes its start.
+        // The fields of `struct landlock_ruleset_attr`. A kernel with an older ABI takes only the first ones.
         handled: [AccessFs::from_all(abi).bits(), network, scoped],
         handled_count: if abi >= ABI::V6 {
             3
@@ -69,11 +70,11 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
 /// A ruleset as the system calls take it (`landlock(7)`).
 #[derive(Debug, Serialize)]
 pub(super) struct RawRuleset {
-    /// Rights over files and over the network, and scopes: what is restricted.
+    /// The restricted rights: files, network, scopes.
     handled: [u64; 3],
-    /// The count of those that the kernel knows.
+    /// The number of entries of `handled` that the kernel knows.
     handled_count: usize,
-    /// Each path with the rights that it and everything below it has.
+    /// Each path, and the rights that apply to it and everything below it.
     rules: Vec<(PathBuf, u64)>,
 }
 
@@ -85,7 +86,7 @@ fn abi(plan: &Plan) -> Result<ABI, LaunchError> {
     }
 }
 
-/// Returns a run's rights to files; everything else is denied.
+/// Returns the rights of a run to files. All other access is denied.
 fn allowed(
     plan: &Plan,
     scratch: &Path,
@@ -106,7 +107,7 @@ fn allowed(
         rules.push((device.into(), access));
     }
     if let Some(artifacts) = &plan.artifacts {
-        // What outlives the run has no links: whoever looks at it later must not be led elsewhere.
+        // Artifacts outlive the run, so they must not contain symlinks: a later reader would follow them elsewhere.
         rules.push((
             artifacts.path.clone(),
             own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer),
@@ -119,8 +120,7 @@ fn allowed(
     for (path, access) in &mut rules {
         let is_folder = fs::metadata(path).map_err(|error| failed_at(&error))?.is_dir();
         if !is_folder {
-            // A right that only folders have is an error on a file, with which the whole rule is
-            // lost.
+            // Landlock rejects a rule that gives a file a right for folders.
             *access &= AccessFs::ReadFile
                 | AccessFs::WriteFile
                 | AccessFs::Execute
@@ -135,8 +135,8 @@ fn failed_at(error: &dyn std::fmt::Display) -> LaunchError {
     LaunchError::RestrictFiles(error.to_string())
 }
 
-/// Creates a ruleset of everything that this ABI can restrict, none of it allowed yet. Fails if the
-/// kernel lacks any of it.
+/// Creates a ruleset that restricts everything that this ABI can restrict, and allows nothing yet. Fails if the kernel
+/// lacks any of these rights.
 fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -150,8 +150,8 @@ fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     rules.create()
 }
 
-/// Returns the rights in a folder of the run's own: files, folders and links; no devices, sockets
-/// or pipes, nothing to execute.
+/// Returns the rights in a folder of the run's own: files, folders and symlinks, but no devices, sockets or pipes, and
+/// no execution.
 fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
     let rights = AccessFs::ReadFile
         | AccessFs::ReadDir
@@ -163,6 +163,6 @@ fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
         | AccessFs::MakeSym
         | AccessFs::Refer
         | AccessFs::Truncate;
-    // What the ABI does not know is not restricted in the first place.
+    // Rights unknown to the ABI are not restricted anyway.
     rights & AccessFs::from_all(abi)
 }

@@ -1,7 +1,8 @@
-//! The launcher: takes everything away from itself, in order, and then becomes Python.
+//! The launcher: gives up its own rights step by step, then becomes Python. It never decides which layers a run has;
+//! the order does.
 //!
-//! It is our own binary, started again before any runtime exists: single-threaded, and with
-//! nothing open but its standard streams.
+//! It is our own binary, started again before any runtime exists: single-threaded, and with nothing open but its
+//! standard streams.
 
 mod confinement;
 mod file_access;
@@ -39,10 +40,10 @@ use confinement::Confinement;
 /// The hidden first argument that makes our binary the launcher of a run.
 pub(super) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// Waits for an order on standard input and carries it out. Returns only if that failed, with the
-/// error sent to the supervisor.
+/// Reads an order from standard input and carries it out. Returns only if that failed, after sending the error to the
+/// supervisor.
 ///
-/// `proc` is where `/proc` is: at tier 3 a copy of it that hangs in no tree.
+/// `proc` is the path of `/proc`. At tier 3 it is a detached copy of the mount.
 pub(crate) fn become_python(proc: &Path) -> ExitCode {
     let Ok(supervisor) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
@@ -51,27 +52,27 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    // If nobody reads it any more, nobody needs it.
+    // The write fails only if the supervisor is gone, which then does not need the error.
     let _ = serde_json::to_writer(&supervisor, &error);
     ExitCode::FAILURE
 }
 
-/// The result of an `exec` that succeeded, which never returns.
+/// The result of a successful `exec`, which never returns.
 type Never = std::convert::Infallible;
 
 fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
-    // A group of its own: what the script sends to "its group" does not reach the supervisor. And a
-    // session of its own, because many kernels are fair between sessions (`sched(7)`, autogroup):
-    // there the supervisor gets its turn however many processes the run has in one.
+    // The script's signals to its own process group must not reach the supervisor. The session matters because many
+    // kernels share the processors fairly between sessions (`sched(7)`, autogroup): there the supervisor gets its turn,
+    // however many processes the run's session has.
     setsid().or_fail(LaunchError::StartLauncher)?;
     let parent = getppid();
-    // At tier 3 the machine's /proc is gone when the order comes.
+    // Read and opened now, because at tier 3 the machine's `/proc` is gone when the order arrives.
     let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
-    // Open until this process becomes Python, which has it from then on.
+    // Stays open until this process becomes Python, which inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
@@ -86,22 +87,22 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     }
 }
 
-/// Makes the run the first to end where the machine runs out of memory
-/// (`proc_pid_oom_score_adj(5)`). This is no layer: a run without it is as good.
+/// Makes the OOM killer choose this run first if the machine runs out of memory (`proc_pid_oom_score_adj(5)`). A
+/// failure is ignored, because this is not a layer of the sandbox.
 fn prefer_for_oom_killer(own_process: &OwnProcess) {
     let _ = own_process.write("oom_score_adj", "1000");
 }
 
-/// Ends this process, and Python that it becomes, when the supervisor ends, by whatever death. To be
-/// called when the user does not change any more, which undoes it (`PR_SET_PDEATHSIG(2const)`).
+/// Makes the kernel kill this process, and the Python that it becomes, when the supervisor dies for any reason. Call
+/// this after the last change of the user, because such a change resets the setting (`PR_SET_PDEATHSIG(2const)`).
 fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
     prctl::set_pdeathsig(Signal::SIGKILL).or_fail(LaunchError::PrepareProcess)?;
-    // It may have ended before.
+    // The supervisor may have died before the call above.
     let is_there = if getppid() == supervisor { Ok(()) } else { Err(Errno::ESRCH) };
     is_there.or_fail(LaunchError::PrepareProcess)
 }
 
-/// Becomes Python with the rights of the server's user, because the admin wants it so.
+/// Becomes Python with the rights of the server's user. The admin has chosen to run without a sandbox.
 fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
@@ -117,7 +118,7 @@ fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Nev
     execve(program, &arguments, &environment).or_fail(LaunchError::Execute)
 }
 
-/// Becomes Python that runs one script: all layers are in force when it starts.
+/// Becomes Python that runs one script. All layers are in force when Python starts.
 fn become_script(
     order: &Order,
     input: &[u8],
@@ -131,7 +132,7 @@ fn become_script(
     dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
     let program = open_program(&plan.program_file)?;
     if user == RunUser::Nobody {
-        // While it may: another user has no right to.
+        // Must happen before the change of user, because `nobody` may not do it.
         capabilities::empty_bounding_set()?;
         identity::become_nobody()?;
         if plan.tier == Tier::T3 {
@@ -142,7 +143,7 @@ fn become_script(
     if plan.tier < Tier::T3 {
         end_with_supervisor(supervisor)?;
     }
-    // Every page of the run takes a fault, by which its memory is watched.
+    // Without transparent huge pages every new page takes a fault. The memory watch counts these faults.
     prctl::set_thp_disable(true).or_fail(LaunchError::LimitResources)?;
     check_program(plan)?;
     chdir(scratch).or_fail(LaunchError::EnterScratch)?;
@@ -156,15 +157,15 @@ fn become_script(
 
     resources::limit(plan, order.cpu_seconds)?;
     capabilities::drop_all()?;
-    // Landlock before seccomp: the filter refuses the calls that set it up.
+    // Landlock comes before seccomp, because the filter refuses the calls that set up Landlock.
     file_access::restrict(plan, scratch)?;
     filters.install()?;
     execute(&program, filters.program_path(), &arguments, &environment)
 }
 
-/// Becomes Python that forks itself for each script, and whose children take the other layers on
-/// themselves. It may make namespaces and mounts in a user namespace of its own, and nothing else
-/// that another process of the user may not. It sees what every run sees, read-only.
+/// Becomes Python that forks for each script, and whose children apply the other layers to themselves. It may create
+/// namespaces and mounts in a user namespace of its own. Beyond that it has only the rights of other processes of the
+/// user. It sees the same files as every run, read-only.
 fn become_fork_server(
     order: &Order,
     mut input: Vec<u8>,
@@ -176,10 +177,11 @@ fn become_fork_server(
     if user == RunUser::Nobody {
         identity::become_nobody()?;
     }
-    // One more, also where there is one already: what is mounted read-only in a namespace above
-    // cannot be made writable again from below.
+    // Needed even if this process is in a user namespace already: mounts that a parent namespace made read-only cannot
+    // be made writable from a child namespace.
     own_process.enter_user_namespace()?;
-    // Process numbers too: from such that belong to its user namespace, others can be made.
+    // The PID namespace must belong to this user namespace, so that the children can create PID namespaces of their
+    // own.
     unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID)
         .or_fail(LaunchError::CreateNamespaces)?;
     check_program(plan)?;
@@ -198,8 +200,8 @@ fn become_fork_server(
     )
 }
 
-/// Checks that the program is there: Python looks for its library from here. Better said now than
-/// by Python in its own words.
+/// Checks that the program exists, because Python locates its library from this path. This error is clearer than
+/// Python's own.
 fn check_program(plan: &Plan) -> Result<(), LaunchError> {
     fs::metadata(&plan.program).map(drop).or_fail(LaunchError::OpenProgram)
 }
@@ -214,7 +216,7 @@ fn execute(
         .or_fail(LaunchError::Execute)
 }
 
-/// A file without a name that holds what Python reads, at its start.
+/// Creates an unnamed file with Python's input, positioned at its start.
 fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
     let stored = || -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create(c"verification", MFdFlags::MFD_CLOEXEC)?);
@@ -225,8 +227,8 @@ fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
     stored().or_fail(LaunchError::StoreScript)
 }
 
-/// Opens the interpreter under the one number from which the filter lets a program be executed.
-/// While this process still has all rights: where the server is root, its folder may be private.
+/// Opens the interpreter as [`PROGRAM_FD`], the only descriptor from which the filter allows a program to be executed.
+/// Call this while the process still has all rights: if the server is root, the interpreter's folder may be private.
 fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty()).or_fail(LaunchError::OpenProgram)?;
@@ -240,7 +242,7 @@ fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
     strings(program.chain([b"-c".as_slice(), PYTHON_COMMAND.as_bytes()]))
 }
 
-/// Returns the run's variables, and those of these names, which say where its scratch folder is.
+/// Returns the run's environment, plus the variables in `scratch_names`, which contain the path of the scratch folder.
 fn environment(
     order: &Order,
     scratch_names: &[&str],

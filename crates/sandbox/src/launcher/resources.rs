@@ -1,4 +1,5 @@
-//! Limits of each process and of the user's processes (`setrlimit(2)`).
+//! Sets the limits of each process and of the user's processes (`setrlimit(2)`). It does not bound the memory of the
+//! run as a whole; the memory watch and control groups do.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
@@ -6,12 +7,12 @@ use nix::sys::sysinfo::sysinfo;
 use super::super::error::OrFail as _;
 use super::super::{LaunchError, Plan, Tier};
 
-/// Limits this process and everything it becomes. Soft and hard are the same: nothing can be
-/// raised again without a capability.
+/// Limits this process and everything that it becomes. The soft and hard limits are equal, so raising one takes a
+/// capability.
 pub(super) fn limit(plan: &Plan, cpu_seconds: u64) -> Result<(), LaunchError> {
     for (resource, value) in rows(plan, cpu_seconds) {
         let (_, hard) = getrlimit(resource).or_fail(LaunchError::LimitResources)?;
-        // What the server itself may have less of, nobody below it gets more of.
+        // A run never gets more than the server's own hard limit.
         let value = value.min(hard);
         setrlimit(resource, value, value).or_fail(LaunchError::LimitResources)?;
     }
@@ -27,9 +28,9 @@ pub(super) fn rows(plan: &Plan, cpu_seconds: u64) -> [(Resource, u64); 10] {
         (Resource::RLIMIT_NOFILE, limits.open_files),
         (Resource::RLIMIT_NPROC, processes(plan)),
         (Resource::RLIMIT_CPU, cpu_seconds),
-        // No memory image of a crash: it would hold what the script held, in a file.
+        // No core dumps: they would write the script's memory to a file.
         (Resource::RLIMIT_CORE, 0),
-        // Memory that cannot be swapped out is the machine's, not the script's.
+        // Locked memory cannot be swapped out, so it reduces the memory of the whole machine.
         (Resource::RLIMIT_MEMLOCK, 64 * 1024),
         (Resource::RLIMIT_MSGQUEUE, 0),
         (Resource::RLIMIT_NICE, 0),
@@ -37,14 +38,15 @@ pub(super) fn rows(plan: &Plan, cpu_seconds: u64) -> [(Resource, u64); 10] {
     ]
 }
 
-/// The runs of one user that may each have as many threads as one may.
+/// The number of concurrent runs of one user for which the limit of processes leaves room.
 const RUNS_OF_USER: u64 = 64;
 
-/// Returns the most processes and threads of the run's user.
+/// Returns the limit of processes and threads of the run's user.
 ///
-/// In a user namespace of its own the run is alone with its user. Elsewhere the user's other
-/// processes count too, so as many as there are on the machine come on top. Among them are other runs, so a script, whose own
-/// threads the watch counts, has room for those too: else one run would decide whether another gets a thread.
+/// In a user namespace of its own, the run's user has no other processes. Elsewhere the kernel counts all processes of
+/// the user, so the number of processes on the machine is added. Other runs may be among them. The watch counts a
+/// script's own threads, so the limit can leave room for the threads of other scripts too. Otherwise one run could keep
+/// another run from starting a thread.
 fn processes(plan: &Plan) -> u64 {
     let own = plan.limits.processes;
     let others = || sysinfo().map_or(0, |machine| u64::from(machine.process_count()));

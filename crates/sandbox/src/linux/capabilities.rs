@@ -1,4 +1,4 @@
-//! Capabilities: none, and no way to get one (`capabilities(7)`).
+//! Drops capabilities, and every way to gain one (`capabilities(7)`). It never adds a capability.
 
 use nix::sys::prctl;
 use rustix::thread::{
@@ -9,16 +9,16 @@ use rustix::thread::{
 
 use super::{LaunchError, OrFail as _};
 
-/// Takes every capability out of the bounding set, so that no program that is executed later can
-/// bring one, if this process may (`CAP_SETPCAP`). It keeps those that it has.
+/// Removes every capability from the bounding set, so that no program executed later can gain one. Does nothing if this
+/// process may not (`CAP_SETPCAP`). The process keeps its current capabilities.
 pub(crate) fn empty_bounding_set() -> Result<(), LaunchError> {
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
     if !own.effective.contains(CapabilitySet::SETPCAP) {
-        // An ordinary user, who has none to give up and with no_new_privs gets none.
+        // An ordinary user has no capabilities, and with no_new_privs cannot gain any.
         return Ok(());
     }
     for capability in CapabilitySet::all().iter() {
-        // A kernel that does not know the capability has no place for it in the set.
+        // An older kernel does not know every capability, and has none of those in the set.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
             remove_capability_from_bounding_set(capability)
                 .or_fail(LaunchError::DropCapabilities)?;
@@ -27,7 +27,7 @@ pub(crate) fn empty_bounding_set() -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Checks that this process may end the processes of other users.
+/// Checks that this process may kill processes of other users.
 pub(crate) fn require_kill() -> Result<(), LaunchError> {
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
     if own.effective.contains(CapabilitySet::KILL) {
@@ -37,15 +37,15 @@ pub(crate) fn require_kill() -> Result<(), LaunchError> {
     }
 }
 
-/// Keeps the right to make namespaces and mounts in this process's own user namespace, also when
-/// it executes a program, and gives up every other one.
+/// Keeps the right to create namespaces and mounts in this process's own user namespace, even after it executes a
+/// program. Gives up every other capability.
 pub(crate) fn keep_only_namespaces() -> Result<(), LaunchError> {
     let kept = CapabilitySet::SYS_ADMIN;
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
-    // Before the bounding set is empty: what is not in it cannot become inheritable.
+    // Must come before the bounding set is emptied: a capability outside of it cannot become inheritable.
     set_capabilities(None, CapabilitySets { inheritable: kept, ..own })
         .or_fail(LaunchError::DropCapabilities)?;
-    // A program that is no set-user-id program of root has none but these after execve(2).
+    // A program that is not a set-user-ID program of root has only these capabilities after execve(2).
     configure_capability_in_ambient_set(kept, true).or_fail(LaunchError::DropCapabilities)?;
     empty_bounding_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
@@ -53,7 +53,7 @@ pub(crate) fn keep_only_namespaces() -> Result<(), LaunchError> {
     prctl::set_no_new_privs().or_fail(LaunchError::ForbidPrivileges)
 }
 
-/// Gives up every capability for good.
+/// Gives up every capability, irrevocably.
 pub(crate) fn drop_all() -> Result<(), LaunchError> {
     empty_bounding_set()?;
     clear_ambient_capability_set().or_fail(LaunchError::DropCapabilities)?;

@@ -1,4 +1,5 @@
-//! The user of a run: the server's, or where that is root, nobody.
+//! Sets the user of a run: the server's user, or `nobody` if the server is root. A process that gave up root cannot get
+//! it back.
 
 use std::fs;
 use std::fs::File;
@@ -18,25 +19,25 @@ use super::{LaunchError, NOBODY, OrFail as _, Tier};
 pub(crate) enum RunUser {
     /// The server's user.
     Server,
-    /// Nobody: the server's user is root, and is given up.
+    /// The user `nobody`. The server's user is root, and the run gives it up.
     Nobody,
 }
 
 impl RunUser {
-    /// Returns the user for the runs of a server of this process's user.
+    /// Returns the user for the runs of a server that runs as this process's user.
     ///
-    /// Root in a user namespace that knows no other user is an ordinary user under another name.
+    /// Root in a user namespace that maps no other user is an ordinary user under another name.
     pub(crate) fn of_server() -> Self {
         let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
             Ok(uid_map) => maps_nobody(&uid_map),
-            // Not known: better to fail to give root up than not to try.
+            // Unknown, so assume that root must be given up. If that is not possible, the launch fails.
             Err(_) => true,
         };
         if geteuid().is_root() && maps_nobody() { Self::Nobody } else { Self::Server }
     }
 }
 
-/// Returns the number of the user that scripts of this process run as.
+/// Returns the UID that scripts of this process run as.
 pub fn script_user(tier: Tier) -> u32 {
     match RunUser::of_server() {
         RunUser::Nobody if tier > Tier::Off => NOBODY,
@@ -44,8 +45,8 @@ pub fn script_user(tier: Tier) -> u32 {
     }
 }
 
-/// Returns whether a `uid_map` (`user_namespaces(7)`) has the user nobody: lines of first id inside, first
-/// id outside, count.
+/// Returns whether a `uid_map` (`user_namespaces(7)`) maps `nobody`. Each line is: first ID inside, first ID outside,
+/// count.
 fn maps_nobody(uid_map: &str) -> bool {
     let nobody = u64::from(NOBODY);
     uid_map.lines().any(|line| {
@@ -55,8 +56,7 @@ fn maps_nobody(uid_map: &str) -> bool {
     })
 }
 
-/// The process's own folder in `/proc`, by which its user can be mapped also when `/proc` is not
-/// there any more.
+/// An open `/proc`, through which this process can map its user even when `/proc` is no longer reachable.
 pub(crate) struct OwnProcess(OwnedFd);
 
 impl OwnProcess {
@@ -66,30 +66,29 @@ impl OwnProcess {
         Ok(Self(folder))
     }
 
-    /// Maps the one user and group that this process has to themselves, in the user namespace that
-    /// it has just created.
+    /// Maps this process's user and group to themselves, in the user namespace that it has just created.
     pub(crate) fn map_to_itself(&self, uid: Uid, gid: Gid) -> Result<(), LaunchError> {
-        // Before the groups may be mapped, they must not be droppable any more (CVE-2014-8989).
+        // The kernel allows mapping groups only after they can no longer be dropped (CVE-2014-8989).
         self.write("setgroups", "deny")?;
         self.write("uid_map", &format!("{uid} {uid} 1"))?;
         self.write("gid_map", &format!("{gid} {gid} 1"))
     }
 
-    /// Puts this process into a user namespace in which its user is the only one.
+    /// Moves this process into a new user namespace in which its user is the only one.
     pub(crate) fn enter_user_namespace(&self) -> Result<(), LaunchError> {
         let (uid, gid) = (geteuid(), getegid());
         unshare(CloneFlags::CLONE_NEWUSER).or_fail(LaunchError::MapIdentity)?;
         self.map_to_itself(uid, gid)
     }
 
-    /// Leaves the folder open for the program that this process becomes; its number.
+    /// Leaves the folder open for the program that this process becomes. Returns the descriptor.
     pub(crate) fn leave_open(self) -> Result<RawFd, LaunchError> {
         let flags = FcntlArg::F_SETFD(FdFlag::empty());
         fcntl(&self.0, flags).or_fail(LaunchError::MapIdentity)?;
         Ok(self.0.into_raw_fd())
     }
 
-    /// Writes to one of the process's own files.
+    /// Writes to a file in `self` of this `/proc`.
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
         let path = format!("self/{name}");
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -100,7 +99,7 @@ impl OwnProcess {
     }
 }
 
-/// Makes this process nobody's, for good.
+/// Changes this process's user to `nobody`, irrevocably.
 pub(crate) fn become_nobody() -> Result<(), LaunchError> {
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[]).or_fail(LaunchError::DropIdentity)?;
@@ -109,7 +108,7 @@ pub(crate) fn become_nobody() -> Result<(), LaunchError> {
     if geteuid() != uid || getegid() != gid || setresuid(Uid::from_raw(0), uid, uid).is_ok() {
         return Err(LaunchError::DropIdentity(Errno::EPERM.into()));
     }
-    // A process that changed its user is not dumpable, and its /proc files are root's.
+    // After a change of the user, a process is not dumpable, and its files in /proc belong to root.
     nix::sys::prctl::set_dumpable(true).or_fail(LaunchError::DropIdentity)
 }
 

@@ -1,23 +1,21 @@
-//! The memory of a run: that of all its processes together.
+//! Watches the memory of a run, as the sum over all its processes. It never kills a process.
 //!
-//! `setrlimit(2)` limits the address space of one process, which says little: libraries reserve
-//! gigabytes that they never touch, and a script can have many processes. So somebody looks, again
-//! and again, at what is taken. What counts:
+//! `setrlimit(2)` limits the address space of one process. That is not a useful limit: libraries reserve gigabytes that
+//! they never touch, and a script can have many processes. So the watch samples the memory in use again and again. It
+//! counts:
 //!
-//! - **Pages of the processes.** What they share after a fork must not count once for each, and to
-//!   find out exactly what is shared takes a walk through all page tables. There are two cheap bounds,
-//!   and the lower one is taken: the resident pages of all processes, and what all processes have
-//!   taken one after the other, by their page faults or, where that is more, by how their pages have
-//!   grown. The second one is a bound because transparent huge pages are off in a run, so that
-//!   each new page, and each copy of a shared one, takes one fault, and because the filter lets no
-//!   script have processes that share their memory. Only where both bounds are above
-//!   the limit is it counted exactly (`smaps_rollup`), a process at a time, so that whoever
-//!   watches is never away for long.
-//! - **Memory of the kernel** for them that is in no process: page tables, mappings, and what sockets
-//!   and pipes can hold.
+//! - **Pages of the processes.** Pages that processes share after a fork must count only once. Counting them exactly
+//!   takes a walk through all page tables. So the watch takes the lower of two cheap upper bounds. The first is the sum
+//!   of the resident pages of all processes. The second is the number of pages that all processes ever took: their page
+//!   faults, or the growth of their resident pages where that is more. The second is an upper bound for two reasons.
+//!   Transparent huge pages are off in a run, so each new page and each copy of a shared page takes one fault. And the
+//!   filter lets no script have processes that share their memory. Only if both bounds exceed the limit are the pages
+//!   counted exactly (`smaps_rollup`), one process at a time, so that the watching process is never busy for long.
+//! - **Kernel memory** of the run that is in no process: page tables, mappings, and buffers of sockets and pipes, at
+//!   their largest size.
 //!
-//! Each look also counts what the run shares with others of its user or of the machine: pipes, threads and the
-//! processors (`processor`).
+//! Each look also counts the resources that the run shares with other runs of its user or of the machine: pipes,
+//! threads and processors (`processor`).
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -39,75 +37,79 @@ pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 /// The longest interval between two looks while the memory grows.
 const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The shortest interval between two looks, where little is left.
+/// The shortest interval between two looks, used when little memory is left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
-/// The fastest growth on one processor, in bytes a second: a look comes before the rest is gone. What lies in sockets
-/// grows by up to 3 GiB a second: it is a copy of what is in the processor's cache, and takes no page faults.
+/// The fastest growth on one processor, in bytes per second: the next look comes before the remaining memory can be
+/// used up. Buffers of sockets grow by up to 3 GiB per second: their content is copied from the processor's cache, and
+/// takes no page faults.
 const GROWTH_RATE: u64 = 4 << 30;
 
-/// By how many times the resident pages of all processes may pass the limit where they share them.
-/// To count more exactly takes a tenth of a second for each 3 GiB.
+/// The factor by which the sum of resident pages may exceed the limit if processes share pages. An exact count takes a
+/// tenth of a second for each 3 GiB.
 const SHARED_MAX: u64 = 8;
 
-/// By how much of the limit a run may grow while it is counted exactly: one part in so many.
+/// The growth of a run that is allowed during an exact count: the limit divided by this.
 const GROWTH_WHILE_COUNTING: u64 = 10;
 
-/// The kernel's memory for a mapping and what belongs to it, in bytes.
+/// The kernel's memory for a mapping and its data structures, in bytes.
 const MAPPING_BYTES: u64 = 512;
 
-/// The most mappings that a process may have. Python with large libraries has some hundreds.
+/// The most mappings of a process. Python with large libraries has a few hundred.
 const MAPPINGS_MAX: u64 = 16 * 1024;
 
-/// The interval of counts of a process's mappings, and the bytes of their list that are read in one
-/// look: a hundred for each mapping.
+/// The interval between counts of a process's mappings, and the most bytes of the list to read in one look. Each
+/// mapping takes about a hundred bytes.
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
-/// The least that an unread socket holds (`net.core.wmem_default`), in bytes; a pipe holds less.
-/// Other descriptors cost next to nothing, but the table does not tell which is which.
+/// The smallest capacity of a socket buffer (`net.core.wmem_default`), in bytes. A pipe's capacity is smaller. Other
+/// descriptors cost almost nothing, but the table does not show the type of a descriptor.
 const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 
-/// The descriptors of a process that are free.
+/// Descriptors per process that are not charged.
 const DESCRIPTORS_FREE: u64 = 8;
 
-/// The pages of a pipe that was not resized (`pipe(7)`).
+/// The pages of a pipe of the default size (`pipe(7)`).
 const PIPE_PAGES: u64 = 16;
 
-/// The share of the pages that a user may have in pipes which all runs together may take: one part in so many.
-/// The rest is for what lies in sockets, and for the user's other processes.
+/// The share of a user's pipe pages that all runs together may take: one part in this many. The rest is for data in
+/// sockets, and for the user's other processes.
 const PIPES_SHARE: u64 = 2;
 
-/// The least number of pipes that a run may have.
+/// The number of pipes that every run may have.
 const PIPES_MIN: u64 = 16;
 
-/// The interval of counts of a run's pipes; the shorter one is for a run that has opened more descriptors.
+/// The interval between counts of a run's pipes. The shorter one is for a run that has opened more descriptors since
+/// the last count.
 const PIPES_INTERVAL: Duration = Duration::from_millis(100);
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// A look costs at most one part in so many of a processor, however many processes a run has, unless its memory grows.
+/// Looks take at most one part in this many of a processor, however many processes a run has, unless the run's memory
+/// grows.
 const LOOK_COST: u32 = 5;
 
-/// A run grows if it has taken more than one part in so many of its limit since the last look.
+/// A run is growing if it has taken more than its limit divided by this since the last look.
 const GROWTH_SEEN: u64 = 32;
 
-/// The most looks in a row at which a process ended or could not be read, so that some may be missed.
+/// The most consecutive incomplete looks. In an incomplete look a process ended or could not be read, so other
+/// processes may be missing.
 const INCOMPLETE_MAX: u32 = 40;
 
-/// The interval of searches of the whole machine, where threads end while they are listed.
+/// The interval between searches of the whole machine, which are needed if threads end while they are listed.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The most processes in one exact count, with those that are forked meanwhile.
+/// The most processes in one exact count, including those that were forked during it.
 const COUNTED_MAX: usize = 512;
 
 /// The result of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// The run has what it may have; look again after this time at the latest.
+    /// The run is within its limits. The next look must come after this time at the latest.
     Within { next: Duration },
-    /// The run has more, or more than can be counted.
+    /// The run exceeds a limit, or has more than can be counted.
     Exceeded,
-    /// The run has more pipes than it may have: those that other runs made meanwhile may be too small.
+    /// The run exceeds its limit of pipes. Pipes that other runs created meanwhile may be too small.
     TooManyPipes,
 }
 
@@ -117,35 +119,35 @@ pub struct MemoryWatch {
     table: ProcessTable,
     page_bytes: u64,
     limit_bytes: u64,
-    /// Bytes a second.
+    /// The fastest growth on all processors, in bytes per second.
     growth_rate: u64,
-    /// The bytes that a descriptor may hold.
+    /// The bytes charged for a descriptor.
     descriptor_bytes: u64,
-    /// The number of incomplete looks in a row.
+    /// The number of consecutive incomplete looks.
     incomplete: u32,
-    /// The time of the last search of all processes of the machine for those of the run.
+    /// The time of the last search of the whole machine for processes of the run.
     searched: Option<Instant>,
-    /// The processes of the last look.
+    /// The processes found by the last look.
     seen: HashMap<Pid, Seen>,
-    /// No more pages than this are in memory, whoever shares them.
+    /// An upper bound of the pages in memory, with shared pages counted once.
     allocated_bytes: u64,
     counting: Option<Counting>,
     mappings: Option<MappingsCount>,
     neighbours: Neighbours,
-    /// The most threads of the run, where the kernel counts them with those of others.
+    /// The limit of the run's threads, if the kernel counts them together with threads of other runs.
     threads_max: Option<u64>,
-    /// The pages that pipes of the run's user may have; `None` where nothing bounds them.
+    /// The limit of pipe pages of the run's user. `None` if there is no limit.
     pipe_pages: Option<u64>,
-    /// The last count of pipes: when it was, and the number of descriptors.
+    /// The time of the last count of pipes, and the number of descriptors at that time.
     pipes_counted: Option<(Instant, u64)>,
     share: ProcessorShare,
-    /// The bytes of the last look.
+    /// The bytes found by the last look.
     used_bytes: u64,
-    /// True if the run had taken much more than at the look before.
+    /// True if the last look found much more memory than the look before it.
     is_growing: bool,
 }
 
-/// A process as it was at the last look.
+/// A process at the last look.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     started: u64,
@@ -161,20 +163,20 @@ struct Seen {
 /// The memory of one process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
-    /// Its pages, those that are swapped out included.
+    /// Its pages, including swapped pages.
     resident_bytes: u64,
     /// The kernel's memory for the process.
     kernel_bytes: u64,
-    /// Its open descriptors.
+    /// The number of its open descriptors.
     descriptors: u64,
 }
 
-/// The sum over all processes, as found by one look.
+/// The sum over all processes in one look.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    /// True if no process ended while it was looked at, and the memory of each could be read.
+    /// True if no process ended during the look, and the memory of each could be read.
     is_complete: bool,
-    /// True if no thread ended either.
+    /// True if no thread ended during the listing either.
     is_listed: bool,
     resident_bytes: u64,
     kernel_bytes: u64,
@@ -192,18 +194,18 @@ impl Sum {
     }
 }
 
-/// An exact count that goes on.
+/// An unfinished exact count.
 #[derive(Debug)]
 struct Counting {
     left: Vec<Pid>,
-    /// Those that are done or left.
+    /// All processes of the count, finished or not.
     known: HashSet<Pid>,
     counted_bytes: u64,
-    /// [`MemoryWatch::allocated_bytes`] when it began.
+    /// [`MemoryWatch::allocated_bytes`] at the start of the count.
     allocated_before: u64,
 }
 
-/// A count of mappings that goes on.
+/// An unfinished count of a process's mappings.
 #[derive(Debug)]
 struct MappingsCount {
     pid: Pid,
@@ -213,11 +215,11 @@ struct MappingsCount {
 }
 
 impl MemoryWatch {
-    /// Makes a watch that has not looked yet.
+    /// Creates a watch that has not looked yet.
     ///
     /// # Errors
     ///
-    /// This machine has no `/proc`, or one that does not list children.
+    /// This machine has no `/proc`, or its `/proc` does not list children.
     pub fn new(limit_bytes: u64) -> io::Result<Self> {
         let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
         let processors = available_parallelism().map_or(1, usize::from);
@@ -248,29 +250,29 @@ impl MemoryWatch {
         })
     }
 
-    /// Has the run share pipes and processors with these others.
+    /// Sets the number of runs with which this run shares pipes and processors.
     #[must_use]
     pub fn beside(self, neighbours: Neighbours) -> Self {
         Self { neighbours, ..self }
     }
 
-    /// Has the run have so many threads at most.
+    /// Sets the limit of the run's threads.
     pub(crate) fn with_threads_max(self, threads_max: Option<u64>) -> Self {
         Self { threads_max, ..self }
     }
 
-    /// Takes note of how many runs there are by now.
+    /// Sets the current number of runs.
     pub fn note_runs(&mut self, runs: u64) {
         self.neighbours.now = runs;
     }
 
-    /// Returns how long the run had a processor, and was kept from one.
+    /// Returns how long the run had a processor, and how long it was kept from one.
     pub fn processor_time(&self) -> ProcessorTime {
         self.share.time()
     }
 
-    /// Looks at `python` and its descendants, as `look_once` does, and not again so soon that looks at a run of
-    /// many processes take the processors from others.
+    /// Looks at `python` and its descendants, as `look_once` does. Delays the next look so that looks at a run of many
+    /// processes do not take the processors from other processes.
     pub fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let began = time_of_thread();
         match self.look_once(python, init) {
@@ -282,9 +284,9 @@ impl MemoryWatch {
         }
     }
 
-    /// Looks at `python` and its descendants. Those whose parent has ended are children of `init`,
-    /// if there is one, else of this process. Takes some 50 µs for each process, and as long as the
-    /// kernel needs to walk through one process where it counts exactly.
+    /// Looks at `python` and its descendants. Descendants whose parent has ended are children of `init` if it is given,
+    /// otherwise of this process. Takes about 50 µs for each process. An exact count also takes the time that the
+    /// kernel needs to walk through one process.
     fn look_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
         self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
@@ -295,7 +297,7 @@ impl MemoryWatch {
         let used = bytes.saturating_add(sum.kernel_bytes);
         let growth = used.saturating_sub(self.used_bytes);
         (self.used_bytes, self.is_growing) = (used, growth > self.limit_bytes / GROWTH_SEEN);
-        // Memory first: the other looks take long where there is much of it.
+        // The memory comes first, because the other checks take long if there is much of it.
         if sum.mappings_max > MAPPINGS_MAX || sum.kernel_bytes > self.limit_bytes {
             return Look::Exceeded;
         }
@@ -321,17 +323,18 @@ impl MemoryWatch {
         self.count_one(sum)
     }
 
-    /// Returns the time until the next look, where so much is left.
+    /// Returns the time until the next look if this much memory is left.
     fn next(&self, left_bytes: u64) -> Duration {
         let gone = left_bytes.saturating_mul(1_000_000) / self.growth_rate;
         let most = if self.is_growing { GROWING_INTERVAL } else { WATCH_INTERVAL };
         Duration::from_micros(gone).clamp(WATCH_INTERVAL_MIN, most)
     }
 
-    /// Looks at all processes, and takes note of what they have taken since the last look.
+    /// Samples all processes, and adds the memory that they have taken since the last look.
     fn sum(&mut self, python: Pid, reaper: Pid) -> Sum {
         let before = std::mem::take(&mut self.seen);
-        // Who was seen once is not lost when its parent hides it: by threads that come and go.
+        // Processes from the last look are roots too, so that a parent cannot hide them with threads that start and end
+        // during the listing.
         let still_there = before.iter().filter_map(|(pid, seen)| {
             Some((*pid, self.table.stat(*pid).filter(|stat| stat.started == seen.started)?))
         });
@@ -359,11 +362,11 @@ impl MemoryWatch {
         }
         let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
         for (pid, stat, usage) in found {
-            // A process that cannot be read is not watched, whatever it has.
+            // A process that cannot be read is not watched, however much memory it has.
             sum.is_complete &= usage.is_some();
             let usage = usage.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
-            // What a parent has taken is noted with the parent, as long as that is there.
+            // Pages that were taken before the fork are charged to the parent, as long as it exists.
             let parent = before.get(&stat.parent);
             let has_parent =
                 present.contains(&stat.parent) && (parent.is_some() || before.is_empty());
@@ -374,11 +377,11 @@ impl MemoryWatch {
                     faults.saturating_mul(self.page_bytes).max(grown)
                 }
                 None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
-                // A process that came out of nowhere may have pages of one that nobody ever saw.
+                // A new process may hold pages of a parent that exited between two looks.
                 None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
-            // A fork has the mappings of its parent.
+            // A forked process starts with the mappings of its parent.
             let like = known.or(parent);
             let seen = Seen {
                 started: stat.started,
@@ -406,8 +409,7 @@ impl MemoryWatch {
         sum
     }
 
-    /// Returns the memory of one process: its pages, and the kernel's for it. `None` if it has
-    /// ended.
+    /// Returns the memory of one process: its pages, and the kernel's memory for it. `None` if it has ended.
     fn usage(&self, pid: Pid, is_headless: bool) -> Option<Usage> {
         self.of_a_thread(pid, is_headless, |folder| {
             let status = self.table.read(&format!("{folder}/status")).ok()?;
@@ -421,15 +423,15 @@ impl MemoryWatch {
         })
     }
 
-    /// Returns the memory of a process that is about to end: nothing, if its first thread is its
-    /// last one. While there are others, one at least is listed (`next_tid` in `fs/proc/base.c`).
+    /// Returns the memory of a process that is ending: none, if its first thread is the last one. While the process has
+    /// other threads, at least one of them is listed (`next_tid` in `fs/proc/base.c`).
     fn usage_at_end(&self, pid: Pid, stat: &Stat) -> Option<Usage> {
         let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
         is_over.then(Usage::default)
     }
 
-    /// Returns whether the run has more pipes than its share of those that its user may have: beyond that, the kernel gives others
-    /// pipes that are too small for what they write.
+    /// Returns whether the run exceeds its share of its user's pipes. Beyond the user's limit, the kernel gives others
+    /// pipes that are too small for their writes.
     fn has_too_many_pipes(&mut self, sum: Sum) -> bool {
         let Some(pages) = self.pipe_pages else { return false };
         let share = pages / PIPE_PAGES / PIPES_SHARE / self.neighbours.most.max(1);
@@ -455,7 +457,7 @@ impl MemoryWatch {
         false
     }
 
-    /// Counts one more process exactly. With the last one it is known whether there is too much.
+    /// Counts one more process exactly. After the last process the total is known.
     fn count_one(&mut self, sum: Sum) -> Look {
         let mut counting = self.counting.take().unwrap_or_else(|| Counting {
             left: self.seen.keys().copied().collect(),
@@ -469,7 +471,7 @@ impl MemoryWatch {
         if is_endless || grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
             return Look::Exceeded;
         }
-        // What a process that has ended shared is now others', and those may have been counted.
+        // Other processes now hold the pages that an ended process shared, and they may already have been counted.
         let last_seen = self.seen.get(&pid).map_or(0, |seen| seen.resident_bytes);
         let bytes = self.proportional_bytes(pid).unwrap_or(last_seen);
         counting.counted_bytes += bytes;
@@ -485,7 +487,7 @@ impl MemoryWatch {
         Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) }
     }
 
-    /// Returns the pages of a process; one that it shares with three others is a quarter
+    /// Returns the proportional pages of a process. A page that it shares with three others counts a quarter
     /// (`proc_pid_smaps(5)`).
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
         let is_headless = self.seen.get(&pid)?.is_headless;
@@ -496,7 +498,7 @@ impl MemoryWatch {
         })
     }
 
-    /// Goes on with the counts of mappings, which the kernel only lists.
+    /// Continues the counts of mappings, because the kernel only lists mappings.
     fn count_mappings(&mut self) {
         let mut block = [0; 16 * 1024];
         let mut left = MAPPINGS_BYTES_MAX;
@@ -518,7 +520,8 @@ impl MemoryWatch {
             if seen.started != count.started {
                 continue;
             }
-            // Not less before all are counted. A process has some as long as it has memory.
+            // An unfinished count does not lower the number. A process with memory has at least one mapping, so 0 means
+            // that the list could not be read.
             let is_told = is_over && count.count > 0;
             seen.mappings = if is_told { count.count } else { seen.mappings.max(count.count) };
             seen.mappings_counted = Some(Instant::now());
@@ -529,13 +532,13 @@ impl MemoryWatch {
         }
     }
 
-    /// Returns the process whose mappings were not counted for longest, if that is long enough ago.
+    /// Starts a count for the process whose mappings were counted longest ago. `None` if that was too recently.
     fn next_mappings_count(&mut self) -> Option<MappingsCount> {
         let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
             return None;
         }
-        // Also where it cannot be read: the others have their turn.
+        // Set even if the list cannot be read, so that the other processes get their turn.
         seen.mappings_counted = Some(Instant::now());
         let (pid, started, is_headless) = (*pid, seen.started, seen.is_headless);
         let list = self.of_a_thread(pid, is_headless, |folder| {
@@ -544,9 +547,8 @@ impl MemoryWatch {
         Some(MappingsCount { pid, started, list, count: 0 })
     }
 
-    /// Calls `read` with the folder of a process. Where its first thread has ended before the
-    /// others, and so has nothing any more, with that of one of the others, each of which has all
-    /// of it.
+    /// Calls `read` with the folder of a process. If its first thread has ended before the others, that folder is
+    /// empty. Then `read` gets the folder of one of the other threads, which all report the whole process.
     fn of_a_thread<T>(
         &self,
         pid: Pid,
@@ -570,7 +572,7 @@ fn time_of_thread() -> Duration {
     Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
 }
 
-/// Parses a number of kibibytes in a file of lines such as `VmRSS:  1234 kB`.
+/// Parses a number of kibibytes from a file of lines such as `VmRSS:  1234 kB`.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()

@@ -1,4 +1,5 @@
-//! Linux, as several processes of a run use it: its layers and tables, and its lists of processes.
+//! The layers, tables and process lists of Linux that several processes of a run use. It never decides which of them a
+//! run gets.
 
 pub(super) mod addresses;
 pub(super) mod capabilities;
@@ -24,23 +25,24 @@ use std::path::PathBuf;
 use super::error::{OrFail, OsError};
 use super::{LaunchError, NOBODY, Plan, Tier};
 
-/// Tells that this system has a kernel sandbox that the server knows.
+/// True, because the server supports the kernel sandbox of this system.
 pub const IS_SUPPORTED: bool = true;
 
-/// Tells that this system has no Seatbelt, which is that of macOS.
+/// False, because only macOS has Seatbelt.
 pub const HAS_SEATBELT: bool = false;
 
-/// Devices without state, and whether they may be written.
+/// Devices without state, and whether they are writable.
 pub(super) const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
 
-/// The place of shared memory in a run's own file tree (`shm_overview(7)`).
+/// The path of shared memory in a run's own file tree (`shm_overview(7)`).
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Written by an init and a launcher to the supervisor when they are ready.
+/// Sent by init and by a launcher to the supervisor when they are ready.
 pub(super) const READY: [u8; 1] = *b"\n";
 
-/// Unescapes a path as the kernel writes it, with spaces and the like as three octal digits.
+/// Unescapes a path from the kernel, in which spaces and some other characters are three octal digits after a
+/// backslash.
 pub(super) fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

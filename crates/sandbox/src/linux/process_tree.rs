@@ -1,8 +1,4 @@
-//! The processes below this one, as `/proc` lists them.
-//!
-//! A process that is a child subreaper (`prctl(2)`, `PR_SET_CHILD_SUBREAPER`) becomes the parent of
-//! every descendant whose own parent ends. So nothing gets out of the tree below it, whatever it
-//! does to detach: new sessions, double forks.
+//! Lists the processes below a process with the help of `/proc`, and kills them. It never decides which run must end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -16,27 +12,26 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
 
-/// An open `/proc`, which can be read also where the process has none any more.
+/// An open `/proc`, which can be read even after this process has lost access to the path.
 #[derive(Debug)]
 pub(crate) struct ProcessTable {
     proc: OwnedFd,
 }
 
-/// A process's `/proc/{pid}/stat` (`proc_pid_stat(5)`).
+/// The state of a process from `/proc/{pid}/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// True if the process's first thread has ended: then only the folders of the others have any
-    /// content.
+    /// True if the process's first thread has ended. Then only the folders of its other threads have content.
     pub(crate) is_headless: bool,
-    /// True if the process's first thread is about to end, or has: it has given its memory back by
-    /// then, and on a busy machine it is some time until it is gone.
+    /// True if the process's first thread is ending or has ended. It has released its memory by then. On a busy machine
+    /// it can take some time until the thread is gone.
     pub(crate) is_ending: bool,
     pub parent: Pid,
     /// Page faults of all its threads since it was forked.
     pub(crate) faults: u64,
     /// The number of its threads.
     pub threads: u64,
-    /// The process's start time; with the number, this names a process once and for all.
+    /// The process's start time. Together with the PID it identifies a process uniquely.
     pub started: u64,
 }
 
@@ -45,7 +40,7 @@ impl ProcessTable {
     ///
     /// # Errors
     ///
-    /// There is no `/proc`, or one that does not list children (`CONFIG_PROC_CHILDREN`).
+    /// `/proc` does not exist, or does not list children (`CONFIG_PROC_CHILDREN`).
     pub(crate) fn open() -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let table = Self { proc: open("/proc", flags, Mode::empty())? };
@@ -53,8 +48,8 @@ impl ProcessTable {
         Ok(table)
     }
 
-    /// Returns the processes below `roots`, the roots too; and whether none of them or of their
-    /// threads ended while it was looked at, so that there may be others.
+    /// Returns `roots` and all processes below them, and whether the list is complete. It may be incomplete if a
+    /// process or thread ended during the listing.
     pub(crate) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
         let mut found: HashSet<Pid> = roots.iter().copied().collect();
         let mut parents = roots.to_vec();
@@ -75,8 +70,8 @@ impl ProcessTable {
         (found, is_complete)
     }
 
-    /// Returns the same by the parent that each process of the machine has: it takes longer, and no
-    /// process can hide its children by threads that come and go.
+    /// Returns the same set from the parent of each process of the machine. This takes longer, but no process can hide
+    /// its children with threads that start and end during the listing.
     pub(crate) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
         let numbers = self.names(".").unwrap_or_default();
         let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
@@ -94,8 +89,7 @@ impl ProcessTable {
         found
     }
 
-    /// Returns the children of a process. Each thread lists those that it started
-    /// (`proc_pid_task(5)`).
+    /// Returns the children of a process. Each thread lists the children that it started (`proc_pid_task(5)`).
     pub(crate) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
         let tasks = self.tasks(pid)?;
         let children = tasks.iter().filter_map(|task| self.children_of_task(task).ok());
@@ -107,14 +101,14 @@ impl ProcessTable {
         Ok(list.split_ascii_whitespace().filter_map(number).collect())
     }
 
-    /// Returns the folders of a process's threads, the first one's first.
+    /// Returns the folders of a process's threads, starting with the first thread's.
     pub(crate) fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
         let folder = format!("{pid}/task");
         let names = self.names(&folder)?;
         Ok(names.into_iter().map(|name| format!("{folder}/{name}")).collect())
     }
 
-    /// Returns the state of a process; `None` if it has ended.
+    /// Returns the state of a process, or `None` if it has ended.
     pub(crate) fn stat(&self, pid: Pid) -> Option<Stat> {
         parse_stat(&self.read(&format!("{pid}/stat")).ok()?)
     }
@@ -125,12 +119,12 @@ impl ProcessTable {
         let about = fstatat(self.proc.as_fd(), folder.as_str(), AtFlags::empty())?;
         match u64::try_from(about.st_size) {
             Ok(count @ 1..) => Ok(count),
-            // Before Linux 6.2 the folder does not tell its size.
+            // Before Linux 6.2 the kernel does not report the folder's size.
             Ok(0) | Err(_) => Ok(u64::try_from(self.names(&folder)?.len()).unwrap_or(u64::MAX)),
         }
     }
 
-    /// Returns what the open descriptors in `{folder}/fd` lead to.
+    /// Returns the targets of the open descriptors in `{folder}/fd`.
     pub(crate) fn targets(&self, folder: &str) -> io::Result<Vec<OsString>> {
         let folder = format!("{folder}/fd");
         let names = self.names(&folder)?;
@@ -146,7 +140,7 @@ impl ProcessTable {
         file.write_all(text.as_bytes())
     }
 
-    /// Reads a file of the table. Names in it are a script's to choose, and any bytes.
+    /// Reads a file of the table. A script chooses the names in it, so they may contain any bytes.
     pub(crate) fn read(&self, path: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.open_file(path)?.read_to_end(&mut bytes)?;
@@ -170,15 +164,14 @@ impl ProcessTable {
     }
 }
 
-/// The most rounds in which the processes of a run are looked for and stopped before they are
-/// killed.
+/// The most rounds in which the processes of a run are listed and stopped before they are killed.
 const STOP_ROUNDS_MAX: usize = 100;
 
 /// The flag of a thread that is in `do_exit` (`include/linux/sched.h`).
 const PF_EXITING: u64 = 0x4;
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name, in brackets, may hold anything; behind it come the state, the parent, and 50 numbers.
+    // The name, in parentheses, may contain anything. The state, the parent and 50 numbers follow it.
     let (_, behind_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
     let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -192,11 +185,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Kills the children of `parent` that are to be killed, with all that is below them.
+/// Kills the selected children of `parent`, and all processes below them.
 ///
-/// All of them are stopped first, until no new one is found: a killed process makes room for
-/// another one, so that processes which fork without end can outrun their killer. A stopped one
-/// does not.
+/// All of them are stopped first, until no new process is found. Killing without stopping makes room for new processes,
+/// so processes that fork without end could outrun it. A stopped process cannot fork.
 pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
     let Ok(table) = ProcessTable::open() else {
         return signal(children().iter().filter(|pid| is_to_be_killed(pid)), Signal::SIGKILL);
@@ -220,13 +212,13 @@ pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
 
 fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
     for process in processes {
-        // It may have ended by now.
+        // It may have ended already.
         let _ = nix::sys::signal::kill(*process, signal);
     }
 }
 
-/// Returns the direct children of this process. A kernel that does not list them has the parent's
-/// number in each process's `stat`.
+/// Returns the direct children of this process. If the kernel does not list them, they are found by the parent in each
+/// process's `stat`.
 pub fn children() -> Vec<Pid> {
     match ProcessTable::open() {
         Ok(table) => table.children(Pid::this()).unwrap_or_default(),
@@ -241,7 +233,7 @@ fn children_by_stat() -> Vec<Pid> {
     numbers.filter(|process| stat(*process).is_some_and(|stat| stat.parent == own)).collect()
 }
 
-/// Returns the state of a process, where no table is open.
+/// Returns the state of a process, without an open table.
 pub fn stat(pid: Pid) -> Option<Stat> {
     parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
@@ -276,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
-        // What field 9 says is a set of flags.
+        // Field 9 is a set of flags.
         let stat = |flags: u32| {
             let number = |n: u32| if n == 8 { flags } else { n }.to_string();
             let numbers = (4..30).map(number).collect::<Vec<_>>().join(" ");

@@ -1,21 +1,22 @@
-//! The processors of a run: its share of them, and how long others kept it from them.
+//! Sets a run's share of the processors, and measures how long other processes kept the run from them. It never ends a
+//! run.
 //!
-//! **Its share.** The server answers clients in one thread, beside runs that may compute on every processor. So the more runs
-//! compete, and the more processes of one run, the lower is the weight of each (`nice(2)`): all
-//! runs together weigh as much as one thread on each processor, and up to [`THREADS_LIKE_ONE`] threads of a run like one. On kernels that are fair between sessions
-//! (`sched(7)`, autogroup) the nice value of a process counts within its session only, and the
-//! session has one itself, in `/proc/{pid}/autogroup`. A run is one session, because scripts can make
-//! none. Nothing is lowered as long as there are processors enough.
+//! **The share.** The server answers clients in one thread, next to runs that may compute on every processor. So the
+//! weight of each run (`nice(2)`) falls with the number of competing runs, and with the number of competing threads of
+//! the run. All runs together weigh as much as one thread per processor. Up to [`THREADS_LIKE_ONE`] threads of a run
+//! count as one. On kernels that are fair between sessions (`sched(7)`, autogroup), the nice value of a process applies
+//! within its session only. The session has a nice value of its own, in `/proc/{pid}/autogroup`. A run is one session,
+//! because scripts cannot create sessions. No weight is lowered while there are enough processors.
 //!
-//! **Its waits.** A run whose time is up may have been kept from the processors by other processes. The kernel counts for each thread
-//! how long it ran, and how long it waited while it could have run (`/proc/{pid}/schedstat`). Threads of one run keep
-//! each other waiting too, which is its own doing: so a run is entitled to what the busiest of its threads wanted,
-//! and only what all its threads together lack of that is the doing of others. What a process did that ended between two looks is not
-//! known; then the run counts as one that had its processor, so that no script can starve itself by processes
-//! that come and go. The looks come at irregular times: a script cannot hide between them. A weight that was lowered
-//! because of the run's own threads may stay low when they are gone, as an ordinary user may not raise it. The run then waits
-//! longer than it would have to, through its own doing: such waits do not count. Waits count if other runs were enough to
-//! lower the weight as far.
+//! **The waits.** Other processes may have kept a run from the processors until its time limit was reached. For each
+//! thread the kernel counts how long it ran, and how long it waited while it could have run (`/proc/{pid}/schedstat`).
+//! Threads of one run also make each other wait, which does not count against others. So a run is entitled to the time
+//! that its busiest thread wanted. Only the part of this time that all its threads together did not get is charged to
+//! others. The work of a process that ended between two looks is unknown. Then the run counts as if it had its
+//! processor, so that no script can starve itself with short-lived processes. The looks come at irregular times, so
+//! that a script cannot hide between them. A weight that was lowered because of the run's own threads may stay low
+//! after they ended, because an ordinary user may not raise it. The run then waits longer through its own doing, so
+//! these waits do not count. They do count if other runs alone were enough to lower the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,21 +32,21 @@ use super::identity::OwnProcess;
 use super::process_tree::ProcessTable;
 use crate::Neighbours;
 
-/// The interval between two looks: at least so much, and up to twice as much.
+/// The shortest interval between two looks. The longest is twice as long.
 const INTERVAL: Duration = Duration::from_millis(60);
 
-/// The threads of a run that count like one: what few do beside each other lowers no weight.
+/// The number of a run's threads that count as one. A few concurrent threads do not lower its weight.
 const THREADS_LIKE_ONE: u64 = 4;
 
-/// The lowest weight (`nice(2)`), and the steps in which it is approached: few, because an ordinary user may set the weight of ten
-/// sessions a second.
+/// The nice value of the lowest weight (`nice(2)`), and the steps between the values in use. There are few steps,
+/// because an ordinary user may set the weights of ten sessions per second.
 const NICE_MAX: i32 = 19;
 const NICE_STEP: usize = 5;
 
-/// A run that waited for less than one part in so many of its time was not kept from anything.
+/// A run that waited for less than its time divided by this was not starved.
 const WAIT_SHARE_MIN: u32 = 10;
 
-/// How long a run had a processor, and how long others kept it from one.
+/// How long a run had a processor, and how long other processes kept it from one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
     observed: Duration,
@@ -54,7 +55,7 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Adds an interval with the use of the processors by the run. `None` if that is not known.
+    /// Adds an interval and the run's use of the processors in it. `None` if the use is unknown.
     fn add(&mut self, interval: Duration, usage: Option<Usage>) {
         self.observed += interval;
         match usage {
@@ -66,18 +67,19 @@ impl ProcessorTime {
         }
     }
 
-    /// Returns whether others kept the run from the processors for longer than it had one.
+    /// Returns whether other processes kept the run from the processors for longer than it had one.
     pub fn is_starved(&self) -> bool {
         self.kept_waiting > self.ran && self.kept_waiting > self.observed / WAIT_SHARE_MIN
     }
 
-    /// Returns whether the run neither had nor wanted a processor for most of the time: it waited for something else.
+    /// Returns whether the run neither had nor wanted a processor for most of the time, because it waited for something
+    /// else.
     pub fn has_slept(&self) -> bool {
         self.observed > Duration::ZERO && self.ran + self.kept_waiting < self.observed / 2
     }
 }
 
-/// How long a thread ran, and waited while it could have run.
+/// How long a thread ran, and how long it waited while it could have run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Times {
     ran: Duration,
@@ -96,31 +98,30 @@ impl Times {
 /// The use of the processors by all threads of a run in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Usage {
-    /// The sums of what the threads ran and waited.
+    /// The sums of the running and waiting times of all threads.
     ran: Duration,
     waited: Duration,
-    /// The longest that one thread ran or waited. Of its waits, at most what the other threads ran is the run's own
-    /// doing; the waits of several threads may be for each other.
+    /// The longest time that one thread ran or waited. Of its waits, at most the running time of the other threads is
+    /// the run's own doing. The waits of several threads may be for each other.
     wanted: Duration,
 }
 
-/// The share of one run, and its account.
+/// The share of one run, and its account of time.
 #[derive(Debug)]
 pub(super) struct ProcessorShare {
     processors: u64,
-    /// Makes the intervals irregular.
+    /// A source of random intervals.
     dice: RandomState,
     looked: Option<(Instant, BTreeMap<Pid, Times>)>,
     due: Option<Instant>,
     time: ProcessorTime,
     /// The nice value of the run's threads.
     nice: i32,
-    /// The highest nice value that the number of runs alone has called for so far: what other runs have brought about.
+    /// The highest nice value so far that the number of runs alone required. Other runs caused it.
     imposed_nice: i32,
-    /// `false` once this process was not permitted to make a nice value smaller, which takes `CAP_SYS_NICE`
-    /// (`setpriority(2)`).
+    /// False after this process was refused to lower a nice value, which requires `CAP_SYS_NICE` (`setpriority(2)`).
     may_raise: bool,
-    /// That of its session; `None` where sessions have none.
+    /// The nice value of the run's session. `None` if sessions have none.
     session_nice: Option<i32>,
 }
 
@@ -143,8 +144,8 @@ impl ProcessorShare {
         self.time
     }
 
-    /// Looks at the processes of the run, each with its number of threads, where it is time for that, and lowers their
-    /// weight where so many `runs` at once take that.
+    /// Looks at the run's processes, each given with its number of threads, if a look is due. Lowers their weight if
+    /// the number of `runs` or of competing threads requires it.
     pub(super) fn look(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
         let now = Instant::now();
         if self.due.is_some_and(|due| now < due) {
@@ -162,7 +163,7 @@ impl ProcessorShare {
             let usage = difference(&before, &threads);
             self.count(interval, usage, runs);
             if let Some(Usage { ran, waited, .. }) = usage {
-                // On average; the rest slept.
+                // The average number of threads that ran or waited. The others slept.
                 let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
                 competing = u64::try_from(ready).unwrap_or(u64::MAX);
             }
@@ -171,8 +172,8 @@ impl ProcessorShare {
         self.looked = Some((now, threads));
     }
 
-    /// Adds an interval to the account, with so many `runs`. Waits do not count while the run's weight is lower than the
-    /// number of runs has made it at any time.
+    /// Adds an interval with this number of `runs` to the account. Waits do not count while the run's weight is lower
+    /// than the number of runs has required at any time.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -183,9 +184,10 @@ impl ProcessorShare {
         self.time.add(interval, usage);
     }
 
-    /// Sets the weight of the run to what its `competing` threads and the other runs take. It is raised only where twice as many
-    /// would have a higher weight too, so that it does not change with each look, and only if this process may do that. A
-    /// weight that cannot be set stays: another user's processes are beyond a server that may not set their priority.
+    /// Sets the weight of the run according to its `competing` threads and the other runs. The weight is raised only if
+    /// it would be higher even with twice as many threads, so that it does not change with every look, and only if this
+    /// process may raise it. A weight that cannot be set stays, for example if the run has another user and the server
+    /// may not set that user's priorities.
     fn weigh<'a>(
         &mut self,
         table: &ProcessTable,
@@ -201,7 +203,7 @@ impl ProcessorShare {
         if self.session_nice.is_some_and(has_changed) {
             match table.write(&format!("{first}/autogroup"), &session_nice.to_string()) {
                 Ok(()) => self.session_nice = Some(session_nice),
-                // At the next look: few may be set at once.
+                // Try again at the next look, because the kernel limits how many may be set in a second.
                 Err(error) if error.raw_os_error() == Some(EAGAIN) => {}
                 Err(_) => self.session_nice = None,
             }
@@ -222,8 +224,8 @@ impl ProcessorShare {
     }
 }
 
-/// Lowers the weight of this process and of its session beside so many runs, before it becomes one of them: a start takes as much of
-/// a processor as many scripts. What fails here, the watch does later.
+/// Lowers the weight of this process and of its session according to the number of runs, before it becomes one of them:
+/// a start takes as much processor time as many scripts. If this fails, the watch does it later.
 pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     let nice = nice_of(runs, processors());
     if nice > 0 {
@@ -232,7 +234,7 @@ pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     }
 }
 
-/// Does the same for a process that is about to become one of so many runs, and has a session of its own.
+/// Does the same for a process that is about to become a run and has a session of its own.
 pub fn lower_beside(neighbours: Neighbours, process: Pid) {
     let nice = nice_of(neighbours.now, processors());
     if nice > 0 {
@@ -245,16 +247,16 @@ fn processors() -> u64 {
     available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
 }
 
-/// Lowers the weight of a thread, where it is higher. What the thread starts from now on has the same.
+/// Lowers the weight of a thread if it is higher. Threads and processes that it starts from now on inherit the weight.
 fn lower_thread(thread: Pid, nice: i32) {
     let thread = rustix::process::Pid::from_raw(thread.as_raw());
     if getpriority_process(thread).is_ok_and(|now| now < nice) {
-        // It may have ended, and another user's may not be touched.
+        // The thread may have ended, or belong to another user.
         let _ = setpriority_process(thread, nice);
     }
 }
 
-/// Raises the weight of a thread, and returns whether that may be. One that has ended needs nothing.
+/// Raises the weight of a thread. Returns whether this is permitted; true if the thread has ended.
 fn raise_thread(thread: Pid, nice: i32) -> bool {
     let thread = rustix::process::Pid::from_raw(thread.as_raw());
     match setpriority_process(thread, nice) {
@@ -263,18 +265,19 @@ fn raise_thread(thread: Pid, nice: i32) -> bool {
     }
 }
 
-/// Returns what so many runs weigh, if each has so many threads that compete. One that sleeps may wake at any moment.
+/// Returns the weight of all runs, if each has `competing` threads. A run weighs as much as one thread at least,
+/// because a sleeping thread may wake at any moment.
 fn weighed(runs: u64, competing: u64) -> u64 {
     runs.saturating_mul(competing.div_ceil(THREADS_LIKE_ONE).max(1))
 }
 
-/// Returns the nice value with which so many threads weigh as much as all runs may.
+/// Returns the nice value with which this number of threads weighs as much as all runs may.
 fn nice_of(threads: u64, processors: u64) -> i32 {
     let mut room = processors.saturating_mul(64);
     let wanted = threads.saturating_mul(64);
     let mut nice = 0;
     while nice < NICE_MAX && room < wanted {
-        // Each level has a fifth less than the one above it.
+        // Each level weighs a fifth less than the level above it.
         room += room / 4;
         nice += 1;
     }
@@ -282,14 +285,14 @@ fn nice_of(threads: u64, processors: u64) -> i32 {
     steps.into_iter().find(|step| nice <= *step).unwrap_or(NICE_MAX)
 }
 
-/// Returns the use of the processors by all threads between two looks; `None` if there are others now.
+/// Returns the use of the processors by all threads between two looks. `None` if the set of threads has changed.
 fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Option<Usage> {
     if now.is_empty() || !before.keys().eq(now.keys()) {
         return None;
     }
     let mut usage = Usage::default();
     for (before, now) in before.values().zip(now.values()) {
-        // A number that is another thread's by now.
+        // If a time has decreased, the ID belongs to another thread now.
         let ran = now.ran.checked_sub(before.ran)?;
         let waited = now.waited.checked_sub(before.waited)?;
         usage.ran += ran;
@@ -321,8 +324,8 @@ mod tests {
 
     const TENTH: Duration = Duration::from_millis(100);
 
-    /// The account of a run after ten intervals of a tenth of a second, in each of which each of so many threads ran and
-    /// waited so many microseconds. `None` if that is not known.
+    /// Returns the account of a run after ten intervals of a tenth of a second. In each interval, each of its `threads`
+    /// ran and waited for these numbers of microseconds, or an unknown time if `None`.
     fn account(threads: i32, times: Option<(u64, u64)>) -> ProcessorTime {
         let mut time = ProcessorTime::default();
         let looked = |times: Times| (0..threads).map(|it| (Pid::from_raw(it), times)).collect();
@@ -344,15 +347,17 @@ mod tests {
             (1, (60_000, 40_000), false),
             (1, (49_000, 51_000), true),
             (1, (1000, 99_000), true),
-            // It sleeps, and waits for a processor whenever it wakes.
+            // One thread that sleeps, and waits for a processor each time it wakes.
             (1, (0, 0), false),
             (1, (1000, 4000), false),
             (1, (1000, 11_000), true),
-            // Sixty threads that compete with each other on two processors, and on half a one.
+            // Sixty threads that compete with each other: on two processors, on slightly more than half of one, and on
+            // slightly less than half.
             (60, (3333, 96_667), false),
             (60, (850, 99_150), false),
             (60, (816, 99_184), true),
-            // Eight that wake together and wait for each other, a third of the time; and beside others.
+            // Eight threads that wake together and wait for each other for a third of the time, first alone and then
+            // next to other processes.
             (8, (4000, 28_000), false),
             (8, (4000, 90_000), true),
         ] {
@@ -394,15 +399,15 @@ mod tests {
     fn a_run_that_its_own_threads_have_lowered_is_not_starved() {
         let waiting = Usage { ran: TENTH / 5, waited: TENTH * 4 / 5, wanted: TENTH };
         for (threads, runs, expected) in [
-            // It waits beside others with its full weight.
+            // It waits next to others, with its full weight.
             (1, 1, true),
-            // A few threads of its own lower nothing.
+            // A few threads of its own lower no weight.
             (4, 1, true),
             (4, 2, true),
-            // It had sixty threads, or has them, and its weight is that low from then on.
+            // It has or had sixty threads, and its weight has been low since.
             (60, 1, false),
             (60, 2, false),
-            // So many runs alone would have lowered it as far.
+            // This number of runs alone would have lowered the weight as far.
             (1, 9, true),
             (2, 9, true),
             (60, 9, false),
@@ -460,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Processes that compute, on one processor and in a session of their own. Ended when this is dropped.
+    /// Processes that compute, on one processor and in sessions of their own. Killed on drop.
     struct Computing(Vec<Child>);
 
     impl Computing {
@@ -488,7 +493,7 @@ while True: pass";
         }
     }
 
-    /// Looks at the first of so many processes until this is so; whether it came.
+    /// Looks at the first process until `is_so` holds. Returns false if it does not hold within a minute.
     fn comes(
         computing: &Computing,
         share: &mut ProcessorShare,
@@ -522,7 +527,7 @@ while True: pass";
             let pid = rustix::process::Pid::from_raw(computing.first().as_raw());
             getpriority_process(pid).unwrap()
         };
-        // It has to have its own session first: that of the tests keeps its weight.
+        // Wait until it has its own session: the weight of the tests' session must not change.
         let has_session = || nix::unistd::getsid(Some(computing.first())) == Ok(computing.first());
         while !has_session() {
             std::thread::sleep(Duration::from_millis(5));
@@ -534,7 +539,7 @@ while True: pass";
         let lowered = |share: &ProcessorShare| share.nice > 0 && share.session_nice != Some(0);
         assert!(comes(&computing, &mut share, 1000 * processors, lowered), "{share:?}");
         assert_eq!((share.nice, nice()), (NICE_MAX, NICE_MAX));
-        // And is raised again where this process may do that.
+        // It is raised again if this process may do that.
         let raised = |share: &ProcessorShare| share.nice == 0 || !share.may_raise;
         assert!(comes(&computing, &mut share, 1, raised), "{share:?}");
         assert_eq!(nice(), share.nice);

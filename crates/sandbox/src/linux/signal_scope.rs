@@ -1,10 +1,10 @@
-//! Signals that stay within a run, so that one call ends all of it.
+//! Keeps signals within a run, so that one call ends all of it. It never restricts files.
 //!
-//! A process that is in a Landlock domain with the signal scope (ABI 6, `landlock(7)`) can signal
-//! what is in its domain or in one below, and nothing else. The supervisor enters such a domain
-//! before it starts anything, so everything of the run is in it, for good. `kill(-1, SIGKILL)` then
-//! means the run. The kernel sends that to all processes under one lock, which a fork takes too and
-//! then looks for a pending end: nothing can fork faster than it is killed.
+//! A process in a Landlock domain with the signal scope (ABI 6, `landlock(7)`) can signal only processes in its domain
+//! or in a nested one. The supervisor enters such a domain before it starts anything, so every process of the run is in
+//! it, irrevocably. Then `kill(-1, SIGKILL)` reaches exactly the run. The kernel sends the signal to all processes
+//! under one lock. A fork takes the same lock, and then checks for a pending kill. So no process can fork faster than
+//! it is killed.
 
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope};
 use nix::errno::Errno;
@@ -13,31 +13,31 @@ use nix::unistd::{Pid, getppid};
 
 use super::LaunchError;
 
-/// Proof that this process can signal its own run only.
+/// Proof that this process can only signal its own run.
 #[derive(Debug)]
 pub(crate) struct SignalScope(());
 
 impl SignalScope {
-    /// Keeps the signals of this process and of all that it starts from now on to themselves, for
-    /// good. It takes `no_new_privs`, or the rights of root.
+    /// Restricts the signals of this process, and of all processes that it starts from now on, to each other. This is
+    /// irrevocable. It requires `no_new_privs` or the rights of root.
     pub(crate) fn enter() -> Result<Self, LaunchError> {
         restrict()?;
-        // Seen, not only said: the next signal may go to everything that this process can reach.
+        // Verify the restriction: the next signal may go to every process that this one can reach.
         match kill(getppid(), None) {
             Err(Errno::EPERM) => Ok(Self(())),
             Ok(()) | Err(_) => Err(failed(&"a signal to the parent was not refused")),
         }
     }
 
-    /// Kills every process of the run but this one, at one moment.
+    /// Kills every process of the run except for this one, all at once.
     pub(crate) fn kill_all(&self) {
         let Self(()) = self;
-        // There may be none.
+        // Fails if there are none.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }
 }
 
-/// Keeps the signals of this process to itself and what it starts.
+/// Restricts the signals of this process to itself and its descendants.
 pub(crate) fn restrict() -> Result<(), LaunchError> {
     let restricted = || -> Result<RulesetStatus, RulesetError> {
         let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);

@@ -1,7 +1,7 @@
-//! The policy of Seatbelt for one run: a pure function of its plan.
+//! Builds the Seatbelt profile of one run, as a pure function of its plan.
 //!
-//! The text is `profile.sb`, in which each rule has its reason; what differs from run to run are
-//! parameters.
+//! The text is `profile.sb`, which states the reason for each rule. Parameters contain everything that differs between
+//! runs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,29 +11,29 @@ use thiserror::Error;
 
 use crate::Plan;
 
-/// The text, with places for the forms that are repeated.
+/// The template of the text, with placeholders for repeated forms.
 const TEMPLATE: &str = include_str!("profile.sb");
 
-/// The most paths of one form. The compiler of profiles fails at forms of 2^16 bytes (Nix's issue 4119);
-/// these stay below 2^14.
+/// The most paths of one form. The compiler of profiles fails for forms of 2^16 bytes (Nix's issue 4119); these forms
+/// stay below 2^14.
 const PATHS_PER_FORM_MAX: usize = 256;
 
 /// A profile as `sandbox_init_with_parameters` takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Profile {
-    /// Has no path of the run.
+    /// The text, which contains no path of the run.
     pub text: String,
-    /// Each parameter's name and value.
+    /// The name and the value of each parameter.
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// A path that cannot be a parameter, which is text.
+/// A path that is not UTF-8, so it cannot be a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not UTF-8")]
 pub(crate) struct NotText(pub(crate) PathBuf);
 
 impl Profile {
-    /// Returns the profile for a run by `plan` that may write to `scratch`, which is a real path.
+    /// Returns the profile for a run of `plan` that may write to `scratch`, which must be a canonical path.
     pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, NotText> {
         let mut parameters = Parameters::default();
         parameters.add("SCRATCH".to_owned(), scratch)?;
@@ -56,7 +56,7 @@ impl Profile {
     }
 }
 
-/// Returns every folder above these paths but the root, with the folders that are gone through.
+/// Returns every ancestor of these paths except for the root, and the folders on the way to them.
 fn ancestors<'a>(
     paths: impl Iterator<Item = &'a Path>,
     folders: &'a [PathBuf],
@@ -78,7 +78,8 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds the paths, under names that start with `prefix`, and returns the forms that let them be used.
+    /// Adds the paths as parameters whose names start with `prefix`, and returns the forms that allow `operation` on
+    /// them.
     fn forms(
         &mut self,
         operation: &str,

@@ -1,7 +1,7 @@
-//! The copying of artifacts out of a run's own file system to the machine's.
+//! Copies artifacts from a run's own file system to the machine's. It never follows a symlink.
 //!
-//! Every process of the run is dead by then, and it could make plain files and folders only, so that
-//! nothing changes meanwhile and nothing leads elsewhere. Even so no link is followed.
+//! Every process of the run is dead by then, so nothing changes during the copy. The run could create only regular
+//! files and folders.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -11,7 +11,7 @@ use qwed_files::folder::{Folder, Kind};
 
 use crate::{ArtifactFolder, Order, Tier};
 
-/// Folders that are nested deeper than artifacts are ever read from are not copied.
+/// Folders nested deeper than this are not copied, because artifacts are never read from them.
 const DEPTH_MAX: usize = 32;
 
 /// The folder to copy at the end of a run.
@@ -24,8 +24,8 @@ pub(super) struct CopyOut {
 }
 
 impl CopyOut {
-    /// Opens the folder of the machine, while it can be. `None` where the run writes to it itself, or
-    /// leaves nothing.
+    /// Opens the machine's folder while it is still reachable. `None` if the run writes to that folder directly, or has
+    /// no artifacts.
     pub(super) fn prepare(order: &Order) -> io::Result<Option<Self>> {
         let Some(ArtifactFolder { path, bytes_max, .. }) = &order.plan.artifacts else {
             return Ok(None);
@@ -37,8 +37,8 @@ impl CopyOut {
         Ok(Some(Self { target: open(path)?, source, bytes_max }))
     }
 
-    /// Copies the artifacts: best effort, because a run has ended however it ended. A file with holes
-    /// claims more bytes than it takes; a file that exceeds the rest of the bound is left out.
+    /// Copies the artifacts. Errors are ignored, because they cannot change how the run ended. The bound counts the
+    /// size of a sparse file with its holes. A file that exceeds the rest of the bound is left out.
     pub(super) fn copy(&self) {
         let mut bytes_left = self.bytes_max;
         let _ = open(&self.source)
@@ -46,7 +46,7 @@ impl CopyOut {
     }
 }
 
-/// Opens the folder at `path`, and no link in its place.
+/// Opens the folder at `path`. Fails if it is a symlink.
 fn open(path: &Path) -> io::Result<Folder> {
     let parent = Folder::open(path.parent().unwrap_or(path))?;
     parent.folder(path.file_name().unwrap_or_default())
@@ -60,7 +60,7 @@ fn copy_folder(
 ) -> io::Result<()> {
     if depth_left > 0 {
         for name in source.names(usize::MAX)? {
-            // One that cannot be copied does not keep the others back.
+            // An entry that cannot be copied must not keep the others from being copied.
             let _ = copy_entry(source, target, &name, bytes_left, depth_left);
         }
     }
@@ -74,7 +74,7 @@ fn copy_entry(
     bytes_left: &mut u64,
     depth_left: usize,
 ) -> io::Result<()> {
-    // Tests may have closed it for themselves.
+    // The tests may have removed their own rights to it.
     let _ = source.make_owners(name);
     let stat = source.stat(name)?;
     match stat.kind {
@@ -88,7 +88,7 @@ fn copy_entry(
             *bytes_left -= stat.bytes;
             let mut to = target.create_file(name)?;
             if stat.disk_bytes == 0 {
-                // Nothing but a hole.
+                // The whole file is a hole.
                 return to.set_len(stat.bytes);
             }
             io::copy(&mut from.take(stat.bytes), &mut to)?;

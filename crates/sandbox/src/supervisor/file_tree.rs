@@ -1,8 +1,9 @@
-//! The file tree of a run: what the plan lists, read-only, and two small folders of its own.
+//! Builds the file tree of a run: the paths of the plan, read-only, and two small folders of its own. It never decides
+//! which paths are readable.
 //!
-//! It is laid out beside the machine's tree, in a mount namespace that nobody else is in, and
-//! entered when it is complete (`pivot_root(2)`). What is not listed is then not forbidden but
-//! absent.
+//! The tree is laid out next to the machine's tree, in a mount namespace that no other process is in. When it is
+//! complete, it is entered (`pivot_root(2)`). Then paths that the plan does not list do not exist, instead of being
+//! forbidden.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -17,22 +18,22 @@ use crate::error::{OrFail as _, OsError};
 use crate::linux::{DEVICES, SHARED_MEMORY, unescape};
 use crate::{ArtifactFolder, LaunchError, Plan};
 
-/// The folder in which the tree is laid out: one that every Linux has, and that no plan lists.
+/// The folder in which the tree is laid out. Every Linux has it, and no plan lists it.
 const STAGE: &str = "/sys";
 
-/// The folder inside the new root where the old one is until it is let go.
+/// The mount point of the old root inside the new root, until the old root is detached.
 const OLD_ROOT: &str = "/old";
 
-/// Semaphores and shared memory of `multiprocessing`, and few of them.
+/// The limit of files for semaphores and shared memory. `multiprocessing` needs only a few.
 const SHARED_MEMORY_INODES: u64 = 256;
 
-/// Flags of every mount: no set-user-id programs, no devices.
+/// Flags of every mount: no set-user-ID programs, no devices.
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
-/// Flags of the folders that a run has for itself.
+/// Flags of the run's own folders.
 pub(crate) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
 
-/// Returns the folders that a run has for itself: each is a tmpfs of its own, with these options.
+/// Returns the run's own folders, and the tmpfs options of each.
 pub(crate) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
     let limits = &plan.limits;
     [
@@ -42,18 +43,18 @@ pub(crate) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
     .map(|(at, bytes, inodes)| (at, format!("mode=0700,size={bytes},nr_inodes={inodes}")))
 }
 
-/// A file tree that is laid out and not entered yet.
+/// A file tree that is laid out but not entered yet.
 #[derive(Debug)]
 pub(crate) struct FileTree(());
 
 impl FileTree {
-    /// Lays the tree out in this process's mount namespace. The folders of the run belong to
-    /// `owner`, a user and group id, if one is given.
+    /// Lays out the tree in this process's mount namespace. If `owner` is given, the run's own folders belong to this
+    /// UID and GID.
     pub(super) fn lay_out(plan: &Plan, owner: Option<u32>) -> Result<Self, LaunchError> {
-        // What is mounted here must not appear anywhere else.
+        // Mounts made here must not propagate to other namespaces.
         mount_none("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)
             .map_err(LaunchError::IsolateMounts)?;
-        // Folders that everybody may enter, whatever the server's own habits are.
+        // Every user must be able to enter the folders, independent of the server's umask.
         umask(Mode::from_bits_truncate(0o022));
         mount_temporary(Path::new(STAGE), INERT, "mode=0755,size=1m")?;
         make_folder(&staged(OLD_ROOT))?;
@@ -67,7 +68,7 @@ impl FileTree {
         for path in &plan.readable {
             mount_readable(path)?;
         }
-        // Each of the mounts below these that came along, whenever it was made.
+        // The recursive bind mounts include further mounts below these paths. Each one must be made read-only.
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
         }
@@ -78,7 +79,7 @@ impl FileTree {
             mount_temporary(&at, OWN_FOLDER, &options)?;
         }
         for (device, _) in DEVICES {
-            // Read-only: of a device that concerns its owner and mode, not what is written to it.
+            // For a device, read-only protects its owner and mode. The device can still be written to.
             let device = Path::new(device);
             mount_readable(device)?;
             make_read_only(&staged(device), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC)?;
@@ -89,14 +90,13 @@ impl FileTree {
         for (link, target) in &plan.links {
             make_link(link, target)?;
         }
-        // The dynamic loader asks where the program is ($ORIGIN in a library path, ld.so(8)). That
-        // is all there is of /proc.
+        // The dynamic loader reads the path of the program here ($ORIGIN in a library path, ld.so(8)). The run has
+        // nothing else of `/proc`.
         make_link(Path::new("/proc/self/exe"), &plan.program_file)?;
         Ok(Self(()))
     }
 
-    /// Makes the tree the root of every process in this mount namespace, and lets the machine's
-    /// tree go.
+    /// Makes the tree the root of every process in this mount namespace, and detaches the machine's tree.
     pub(crate) fn enter(self) -> Result<(), LaunchError> {
         let Self(()) = self;
         pivot_root(STAGE, &staged(OLD_ROOT)).or_fail(LaunchError::EnterRoot)?;
@@ -108,7 +108,7 @@ impl FileTree {
     }
 }
 
-/// Returns the place of an absolute path while the tree is laid out.
+/// Returns the path of an absolute path while the tree is laid out.
 fn staged(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))
@@ -123,7 +123,7 @@ fn mount_temporary(at: &Path, flags: MsFlags, options: &str) -> Result<(), Launc
         .map_err(|error| LaunchError::MountTemporary { at: at.to_owned(), error: error.into() })
 }
 
-/// Puts a file or folder of the machine where it is in the new tree too.
+/// Mounts a file or folder of the machine at the same path of the new tree.
 fn mount_readable(path: &Path) -> Result<(), LaunchError> {
     let failed = |error: OsError| LaunchError::MountReadable { path: path.to_owned(), error };
     let at = staged(path);
@@ -134,12 +134,12 @@ fn mount_readable(path: &Path) -> Result<(), LaunchError> {
         make_folder(at.parent().unwrap_or(&at))?;
         File::create(&at).map_err(|error| lay_out_failed(&at, error.into()))?;
     }
-    // With what is mounted below: a user namespace may not uncover what a mount hides.
+    // Recursive, because a user namespace may not uncover files that a mount hides.
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
 }
 
-/// Returns the mount points at and below these paths in the tree that is laid out, outermost first.
+/// Returns the mount points at and below these paths in the new tree, outermost first.
 fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError> {
     let table = fs::read("/proc/self/mountinfo").map_err(|error| {
         let path = PathBuf::from("/proc/self/mountinfo");
@@ -158,12 +158,12 @@ fn mount_points_below(readable: &[PathBuf]) -> Result<Vec<PathBuf>, LaunchError>
     Ok(points)
 }
 
-/// Makes the mount at this place of the tree that is laid out read-only.
+/// Makes the mount at this path of the new tree read-only.
 fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let failed =
         |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
     let present = statvfs(at).map_err(failed)?.flags();
-    // What the machine's mount forbids, a user namespace must go on forbidding.
+    // A user namespace may not clear these flags of the machine's mount.
     let kept = [
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),

@@ -1,4 +1,5 @@
-//! The supervisor's part of a launch: namespaces, file tree, and the two processes of our own.
+//! The supervisor's part of a launch: namespaces, file tree, and the start of init and the launcher. It never applies
+//! the launcher's layers.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -25,28 +26,27 @@ use crate::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier, pa
 /// The host name inside the run.
 const HOST_NAME: &str = "sandbox";
 
-/// The longest wait for an answer of init or the launcher, which takes milliseconds on a machine
-/// that is not out of memory or CPU.
+/// The longest wait for a message of init or the launcher. It takes milliseconds unless the machine lacks memory or
+/// CPU.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest error that a launcher writes.
+/// The longest error that a launcher sends, in bytes.
 const ERROR_BYTES_MAX: u64 = 16 * 1024;
 
 /// A run that was started.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// Python's process, a child of this one.
+    /// Python's process, a child of this process.
     pub python: Pid,
-    /// Process 1 of the run, a child of this one too: killing it kills the run.
+    /// Process 1 of the run, also a child of this process. Killing it kills the run.
     pub init: Option<Init>,
-    /// The signal scope that ends the run where there is no process 1; `None` on a kernel without
-    /// it.
+    /// The signal scope that ends a run without a process 1. `None` if the kernel does not support it.
     pub scope: Option<SignalScope>,
-    /// The control group that Python is in, if one was ordered.
+    /// Python's control group, if one was ordered.
     pub group: Option<ControlGroup>,
 }
 
-/// Process 1 of a run's process numbers.
+/// Process 1 of a run's PID namespace.
 #[derive(Debug)]
 pub(crate) struct Init {
     pub pid: Pid,
@@ -54,25 +54,24 @@ pub(crate) struct Init {
     _lifeline: UnixStream,
 }
 
-/// Starts Python as `order` says, with `input` as its standard input and this process's standard
-/// output and error. It alone has `pictures` afterwards.
+/// Starts Python according to `order`. Its standard input is `input`, and its standard output and error are those of
+/// this process. After this, only Python holds `pictures`.
 ///
-/// This process changes for good: at tier 3 it is in the run's file tree afterwards, with the run's
-/// network, host name and shared memory; at the others its signals stay within the run, where the
-/// kernel can do that.
+/// This process changes permanently. At tier 3 it enters the run's file tree, with the network, host name and shared
+/// memory of the run. At the other tiers its signals reach the run only, if the kernel supports that.
 pub(super) fn launch(
     order: &Order,
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
-    // Before the machine's tree is left; it is ended last if anything fails.
+    // Created before this process leaves the machine's file tree. If anything fails, it is dropped last.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
         if order.plan.tier > Tier::Off && user == RunUser::Nobody {
-            // The run will be another user's, and its end is a signal.
+            // The run will belong to another user, and ends by a signal from this process.
             capabilities::require_kill()?;
             let artifacts = order.plan.artifacts.as_ref().map(|artifacts| &artifacts.path);
             for folder in artifacts.into_iter().chain([&order.scratch]) {
@@ -87,18 +86,18 @@ pub(super) fn launch(
         return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces(user)?;
-    // Both start while the tree is laid out; it takes as long as they do. If anything fails, the
-    // launcher is dropped first: process 1 ends after all others of its namespace.
+    // Init and the launcher start while the tree is laid out, which takes as long as their start. If anything fails,
+    // the launcher is dropped first: process 1 ends after all others of its namespace.
     let mut init = own_program(INIT_ARGUMENT);
-    // The output is Python's alone: its end is the end of Python.
+    // Only Python may hold the output, so that its end is the end of Python.
     init.stdout(Stdio::null()).stderr(Stdio::null());
     let init = Starting::new(&mut init, LaunchError::StartInit)?;
-    // Where the launcher finds /proc.
+    // The launcher finds `/proc` in its current folder.
     enter_copy_of_proc()?;
     let launcher = start_launcher(".")?;
     chdir("/").or_fail(LaunchError::IsolateMounts)?;
     let tree = FileTree::lay_out(&order.plan, (user == RunUser::Nobody).then_some(NOBODY))?;
-    // Not before they have everything that they need of the machine's tree.
+    // Only now do they need nothing more of the machine's file tree.
     init.wait_ready(LaunchError::StartInit)?;
     launcher.wait_ready(LaunchError::StartLauncher)?;
     tree.enter()?;
@@ -114,8 +113,7 @@ fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
         .or_fail(LaunchError::CreateScratch)
 }
 
-/// Puts this process into namespaces of its own; what it starts will have process numbers of
-/// their own too.
+/// Moves this process into new namespaces. Its children will be in a new PID namespace too.
 fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
     let (uid, gid) = (geteuid(), getegid());
     let mut namespaces = CloneFlags::CLONE_NEWNS
@@ -123,8 +121,8 @@ fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS;
-    // Root has the right to all of it, and gives itself up in the launcher. An ordinary user gets
-    // the right from a user namespace, in which it is the only user.
+    // Root may create all of these, and gives up its rights in the launcher. An ordinary user may only in a new user
+    // namespace, in which it is the only user.
     if user == RunUser::Server {
         namespaces |= CloneFlags::CLONE_NEWUSER;
     }
@@ -143,9 +141,8 @@ fn own_program(argument: &str) -> Command {
     command
 }
 
-/// Makes a copy of the machine's `/proc` this process's current folder: a mount by itself, which
-/// hangs in no tree. A descriptor of the machine's own one would be a way out: `..` of it is the
-/// machine's root, also after `pivot_root(2)`, as long as anything holds that.
+/// Makes a detached copy of the machine's `/proc` mount this process's current folder. A descriptor of the original
+/// mount would be a way out: its `..` is the machine's root, even after `pivot_root(2)`, as long as a process holds it.
 fn enter_copy_of_proc() -> Result<(), LaunchError> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -158,12 +155,12 @@ fn enter_copy_of_proc() -> Result<(), LaunchError> {
 fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
     command.arg(proc);
-    // The standard streams of Python.
+    // Python inherits these streams.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     Starting::new(&mut command, LaunchError::StartLauncher)
 }
 
-/// A process of our own that is not yet what it is to become.
+/// A process of our own during its start.
 struct Starting {
     process: KilledOnDrop,
     /// The other end of its standard input.
@@ -173,7 +170,7 @@ struct Starting {
 impl Starting {
     fn new(command: &mut Command, failed: fn(OsError) -> LaunchError) -> Result<Self, LaunchError> {
         let (socket, theirs) = UnixStream::pair().or_fail(failed)?;
-        // A process that was stopped must not hold up the end of the run.
+        // A stopped process must not delay the end of the run.
         socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(failed)?;
         socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(failed)?;
         let process = command.stdin(OwnedFd::from(theirs)).spawn().or_fail(failed)?;
@@ -185,27 +182,27 @@ impl Starting {
         (&self.socket).read_exact(&mut ready).or_fail(failed)
     }
 
-    /// Moves the process to the run's group, before it has started anything.
+    /// Moves the process to the run's control group before it starts anything.
     fn join(&self, group: Option<&ControlGroup>) -> Result<(), LaunchError> {
         group
             .map_or(Ok(()), |group| group.add(self.process.0))
             .or_fail(LaunchError::JoinControlGroup)
     }
 
-    /// Sends a launcher its order, and returns when it has become Python.
+    /// Sends the launcher its order. Returns when it has become Python.
     fn become_python(
         mut self,
         message: &[u8],
         pictures: Option<OwnedFd>,
     ) -> Result<Pid, LaunchError> {
-        // If this fails the launcher has ended, and says below why.
+        // If this fails, the launcher has ended, and its error is read below.
         let _ = passing::send(&self.socket, pictures.as_ref().map(OwnedFd::as_fd))
             .and_then(|()| self.socket.write_all(message));
         drop(pictures);
         let mut answer = Vec::new();
         let read = (&self.socket).take(ERROR_BYTES_MAX).read_to_end(&mut answer);
-        // Its end of the socket closes when it executes Python. Before that it has said that it
-        // is there, once, and nothing else unless something went wrong.
+        // The launcher's end of the socket closes when it executes Python. Before that it sends one `READY`, and more
+        // only if something failed.
         let error = answer.strip_prefix(&READY).unwrap_or(&answer);
         match read {
             Ok(_) if error.is_empty() => Ok(self.process.release()),
@@ -215,7 +212,7 @@ impl Starting {
     }
 }
 
-/// A child that is killed and reaped unless it is released.
+/// A child that is killed and reaped on drop unless it is released.
 struct KilledOnDrop(Pid);
 
 impl KilledOnDrop {
@@ -228,14 +225,14 @@ impl KilledOnDrop {
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // It may have ended by itself; it is reaped in any case.
+        // It may have ended by itself. It must be reaped in any case.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }
 }
 
-/// Returns the number of a child.
+/// Returns the PID of a child.
 fn pid(process: &Child) -> Pid {
-    // A process number is an int everywhere in the kernel.
+    // A PID is an `int` everywhere in the kernel.
     Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))
 }

@@ -1,5 +1,5 @@
-//! Linux: a child subreaper, so that nothing the script starts can leave its tree, and at tier 3
-//! the process numbers of the run's own.
+//! The supervisor on Linux: a child subreaper, so that no process of the script can leave its tree. At tier 3 the run
+//! also has a PID namespace. This module never reads the script.
 
 mod copy_out;
 pub(crate) mod file_tree;
@@ -30,65 +30,67 @@ use crate::{
     process_tree,
 };
 
-/// The first of the real-time signals (`signal(7)`); it stands for all of them.
+/// The first real-time signal (`signal(7)`). It stands for all of them.
 const REAL_TIME_SIGNAL: i32 = 34;
 
-/// The wait for killed processes before they are killed again: at first, and at most.
+/// The first and the longest wait for killed processes before they are killed again.
 const KILL_ROUND: Duration = Duration::from_millis(5);
 const KILL_ROUND_MAX: Duration = Duration::from_millis(200);
 
-/// Closes what the server's own parent left open for everybody. To be called before anything is
-/// opened: who owns these descriptors is not in this process.
+/// Closes descriptors that were inherited from the server's parent. Call this before anything is opened, because no
+/// value of this process owns these descriptors.
 pub(super) fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
         open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // The descriptor of the listing itself is closed already.
+        // The descriptor of the listing is among these numbers, but is closed already.
         let _ = nix::unistd::close(number);
     }
 }
 
-/// Makes this process the one that everything of the run belongs to.
+/// Makes this process the ancestor of every process of the run.
 pub(crate) fn prepare() -> io::Result<()> {
-    // A session of its own: no terminal's Ctrl-C ends it before the server has decided.
+    // In a session of its own, Ctrl-C in a terminal does not end this process before the server has decided.
     setsid()?;
     prctl::set_child_subreaper(true)?;
-    // Nothing of the run gains rights by executing a set-uid program, which we could not kill.
+    // No process of the run may gain rights by executing a set-user-ID program: this process could not kill it.
     prctl::set_no_new_privs()?;
     Ok(())
 }
 
-/// Starts Python, with as many layers around it as the plan wants.
+/// Starts Python with the layers of the plan.
 pub(crate) fn start(
     order: &Order,
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
-    // As much as the run at its start: sixty launches at once take the processors from the server too.
+    // Sixty launches at once would take the processors from the server. So this process gets the initial weight of a
+    // run.
     processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
-    // Before the launch: it may leave no /proc.
+    // Opens `/proc`, so it comes before the launch, after which `/proc` may be gone.
     let memory = match order.plan.tier {
         Tier::Off => None,
-        // That of another system.
+        // Seatbelt exists on another system only.
         Tier::Seatbelt => return Err(LaunchError::UnsupportedSystem),
-        // The server watches over each of its children.
+        // The server watches each child of the fork server itself.
         _ if order.role == Role::ForkServer => None,
         Tier::T1 | Tier::T2 | Tier::T3 => {
             let Plan { limits, .. } = &order.plan;
             let watch = MemoryWatch::new(limits.memory_bytes).or_fail(LaunchError::WatchMemory)?;
-            // Elsewhere the kernel counts those of the run alone, or those of a project's user.
+            // In other runs the kernel counts the threads of the run alone, or together with the other threads of a
+            // project's user.
             let threads_max = order.plan.is_one_process().then_some(limits.processes);
             Some(watch.beside(order.neighbours).with_threads_max(threads_max))
         }
     };
-    // Before the launch too: it leaves nothing of the machine's tree.
+    // Also before the launch, after which the machine's file tree is gone.
     let copy_out = CopyOut::prepare(order).or_fail(LaunchError::CreateScratch)?;
     let Launched { python, init, scope, group } = launch(order, input, pictures)?;
     Ok(Run { python, init, scope, group, ended: None, memory, copy_out })
 }
 
-/// Takes the signals that came in; whether one of them asks for the end.
+/// Reads pending signals. Returns whether one of them asks for the end of the run.
 fn asked_to_end(signal_fd: &SignalFd) -> bool {
     let mut ends = false;
     while let Ok(Some(signal)) = signal_fd.read_signal() {
@@ -97,7 +99,7 @@ fn asked_to_end(signal_fd: &SignalFd) -> bool {
     ends
 }
 
-/// Returns the number of a signal. The enum's values are these numbers.
+/// Returns the number of a signal, which is the value of the enum.
 fn number(signal: Signal) -> i32 {
     #[expect(clippy::as_conversions, reason = "the only way from an enum to its value")]
     {
@@ -108,15 +110,15 @@ fn number(signal: Signal) -> i32 {
 /// The processes of the run.
 pub(crate) struct Run {
     python: Pid,
-    /// Process 1 of the run's own process numbers, if it has them.
+    /// Process 1 of the run's PID namespace, if it has one.
     init: Option<Init>,
-    /// The signal scope that ends the run where there is no process 1.
+    /// The signal scope that ends a run without a process 1.
     scope: Option<SignalScope>,
     group: Option<ControlGroup>,
-    /// Python's exit code, once it has ended; a signal is a negative number.
+    /// Python's exit code after it has ended. A signal is a negative number.
     ended: Option<i32>,
     memory: Option<MemoryWatch>,
-    /// The artifacts, copied at the end.
+    /// Copies the artifacts at the end.
     copy_out: Option<CopyOut>,
 }
 
@@ -130,16 +132,17 @@ enum Wait {
 }
 
 impl Run {
-    /// Waits until Python ends or the server wants the end; then kills and reaps whatever is left.
+    /// Waits until Python ends, a limit is exceeded, or the server asks for the end. Then kills and reaps all remaining
+    /// processes.
     pub(crate) fn watch(mut self, control: &UnixStream) -> Report {
         let signals = block_signals();
         let waited = match &signals {
             Ok(signals) => self.wait(control, signals),
             Err(error) => Err(io::Error::from(error.kind())),
         };
-        // What the kill makes of Python is not how it ended.
+        // Read before the kill below, which would change Python's exit code.
         let ended = self.ended;
-        // A failed wait is no reason to leave anything running.
+        // The run must end even if the wait failed.
         self.end_all(signals.ok().as_ref());
         if let Some(copy_out) = &self.copy_out {
             copy_out.copy();
@@ -159,18 +162,18 @@ impl Run {
         }
     }
 
-    /// Kills the run, and returns when every process of it is dead and reaped, however long that
-    /// takes: an end is never reported early.
+    /// Kills the run. Returns when every process of it is dead and reaped, however long that takes: an end is never
+    /// reported early.
     pub(crate) fn end(&mut self) {
         self.end_all(None);
     }
 
-    /// Does the same; `signals` wake it up when a child has ended.
+    /// Does the same as [`Self::end`]. `signals` end each wait early when a child has ended.
     fn end_all(&mut self, signals: Option<&SignalFd>) {
         let mut round = KILL_ROUND;
         while self.reap() {
             self.kill();
-            // A killed process is reaped when it has given its memory back.
+            // A killed process can be reaped only after it has released its memory.
             match signals {
                 Some(signals) => {
                     let mut watched = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
@@ -183,18 +186,18 @@ impl Run {
         }
     }
 
-    /// Kills the run without waiting for anything.
+    /// Kills the run without waiting.
     fn kill(&self) {
         if let Some(group) = &self.group {
-            // What has left the group, or is too slow to be killed by it, is killed below.
+            // The signals below kill processes that left the group or that the group does not kill in time.
             let _ = group.kill();
         }
         match (&self.init, &self.scope) {
             (Some(init), _) => {
-                // It takes everything with it that has a number in its namespace. It may have ended
-                // by now; nothing else can go wrong with a process of ours.
+                // The kernel then kills every process of the PID namespace. Process 1 may have ended already; killing a
+                // child cannot fail for another reason.
                 let _ = kill(init.pid, Signal::SIGKILL);
-                // A number that was reaped may be another process's by now.
+                // After Python was reaped, its PID may belong to another process.
                 if self.ended.is_none() {
                     let _ = kill(self.python, Signal::SIGKILL);
                 }
@@ -204,7 +207,7 @@ impl Run {
         }
     }
 
-    /// Waits until Python has ended, or until its end is asked for.
+    /// Waits until Python has ended, a limit is exceeded, or the end of the run is requested.
     fn wait(&mut self, control: &UnixStream, signal_fd: &SignalFd) -> io::Result<Wait> {
         self.reap();
         let mut next_look = self.memory.as_ref().map(|_| WATCH_INTERVAL);
@@ -217,7 +220,7 @@ impl Run {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // The server says nothing more than by closing its side.
+            // The server sends nothing more; it only closes its side.
             let [server_closed, _] = watched.map(|fd| fd.any().unwrap_or(true));
             let is_asked = asked_to_end(signal_fd);
             self.reap();
@@ -235,7 +238,7 @@ impl Run {
         Ok(Wait::PythonEnded)
     }
 
-    /// Takes every process that has ended. False if there is no process left.
+    /// Reaps every process that has ended. Returns false if no child is left.
     fn reap(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -244,7 +247,7 @@ impl Run {
                     self.ended = Some(-number(signal));
                 }
                 Ok(WaitStatus::StillAlive) => return true,
-                // Killed by a real-time signal, which nix has no name for; reaped all the same.
+                // A child was killed by a real-time signal, which nix cannot represent. It was reaped anyway.
                 Err(Errno::EINVAL) => {
                     if self.ended.is_none() && kill(self.python, None) == Err(Errno::ESRCH) {
                         self.ended = Some(-REAL_TIME_SIGNAL);
@@ -257,9 +260,9 @@ impl Run {
     }
 }
 
-/// Receives the signals that end a run or announce a child's end by a descriptor from now on. Python inherits
-/// the signal mask, so this comes after its start; a signal that came before is found by the first
-/// look at the children.
+/// Blocks the signals that end a run or announce a child's end, and returns a descriptor that receives them. Call this
+/// after Python was started, because Python inherits the signal mask. The first look at the children finds an end that
+/// happened before.
 fn block_signals() -> io::Result<SignalFd> {
     let signals =
         SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);

@@ -1,11 +1,11 @@
-//! A process of its own for each run: it has Python started, watches it, and clears up after it.
+//! The supervisor of a run, a process of its own: starts Python, watches it, and removes the run's leftovers. It never
+//! decides anything about the script.
 //!
-//! It is our own binary, started again before any runtime exists: single-threaded, and small. It
-//! ends a run when Python ends, when the server asks for it, when the run has too much memory, or
-//! when the server is gone, even by SIGKILL, because then its end of the socket is closed. Only
-//! when every process of the run is dead and reaped does it report, however long that takes; then it
-//! removes the run's folder, and only then does it end. The server never kills it. It never decides
-//! anything about the script.
+//! It is our own binary, started again before any runtime exists: single-threaded and small. It ends a run when Python
+//! ends, when the server asks for it, when the run exceeds its memory limit, or when the server is gone. Even if the
+//! server dies by SIGKILL, its end of the socket closes. The supervisor reports only when every process of the run is
+//! dead and reaped, however long that takes. Then it removes the run's folder, and only after that it exits. The server
+//! never kills it.
 
 #[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "linux.rs")]
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
@@ -30,21 +30,21 @@ use super::report::{LEFT_BEHIND, Report};
 /// The hidden first argument that makes our binary a supervisor.
 pub const SUPERVISE_ARGUMENT: &str = "__supervise";
 
-/// The hidden first argument that makes our binary remove what others left in the folder that is the
-/// second argument.
+/// The hidden first argument that makes our binary remove abandoned folders. The second argument is the folder that
+/// contains them.
 pub const SWEEP_ARGUMENT: &str = "__sweep";
 
-/// Does the work of a supervisor. The exit code says whether its folder is gone.
+/// Does the work of a supervisor. The exit code reports whether the run's folder was removed.
 pub fn supervise() -> ExitCode {
     match carry_out_order() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(LEFT_BEHIND),
-        // The server has lost interest: it is gone, or said no more than half an order.
+        // The server is gone, or its order could not be read.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Carries out one order. Whether its folder is gone afterwards.
+/// Carries out one order. Returns whether no folder of the run is left.
 fn carry_out_order() -> io::Result<bool> {
     platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -58,11 +58,11 @@ fn carry_out_order() -> io::Result<bool> {
                 Err(error) => Report::NotStarted(error),
             }
         }
-        // The server changed its mind before it had said everything.
+        // The server cancelled before it had sent the whole order.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::KILLED,
         Err(error) => return Err(error),
     };
-    // A server that is gone hears nothing, and its folder goes all the same.
+    // If the server is gone, the report is lost, but the folder is removed anyway.
     let sent = serde_json::to_vec(&report).map_err(io::Error::from).and_then(|mut answer| {
         answer.push(b'\n');
         control.write_all(&answer)
@@ -78,7 +78,7 @@ fn prepare_and_start(
     scratch: &mut Option<Scratch>,
 ) -> Result<platform::Run, LaunchError> {
     platform::prepare().or_fail(LaunchError::PrepareProcess)?;
-    // At tier 3 the run has a file system of its own, and nothing outlives that.
+    // At tier 3 the scratch folder is a file system of the run's own, which ends with the run.
     if order.plan.tier < Tier::T3 {
         let created = Scratch::create(&order.scratch);
         *scratch = Some(created.or_fail(LaunchError::CreateScratch)?);
@@ -86,7 +86,8 @@ fn prepare_and_start(
     let null = File::options().write(true).open("/dev/null");
     let null = null.or_fail(LaunchError::PrepareProcess)?;
     let mut run = platform::start(order, input, pictures)?;
-    // The server takes the end of the output as the end of the run's last process.
+    // The server takes the end of the output as the end of the run's last process, so this process must not keep it
+    // open.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
     if let Err(error) = closed {
         run.end();

@@ -1,7 +1,7 @@
-//! Unix systems that are not Linux. On macOS a run is one process in Seatbelt (`seatbelt`). Without a
-//! sandbox, where the admin wants none, the run is Python's process group.
+//! The supervisor on Unix systems other than Linux. On macOS a run is one process in Seatbelt (`seatbelt`). If the
+//! admin has turned the sandbox off, the run is Python's process group.
 //!
-//! A script without a sandbox that leaves its process group outlives the run here. On Linux it does not.
+//! An unconfined script that leaves its process group outlives the run here. On Linux it does not.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -27,17 +27,17 @@ enum Event {
     ServerClosed,
 }
 
-/// Nothing to do: there is no list of a process's descriptors that every system has.
+/// Does nothing, because no list of a process's descriptors exists on every system.
 pub(super) fn close_inherited() {}
 
-/// Makes this process the leader of a session of its own: no terminal's Ctrl-C ends it before the
-/// server has decided.
+/// Makes this process the leader of its own session. So Ctrl-C in a terminal does not end it before the server has
+/// decided.
 pub(super) fn prepare() -> io::Result<()> {
     setsid()?;
     Ok(())
 }
 
-/// Starts Python with the rights of the server's user, if the admin wants it so.
+/// Starts Python in Seatbelt, or with the rights of the server's user if the admin has turned the sandbox off.
 pub(super) fn start(
     order: &Order,
     input: &[u8],
@@ -49,14 +49,14 @@ pub(super) fn start(
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
-    // Open as long as Python is being started.
+    // Stays open while Python is started.
     let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
     Ok(Run::Bare(start_bare(order, input.into())?))
 }
 
-/// Starts Python with the rights of the server's user, because the admin wants it so.
+/// Starts Python with the rights of the server's user. The admin has turned the sandbox off.
 fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
     Command::new(&order.plan.program)
         .args(["-c", PYTHON_COMMAND])
@@ -64,14 +64,14 @@ fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
         .envs(order.environment.iter().map(|(name, value)| (name, value)))
         .env("TMPDIR", &order.scratch)
         .current_dir(&order.scratch)
-        // A group of its own: what the script sends to "its group" does not reach the supervisor.
+        // The script's signals to its own process group must not reach the supervisor.
         .process_group(0)
         .stdin(input)
         .spawn()
         .or_fail(LaunchError::Execute)
 }
 
-/// A file without a name that holds `content`, at its start.
+/// Creates an unnamed file with `content`, positioned at its start.
 fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
     let path = folder.join("input");
     let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
@@ -85,21 +85,21 @@ fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
 pub(super) enum Run {
     /// One process, in the sandbox.
     Seatbelt(seatbelt::Run),
-    /// A process group, with the rights of the server's user.
+    /// A process group with the rights of the server's user.
     Bare(Child),
 }
 
 impl Run {
-    /// Waits until Python ends or the server wants the end; then kills what is left.
+    /// Waits until Python ends or the server asks for the end. Then kills the remaining processes.
     pub(super) fn watch(self, control: &UnixStream) -> Report {
         let python = match self {
             Self::Seatbelt(run) => return run.watch(control),
             Self::Bare(python) => python,
         };
-        // A process number is an int everywhere.
+        // A PID is an `int` everywhere.
         let group = Pid::from_raw(i32::try_from(python.id()).unwrap_or(i32::MAX));
         wait(python, group, control).unwrap_or_else(|_| {
-            // A failed wait is no reason to leave anything running.
+            // The run must end even if the wait failed.
             let _ = killpg(group, Signal::SIGKILL);
             Report::KILLED
         })
@@ -124,23 +124,23 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
         let status = python.wait().map(|status| {
             status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
         });
-        // The receiver is gone when the server has closed first.
+        // The receiver is gone if the server closed first.
         let _ = ended.send(Event::PythonEnded(status));
     });
     let mut control = control.try_clone()?;
     thread::spawn(move || {
-        // The server says nothing more than by closing its side.
+        // The server sends nothing more; it only closes its side.
         let _ = control.read(&mut [0]);
         let _ = events.send(Event::ServerClosed);
     });
 
     let event = received.recv().map_err(io::Error::other)?;
-    // The group may be empty by now.
+    // The group may be empty already.
     let _ = killpg(group, Signal::SIGKILL);
     match event {
         Event::PythonEnded(code) => Ok(Report::Exited(code?)),
         Event::ServerClosed => {
-            // Only a report that comes after Python's end is true.
+            // Wait for Python's end, because a report before it could be wrong.
             let _ = received.recv();
             Ok(Report::KILLED)
         }

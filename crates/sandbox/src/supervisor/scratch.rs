@@ -1,7 +1,8 @@
-//! The scratch folder of a run that has no file tree of its own, and the sweep of abandoned ones.
+//! Creates and removes the scratch folder of a run without a file tree of its own, and sweeps abandoned folders. It
+//! never removes a folder that is locked.
 //!
-//! The owner of a folder holds a lock on it (`flock(2)`) as long as it lives. A folder without a lock
-//! is one whose owner was killed, and may be removed by any process that has the rights to.
+//! The owner of a folder holds a lock on it (`flock(2)`) until the owner ends. If a folder is not locked, its owner was
+//! killed, and any process with the necessary rights may remove it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -15,17 +16,17 @@ use qwed_files::folder::Folder;
 
 use super::super::NOBODY;
 
-/// The prefix of all folders that this program leaves in the temporary folder.
+/// The prefix of all folders that this program creates in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";
 
 /// The suffix of a folder that is not locked yet.
 const UNLOCKED: &str = ".new";
 
-/// The age at which a folder that was never locked counts as abandoned: its maker was killed at
-/// once.
+/// The age at which a folder that was never locked counts as abandoned: the process that created it was killed before
+/// it could lock it.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
-/// A scratch folder, locked.
+/// A locked scratch folder.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
@@ -33,18 +34,19 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the folder, for its owner only.
+    /// Creates the folder, accessible to its owner only.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), lock: create_locked(path)? })
     }
 
-    /// Removes it with all that is in it. Returns whether nothing is left.
+    /// Removes the folder with its content. Returns whether nothing is left.
     pub(super) fn remove(self) -> bool {
         remove(&self.path, self.lock)
     }
 }
 
-/// Makes a folder for its owner only, and gives the lock on it. It has its name when it is locked.
+/// Creates a folder that is accessible to its owner only, and returns the lock on it. The folder gets its final name
+/// after it is locked.
 pub fn create_locked(folder: &Path) -> io::Result<File> {
     let mut new = folder.as_os_str().to_owned();
     new.push(UNLOCKED);
@@ -52,7 +54,7 @@ pub fn create_locked(folder: &Path) -> io::Result<File> {
     let locked = || -> io::Result<File> {
         let lock = File::open(&new)?;
         match lock.try_lock() {
-            // Where folders cannot be locked (NFS), no sweep locks one either, and so removes none.
+            // If folders cannot be locked (NFS), a sweep cannot lock them either, so it does not remove them.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
         }
@@ -64,8 +66,7 @@ pub fn create_locked(folder: &Path) -> io::Result<File> {
     })
 }
 
-/// Removes the folders in `place` that were left by servers, supervisors and launches that were
-/// killed.
+/// Removes folders in `place` that were left by killed servers, supervisors and launches.
 pub fn sweep(place: &Path) {
     let Ok(folder) = Folder::open(place) else { return };
     for name in folder.names(usize::MAX).unwrap_or_default() {
@@ -75,7 +76,7 @@ pub fn sweep(place: &Path) {
     }
 }
 
-/// Returns whether this program names folders so: `qwed-mcp-{id}`, some with a word before the id.
+/// Returns whether the name has this program's form: `qwed-mcp-{id}`, or `qwed-mcp-{word}-{id}`.
 fn is_ours(name: &OsStr) -> bool {
     let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { return false };
     let rest = rest.strip_suffix(UNLOCKED).unwrap_or(rest);
@@ -94,52 +95,50 @@ fn sweep_one(place: &Folder, path: &Path) {
         return;
     }
     let opened = place.folder(name).or_else(|_| {
-        // A script may have taken its own right to read the folder. Its mode is changed with the owner's
-        // rights: whoever owns the name may put something else there meanwhile.
+        // A script may have removed its own right to read the folder. The mode is changed with the owner's rights,
+        // because the owner of the name could replace the folder meanwhile.
         let _rights = OwnersRights::take(&about)?;
         place.folder_to_read(name)
     });
     let Ok(lock) = opened.map(File::from) else { return };
-    // Whoever owns it may have put something else in its place.
+    // Its owner may have replaced the folder since the check.
     let is_same =
         lock.metadata().is_ok_and(|now| now.ino() == about.ino() && now.uid() == about.uid());
-    // Others may sweep too; one does it.
+    // Other processes may sweep too. Only the one with the lock removes the folder.
     if is_same && lock.try_lock().is_ok() {
         remove(path, lock);
     }
 }
 
-/// Removes the folder at `path`, which is open and locked as `lock`, with what the script left in it.
-/// Returns whether nothing is left.
+/// Removes the folder at `path`, which is open and locked as `lock`, with its content. Returns whether nothing is left.
 ///
-/// The rights to do so are those of the folder's owner, whoever this process is: while it is
-/// cleared up, another run of the same owner may put a folder of somebody else's into it. The rights
-/// are this whole process's, so it has to be one that does nothing else.
+/// The removal uses the rights of the folder's owner, even if this process is root: meanwhile another run of the same
+/// owner could move a folder of another user into it. The rights apply to the whole process, so it must do nothing else
+/// at the time.
 fn remove(path: &Path, lock: File) -> bool {
     let Ok(rights) = lock.metadata().and_then(|about| OwnersRights::take(&about)) else {
         return !path.exists();
     };
-    // Where that fails, so does the removal.
+    // If this fails, the removal fails too.
     let _ = lock.set_permissions(fs::Permissions::from_mode(0o700));
     let folder = Folder::from(lock);
-    // What stays is not ours to force: a mount, or another user's file.
+    // Entries that cannot be removed, such as a mount or another user's file, are left.
     let _ = folder.remove_contents();
     drop(rights);
     fs::remove_dir(path).is_ok()
 }
 
-/// The rights of a folder's owner in place of root's, as long as this lives. They are those of all
-/// threads of the process.
+/// The rights of a folder's owner instead of root's, until dropped. They apply to all threads of the process.
 struct OwnersRights {
     is_root: bool,
 }
 
 impl OwnersRights {
-    /// Takes the rights of the owner of the folder that `about` is about.
+    /// Takes the rights of the owner of the folder with the metadata `about`.
     fn take(about: &Metadata) -> io::Result<Self> {
         let is_root = geteuid().is_root() && about.uid() != 0;
         if is_root {
-            // The group first: another user may not change it any more.
+            // The group comes first, because another user may not change it.
             setegid(Gid::from_raw(about.gid()))?;
             seteuid(Uid::from_raw(about.uid()))?;
         }
@@ -150,7 +149,7 @@ impl OwnersRights {
 impl Drop for OwnersRights {
     fn drop(&mut self) {
         if self.is_root {
-            // Root is this process's real user, to which it may always go back.
+            // Root is still the real user of this process, so it may always switch back.
             let _ = seteuid(Uid::from_raw(0));
             let _ = setegid(Gid::from_raw(0));
         }
@@ -187,7 +186,7 @@ mod tests {
         for number in 0..20_000 {
             fs::create_dir(path.join(number.to_string())).unwrap();
         }
-        // One listing for all of them; a listing for each takes minutes.
+        // The folder must be listed once; a listing for each entry takes minutes.
         assert!(scratch.remove());
         assert!(!path.exists());
     }
@@ -197,7 +196,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("scratch");
         let scratch = Scratch::create(&path).unwrap();
-        // From the inside out: no path is longer than two names.
+        // Built from the inside out, so that no path is longer than two names.
         fs::create_dir(path.join("0")).unwrap();
         for depth in 1..3000 {
             let (outer, inner) = (path.join(depth.to_string()), (depth - 1).to_string());
@@ -222,7 +221,7 @@ mod tests {
         fs::set_permissions(&left, fs::Permissions::from_mode(0o000)).unwrap();
         let canary = at(&format!("qwed-mcp-canary-{}", id("c")));
         fs::create_dir(&canary).unwrap();
-        // Somebody is about to lock it.
+        // A folder that its creator has not locked yet.
         let new = at(&format!("qwed-mcp-{}.new", id("d")));
         fs::create_dir(&new).unwrap();
         let strangers = [

@@ -1,4 +1,5 @@
-//! macOS: one process, which the kernel ends above its memory limit, and which is killed as one.
+//! The supervisor's part of a run on macOS. The run is one process, which the kernel ends if it exceeds its memory
+//! limit. This module never gives a script to a Python outside of the sandbox.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -25,28 +26,28 @@ use crate::order::PYTHON_COMMAND;
 use crate::report::Report;
 use crate::{LaunchError, Limits, Order, SeatbeltOrder, passing};
 
-/// The line by which Python says that it is in the sandbox.
+/// The line that Python sends when it is in the sandbox.
 const ENTERED: &[u8] = b"entered\n";
 
-/// The longest time that the launcher, and then Python, may take for its next word.
+/// The longest wait for the next message of the launcher, and then of Python.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest word of a launcher or of Python.
+/// The longest message of a launcher or of Python, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// The interval between two looks at the scratch folder, which nothing else bounds. Memory is the kernel's.
+/// The interval between two looks at the scratch folder, which nothing else bounds. The kernel bounds the memory.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The bytes that a file takes on a disk are counted in these.
+/// The unit in which the system counts the size of a file on disk.
 const BLOCK_BYTES: u64 = 512;
 
 /// The process of a run.
 pub(super) struct Run {
     python: Started,
     limits: Limits,
-    /// The folder that is watched.
+    /// The watched folder.
     scratch: PathBuf,
-    /// The script's standard error, which hears why a run was ended that had too many files.
+    /// The script's standard error, for a message if its folder exceeds a limit.
     stderr: File,
 }
 
@@ -55,7 +56,7 @@ enum Event {
     AskedToEnd,
 }
 
-/// The most events of a run: its end, and the end asked for in two ways.
+/// The most events of a run: its own end, and two kinds of requests to end it.
 const EVENTS_MAX: usize = 3;
 
 /// The reason why the wait for Python is over.
@@ -72,7 +73,7 @@ fn asking_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
 }
 
-/// Starts Python, and returns when it is in the sandbox; then it is sent the script.
+/// Starts Python. Returns after it has entered the sandbox and the script is being sent to it.
 pub(super) fn start(
     order: &Order,
     input: &[u8],
@@ -83,18 +84,18 @@ pub(super) fn start(
         .split_at_checked(seatbelt.entry_bytes)
         .ok_or(io::Error::from(io::ErrorKind::UnexpectedEof))
         .or_fail(LaunchError::StoreScript)?;
-    // Profiles are of real paths, and the folder for temporary files is often behind a link.
+    // A profile needs canonical paths, and the path of the folder for temporary files often contains a symlink.
     let scratch = fs::canonicalize(&order.scratch).or_fail(LaunchError::CreateScratch)?;
-    // Clients see the reason, and are told no path.
+    // Clients see the reason, so it must not contain the path.
     let profile = Profile::new(&order.plan, &scratch)
         .map_err(|_| LaunchError::EnterSeatbelt("a readable path is not UTF-8".to_owned()))?;
     let launch = launch(order, seatbelt, &scratch)?;
     let (socket, theirs) = UnixStream::pair().or_fail(LaunchError::StartLauncher)?;
-    // A process that was stopped must not hold up the end of the run.
+    // A stopped process must not delay the end of the run.
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
-    // Before there is a process that they would leave alone, and a thread that they would reach. The launcher
-    // inherits that, and undoes it.
+    // Blocked before the child exists, which such a signal would leave running, and before any thread exists, which
+    // would receive it. The launcher inherits the mask, and resets it.
     asking_signals().thread_block().or_fail(LaunchError::PrepareProcess)?;
     let program = std::env::current_exe().or_fail(LaunchError::StartLauncher)?;
     let child = Command::new(program)
@@ -108,7 +109,7 @@ pub(super) fn start(
     let mut orders =
         serde_json::to_vec(&launch).map_err(io::Error::from).or_fail(LaunchError::StartLauncher)?;
     orders.push(b'\n');
-    // If this fails the launcher has ended, and says below why.
+    // If this fails, the launcher has ended, and its error is read below.
     let _ = passing::send(&socket, pictures.as_ref().map(OwnedFd::as_fd))
         .and_then(|()| (&socket).write_all(&orders));
     drop(pictures);
@@ -123,8 +124,8 @@ pub(super) fn start(
     Ok(Run { python, limits: order.plan.limits, scratch, stderr: File::from(stderr) })
 }
 
-/// Returns what the launcher is to become: Python, that loads nothing but its standard library before it
-/// is in the sandbox.
+/// Returns the program for the launcher to become: Python, which loads only its standard library before it is in the
+/// sandbox.
 fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Launch, LaunchError> {
     let plan = &order.plan;
     let text = |path: &Path| {
@@ -133,13 +134,13 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
     };
     let program = text(&plan.program)?;
     let folder = text(scratch)?;
-    // Folders that it names come before the standard library, also when the interpreter starts.
+    // The folders in this variable come before the standard library, even when the interpreter starts.
     let own = order.environment.iter().filter(|(name, _)| name != PYTHON_PATH).cloned();
     let mut environment: Vec<(String, String)> = own.collect();
     environment.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), folder.clone())));
     let file = match &seatbelt.program_file {
-        // The program that was called would execute this one, and lose its memory limit; so it is told here
-        // what that one would tell it.
+        // The called program would execute this one, and the exec would reset the memory limit. So the variable that
+        // the called program sets is set here.
         Some(file) => {
             environment.push(("__PYVENV_LAUNCHER__".to_owned(), program));
             text(file)?
@@ -157,10 +158,10 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
     })
 }
 
-/// The variable that names folders of modules.
+/// The environment variable with additional module folders.
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// Returns the line that tells Python how to enter the sandbox, and what to load then.
+/// Returns the line with the parameters of the sandbox, and of the module search path after entering it.
 fn instructions(
     order: &Order,
     seatbelt: &SeatbeltOrder,
@@ -181,16 +182,16 @@ fn instructions(
     line
 }
 
-/// Reads a line that has to be this one; else it is the error that kept the sender from going on.
+/// Reads a line, which must be `word`. Any other line is the error that stopped the sender.
 fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<(), LaunchError> {
     let mut line = Vec::new();
     while line.len() < ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
         let mut byte = [0];
-        // What comes behind the line is not this reader's.
+        // Read byte by byte, because another reader takes the data after this line.
         match (&mut &*socket).read(&mut byte) {
             Ok(1..) => line.extend(byte),
             Ok(0) => break,
-            // It has ended, and had not read what it was sent.
+            // The process ended without reading all that was sent to it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(LaunchError::StartLauncher(error.into())),
@@ -202,22 +203,21 @@ fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<()
     Err(serde_json::from_slice(&line).unwrap_or(ended))
 }
 
-/// Sends Python what it reads, beside everything else: a package that does not come to its end when it is
-/// imported must not keep the run from being ended.
+/// Sends Python its input in a thread. If importing a package never ends, the run can still be ended.
 fn send(socket: UnixStream, input: Vec<u8>) {
     thread::spawn(move || {
-        // Where this fails Python has ended, which is found elsewhere.
+        // If this fails, Python has ended, which another thread notices.
         let _ = socket.set_write_timeout(None).and_then(|()| (&socket).write_all(&input));
         let _ = socket.shutdown(std::net::Shutdown::Both);
     });
 }
 
 impl Run {
-    /// Waits until Python ends, has more than it may, or the server wants the end; then kills it.
+    /// Waits until Python ends, exceeds a limit, or the server asks for the end. Then kills it.
     pub(super) fn watch(mut self, control: &UnixStream) -> Report {
         let waited = match self.events(control) {
             Ok(events) => self.wait(&events),
-            // A wait that cannot begin is no reason to leave anything running.
+            // The run must end even if the wait cannot begin.
             Err(_) => Wait::Unwatched,
         };
         let was_there = waited != Wait::PythonEnded;
@@ -234,7 +234,7 @@ impl Run {
             }
             Wait::Unwatched => Report::KILLED,
             Wait::PythonEnded | Wait::AskedToEnd => match status.map(code) {
-                // What the kill makes of Python is not how it ended.
+                // SIGKILL came from this supervisor, so it is not how the script ended.
                 Some(KILLED) if was_there => Report::KILLED,
                 Some(KILLED) if self.was_killed_for_memory() => Report::OutOfMemory,
                 Some(code) => Report::Exited(code),
@@ -248,18 +248,18 @@ impl Run {
         self.python.end();
     }
 
-    /// Returns whether the kernel's limit is likely to have ended the run: nothing else here kills it,
-    /// and it had much of what it may have.
+    /// Returns whether the kernel's memory limit probably ended the run: nothing else here kills it, and it used at
+    /// least half of its limit.
     fn was_killed_for_memory(&self) -> bool {
-        // Of those children that were reaped, of which there is one.
+        // Covers all reaped children, and there is only one.
         let most = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.max_rss());
         let most = u64::try_from(most).unwrap_or(0);
-        // `getrusage(2)` of macOS counts bytes, others kibibytes.
+        // macOS reports bytes in `getrusage(2)`, other systems kibibytes.
         let bytes = if cfg!(target_os = "macos") { most } else { most.saturating_mul(1024) };
         bytes >= self.limits.memory_bytes / 2
     }
 
-    /// Has threads wait for everything that ends the wait.
+    /// Starts a thread for each event that ends the wait.
     fn events(&self, control: &UnixStream) -> io::Result<Receiver<Event>> {
         let (events, received) = mpsc::sync_channel(EVENTS_MAX);
         let of_signals = events.clone();
@@ -271,7 +271,7 @@ impl Run {
         let mut control = control.try_clone()?;
         let of_server = events.clone();
         thread::spawn(move || {
-            // The server says nothing more than by closing its side.
+            // The server sends nothing more; it only closes its side.
             let _ = control.read(&mut [0]);
             let _ = of_server.send(Event::AskedToEnd);
         });
@@ -296,13 +296,13 @@ impl Run {
     }
 }
 
-/// Returns whether a folder has more bytes or more files and folders in it than these. It looks at no more
-/// than one above that number.
+/// Returns whether a folder contains more bytes, or more files and folders, than these limits. Stops at the first entry
+/// that exceeds one.
 fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     let (mut bytes, mut inodes) = (0_u64, 0_u64);
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        // What is removed meanwhile, or made unreadable, is not there to be counted.
+        // A folder that is removed or made unreadable meanwhile cannot be counted.
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
             inodes += 1;
@@ -319,22 +319,22 @@ fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     false
 }
 
-/// Waits until a child has ended, and leaves it to be reaped: until then its number is no other process's.
+/// Waits until a child has ended, without reaping it, so that its PID cannot belong to another process yet.
 fn await_end(python: rustix::process::Pid, events: &SyncSender<Event>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(python), options) {}
     let _ = events.send(Event::PythonEnded);
 }
 
-/// The exit code of what was killed: SIGKILL.
+/// The exit code of a process that was killed by SIGKILL.
 const KILLED: i32 = -9;
 
-/// Returns the exit code of a process; a signal is a negative number.
+/// Returns the exit code of a process. A signal is a negative number.
 fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(KILLED)
 }
 
-/// A child that is killed and reaped when this goes.
+/// A child that is killed and reaped on drop.
 struct Started {
     child: Child,
     pid: Pid,
@@ -343,7 +343,7 @@ struct Started {
 
 impl Started {
     fn new(child: Child) -> Self {
-        // A process number is an int everywhere.
+        // A PID is an `int` everywhere.
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
         Self { child, pid, ended: None }
     }
@@ -352,13 +352,13 @@ impl Started {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Kills the process and returns when it has ended, with how; what it was before the kill, if it had
-    /// ended by itself.
+    /// Kills the process and waits for it. Returns its exit status, which is the original one if it had ended by
+    /// itself.
     fn end(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             let _ = kill(self.pid, Signal::SIGKILL);
-            // It is the first of its session, and can have made no other process; where it could, this
-            // is for those.
+            // The process leads its session, and cannot have created other processes. If it could, this would kill
+            // them.
             let _ = killpg(self.pid, Signal::SIGKILL);
             self.ended = self.child.wait().ok();
         }

@@ -1,4 +1,4 @@
-//! One group: what is in it, what it may use, and its end.
+//! One group: its processes, its limits and its end. This module never chooses where a group is created.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -17,17 +17,17 @@ use crate::GroupOrder;
 /// The interval between two looks at the remaining processes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The time that a kernel without `cgroup.kill` has to end the processes of a group.
+/// The time to kill the processes of a group on a kernel without `cgroup.kill`.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The weight of a run, beside 100 of the server: the server answers in time however many runs there are. Outside of the place,
-/// all of them together weigh as much as before.
+/// The weight of a run. The server's weight is 100, so it replies in time however many runs there are. Compared with
+/// processes outside of the place, the weight of the server and its runs together is unchanged.
 const RUN_WEIGHT: u64 = 10;
 
 /// A control group of ours.
 ///
-/// Everything goes through descriptors, so it can be used from a process that has left the
-/// machine's file tree since. A script never gets one of them: they are closed at `exec`.
+/// All access goes through descriptors, so a process can use the group after it has left the machine's file tree. A
+/// script never gets a descriptor, because they are closed on `exec`.
 #[derive(Debug)]
 pub struct ControlGroup {
     parent: OwnedFd,
@@ -37,7 +37,7 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Makes a group. A limit that cannot be set is an error.
+    /// Creates a group. Fails if a limit cannot be set.
     pub fn create(order: &GroupOrder) -> io::Result<Self> {
         let GroupOrder { place, name, limits } = order;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -48,12 +48,12 @@ impl ControlGroup {
         mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755))?;
         let group = Self::open(parent, name)?;
         if let Some(bytes) = limits.memory_bytes {
-            // One process of a run that is killed for all of them leaves a run that makes no sense;
-            // and what is swapped out is not within the limit, so nothing is.
+            // Kill all processes together, because a run that loses one of them makes no sense. Allow no swap, because
+            // swapped memory would not count against the limit.
             group.limit_if_known("memory.oom.group", 1)?;
             group.limit_if_known("memory.swap.max", 0)?;
             group.limit("memory.max", bytes)?;
-            // Only where the controller is there.
+            // Fails if the controller is not available.
             let _ = group.limit("cpu.weight", RUN_WEIGHT);
         }
         if let Some(pids) = limits.pids {
@@ -62,28 +62,27 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens a group that its maker was not able to remove; `None` if it is not there.
+    /// Opens a group that its creator could not remove. `None` if it does not exist.
     pub fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
 
-    /// Opens the group `name`, which is there.
+    /// Opens the existing group `name`.
     fn open(parent: OwnedFd, name: &str) -> io::Result<Self> {
         let folder = open_folder_at(&parent, Path::new(name))?;
         Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
     }
 
-    /// Moves a process here, with its threads; what it starts from now on begins here. What it has
-    /// started before stays where it is, and so does the memory that it has already.
+    /// Moves a process with its threads into the group. Processes that it starts from now on begin here. Processes that
+    /// it has started before stay in their groups, and so does its present memory.
     ///
-    /// Takes tens of microseconds, and milliseconds if no process was moved on this machine for the
-    /// last few: the kernel then waits until each core has been somewhere else.
+    /// Takes tens of microseconds. Takes milliseconds if no process was moved on this machine for the last few
+    /// milliseconds, because the kernel then waits for every core to pass a quiescent state.
     pub fn add(&self, pid: Pid) -> io::Result<()> {
         write(&self.folder, "cgroup.procs", &pid.to_string())
     }
 
-    /// Kills every process of the group, those included that are forked while it does so. They may
-    /// take a moment to be gone.
+    /// Kills every process of the group, including processes that are forked meanwhile. They may take a moment to end.
     pub fn kill(&self) -> io::Result<()> {
         match write(&self.folder, "cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.freeze_and_kill(),
@@ -96,33 +95,33 @@ impl ControlGroup {
         faccessat(&self.folder, "cgroup.kill", AccessFlags::F_OK, AtFlags::empty()).is_ok()
     }
 
-    /// Returns whether a process is alive in the group.
+    /// Returns whether the group contains a live process.
     pub(super) fn is_populated(&self) -> io::Result<bool> {
         Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
     }
 
-    /// Returns whether the group's processes were killed because they exceeded its memory limit,
-    /// and not because a group above it, or the machine, had no more: `oom` counts the limit of
-    /// this one, `oom_kill` every kill. Without a memory controller nobody can tell: false.
+    /// Returns whether processes were killed because the group exceeded its own memory limit, and not because a parent
+    /// group or the machine ran out of memory: `oom` counts only this group's limit, `oom_kill` every kill. Returns
+    /// false without a memory controller, because then it is unknown.
     pub fn was_out_of_memory(&self) -> bool {
         let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
         read(&self.folder, "memory.events")
             .is_ok_and(|events| is_counted(&events, "oom") && is_counted(&events, "oom_kill"))
     }
 
-    /// Removes the group, if no process is in it any more. Whether it is gone.
+    /// Removes the group if it contains no process. Returns whether it is gone.
     pub fn try_remove(&mut self) -> bool {
         let removed = unlinkat(&self.parent, self.name.as_str(), UnlinkatFlags::RemoveDir);
         self.is_removed |= matches!(removed, Ok(()) | Err(Errno::ENOENT));
         self.is_removed
     }
 
-    /// Returns the numbers of the processes in it, one a line.
+    /// Returns the PIDs of its processes, one per line.
     pub fn processes(&self) -> io::Result<String> {
         read(&self.folder, "cgroup.procs")
     }
 
-    /// Bounds the memory of a group that was made with a bound, anew.
+    /// Changes the memory limit of a group that was created with one.
     pub fn limit_memory(&self, bytes: u64) -> io::Result<()> {
         self.limit("memory.max", bytes)
     }
@@ -131,7 +130,7 @@ impl ControlGroup {
         write(&self.folder, file, &value.to_string())
     }
 
-    /// Sets what older kernels, and those without swap, do not have.
+    /// Sets a limit that older kernels, and kernels without swap, do not have.
     fn limit_if_known(&self, file: &str, value: u64) -> io::Result<()> {
         match self.limit(file, value) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -139,8 +138,7 @@ impl ControlGroup {
         }
     }
 
-    /// Does the same as `cgroup.kill` on kernels before 5.14: what is frozen does not fork, and can
-    /// be killed.
+    /// Does the same as `cgroup.kill`, for kernels before 5.14. A frozen process cannot fork, but can be killed.
     pub(super) fn freeze_and_kill(&self) -> io::Result<()> {
         write(&self.folder, "cgroup.freeze", "1")?;
         let deadline = Instant::now() + KILL_TIMEOUT;
@@ -151,7 +149,7 @@ impl ControlGroup {
             for pid in
                 self.processes()?.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0)
             {
-                // It may have ended by now.
+                // It may have ended already.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
             std::thread::sleep(LOOK_INTERVAL);
@@ -161,8 +159,8 @@ impl ControlGroup {
 }
 
 impl Drop for ControlGroup {
-    /// Ends what is in it. A group whose processes take their time is left, for
-    /// [`super::ControlGroups::find`] of a later server.
+    /// Kills the group's processes and removes it. If they take too long to end, the group is left, and
+    /// [`super::ControlGroups::find`] of a later server removes it.
     fn drop(&mut self) {
         if !self.is_removed && !self.try_remove() {
             let _ = self.kill();
@@ -195,7 +193,7 @@ pub(super) fn read(folder: &impl AsFd, file: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes to a file of the group `folder`, which acts on each write as a whole.
+/// Writes to a file of the group `folder`. The kernel handles each write as a whole.
 pub(super) fn write(folder: &impl AsFd, file: &str, text: &str) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(folder, file, flags, Mode::empty())?);

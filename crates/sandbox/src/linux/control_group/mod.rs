@@ -1,20 +1,19 @@
-//! Control groups, version 2: a run's processes as one thing that the kernel bounds and ends.
+//! Control groups, version 2: bound and end all processes of a run together. This module never decides the limits; the
+//! order does.
 //!
-//! A group can be ended by one write, forks included, which no amount of `kill(2)` is sure to do.
-//! Where its controllers are delegated, everything that the kernel holds for a run counts against
-//! one limit: page tables, sockets, pipes and files in memory too, which the watch of `memory` does
-//! not see. Where no groups are available, that watch and the kill of the process tree are what there
-//! is; nothing here is needed for a run.
+//! One write kills a whole group, including processes that are forked meanwhile. No number of `kill(2)` calls is sure
+//! to do that. If its controllers are delegated, everything that the kernel holds for a run counts against one limit,
+//! including page tables, sockets, pipes and files in memory, which the watch of `memory` does not see. If no groups
+//! are available, the watch and the kill of the process tree remain. No run needs this module.
 //!
-//! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (pure), `scope` has
-//! systemd make one; [`ControlGroups::order`] then names a `group` for each run. Systemd's rule of
-//! a single writer is kept (<https://systemd.io/CGROUP_DELEGATION>): only below a group that is
-//! delegated to the server, or is nobody else's.
+//! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (a pure function), and `scope` asks
+//! systemd for a scope. [`ControlGroups::order`] then names a `group` for each run. Systemd's rule of a single writer
+//! is respected (<https://systemd.io/CGROUP_DELEGATION>): groups are created only below a group that is delegated to
+//! the server, or that no other program manages.
 //!
-//! A script must not be able to write to its group, or it could leave it. At tier 3 it has no
-//! `/sys`, at tier 2 Landlock lets it write nowhere but to its scratch folder, and descriptors of
-//! groups are closed at `exec`. At tier 1 and without a sandbox it has the server's rights, so a
-//! group is no bound there, only one more way to end a run.
+//! A script must not be able to write to its group, because it could leave it. At tier 3 it has no `/sys`. At tier 2
+//! Landlock lets it write only to its scratch folder. Descriptors of groups are closed on `exec`. At tier 1 and without
+//! a sandbox the script has the server's rights. There a group is not a reliable bound, only one more way to end a run.
 
 mod group;
 mod hierarchy;
@@ -44,37 +43,36 @@ use crate::{GroupLimits, GroupOrder, process_tree};
 use group::{open_folder, read, write};
 use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
 
-/// The target of log lines, below which all lines of the server are.
+/// The target of this module's log lines. Like all targets of the server, it starts with `qwed_mcp`.
 const LOG_TARGET: &str = "qwed_mcp::sandbox";
 
-/// The prefix of our groups' names; [`Maker`] follows.
+/// The prefix of our groups' names. A [`Maker`] follows it.
 const NAME_PREFIX: &str = "qwed-mcp-";
 
-/// There while systemd runs the machine (`sd_booted(3)`).
+/// Exists if systemd runs the machine (`sd_booted(3)`).
 const SYSTEMD_FOLDER: &str = "/run/systemd/system";
 
-/// Attributes that systemd sets on a group that it delegates; the second one is for root's eyes.
+/// Attributes that systemd sets on a group that it delegates. Only root can read the second one.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 
-/// The files that have to be writable in a group for it to be delegated (`cgroups(7)`), and the
-/// group itself.
+/// The group itself, and the files in it that must be writable if it is delegated (`cgroups(7)`).
 const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
 
-/// The controllers that a run is bounded by.
+/// The controllers that bound a run.
 const MEMORY: &str = "memory";
 const PIDS: &str = "pids";
 
-/// The controller by which runs share the processors with each other and with the server.
+/// The controller that shares the processors among the runs and the server.
 const CPU: &str = "cpu";
 
-/// The controllers that are available in the groups.
+/// The controllers and functions that are available in the groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Controls {
-    /// Their memory is bounded by the kernel.
+    /// The kernel bounds the groups' memory.
     pub memory: bool,
-    /// So is the number of their processes.
+    /// The kernel bounds the number of their processes.
     pub pids: bool,
-    /// The kernel has `cgroup.kill`; without it they are frozen, and killed one by one.
+    /// The kernel has `cgroup.kill`. Without it, processes are frozen and killed one by one.
     pub kill: bool,
 }
 
@@ -91,48 +89,48 @@ impl fmt::Display for Controls {
     }
 }
 
-/// An error that leaves runs without control groups. Names paths: it is for the admin.
+/// An error that leaves runs without control groups. It names paths, because it is for the admin.
 #[derive(Debug, Error)]
 pub enum NoControlGroups {
-    /// An old machine, or a container without them.
+    /// An old machine, or a container without control groups.
     #[error("no control groups of version 2 are mounted")]
     NotMounted,
-    /// The mount is of another part of them.
+    /// The mount shows another part of the hierarchy.
     #[error("the server's own control group {0} is not below what is mounted")]
     OutOfSight(PathBuf),
-    /// Nobody gave it to us, and there is no systemd to ask.
+    /// The group is not delegated to us, and systemd does not run the machine.
     #[error("the server's own control group is not delegated to it, and there is no systemd")]
     NotDelegated,
-    /// Systemd was asked for a scope, in vain.
+    /// Systemd did not create a scope.
     #[error("the server's own control group is not delegated to it, and systemd makes none: {0}")]
     Scope(#[from] ScopeError),
-    /// The group is delegated without a controller that we want, which a scope may have.
+    /// The group is delegated without a controller that we need. A scope may have it.
     #[error("the server's own control group has no controllers to pass on")]
     NoControllers,
-    /// The kernel says no.
+    /// The kernel refused.
     #[error("no control group can be used: {0}")]
     Use(#[from] io::Error),
 }
 
-/// The place below which this server makes groups.
+/// The group below which this server creates groups.
 #[derive(Debug)]
 pub struct ControlGroups {
     path: PathBuf,
     /// The prefix of this server's group names.
     prefix: String,
     controls: Controls,
-    /// The number of groups that were ordered.
+    /// The number of ordered groups.
     ordered: AtomicU64,
-    /// The group to give back at the end, if it was the server's before.
+    /// The group to restore at the end, if it was the server's group from the start.
     taken: Mutex<Option<Place>>,
 }
 
 impl ControlGroups {
-    /// Finds or makes a place, and moves this process there if that is what it takes. Removes what
-    /// killed servers have left in it.
+    /// Finds or creates a place, and moves this process there if necessary. Removes groups in it that killed servers
+    /// left.
     ///
-    /// To be called once, before the first process of a run is started: what is started earlier
-    /// may not be movable later. Takes up to two seconds, and blocks.
+    /// Call this once, before the first process of a run is started, because processes started earlier may not be
+    /// movable later. Blocks for up to two seconds.
     pub fn find() -> Result<Self, NoControlGroups> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
         let hierarchy = Hierarchy::find(&mountinfo).ok_or(NoControlGroups::NotMounted)?;
@@ -159,8 +157,8 @@ impl ControlGroups {
         Err(reason)
     }
 
-    /// Returns the order for a run's group, with those of `limits` that have a controller. Each
-    /// call names another group.
+    /// Returns the order for a run's group, with the limits for which a controller exists. Each call returns another
+    /// name.
     pub fn order(&self, limits: &GroupLimits) -> GroupOrder {
         let number = self.ordered.fetch_add(1, Ordering::Relaxed);
         GroupOrder {
@@ -173,7 +171,7 @@ impl ControlGroups {
         }
     }
 
-    /// Describes the groups' controllers, if they bound memory; the reason why they do not, else.
+    /// Describes the groups' controllers if they bound memory. The error is the reason why they do not.
     pub fn memory_bound(&self) -> Result<String, String> {
         if self.controls.memory {
             return Ok(self.controls.to_string());
@@ -181,10 +179,10 @@ impl ControlGroups {
         Err(format!("those below {} bound no memory", self.path.display()))
     }
 
-    /// Leaves the place as it was found, once the last group is gone. A server that is started there
-    /// later could not do anything with it otherwise.
+    /// Restores the place to its original state. Call this after the last group is gone. Otherwise a server that is
+    /// started there later could not use it.
     pub fn give_back(&self) {
-        // Not locked meanwhile.
+        // The lock is released before the I/O.
         let taken = self.taken().take();
         if let Some(place) = taken {
             place.take_controllers_back();
@@ -195,7 +193,7 @@ impl ControlGroups {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes groups below the server's own group, which the server leaves for a smaller one below.
+    /// Creates groups below the server's own group. The server moves to a group below it.
     fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
         let place = Place::open(path)?;
         match place.pass_controllers_on().and_then(|()| Self::at(&place)) {
@@ -216,13 +214,13 @@ impl ControlGroups {
         let path =
             hierarchy.folder(&group).ok_or_else(|| NoControlGroups::OutOfSight(group.clone()))?;
         match Self::with_controllers(path.clone()) {
-            // The scope is ours all the same.
+            // The scope is ours even without controllers.
             Err(NoControlGroups::NoControllers) => Self::below(path),
             found => found,
         }
     }
 
-    /// Makes groups below a group that has no controllers for them.
+    /// Creates groups below a group without controllers.
     fn below(path: PathBuf) -> Result<Self, NoControlGroups> {
         Self::at(&Place::open(path)?)
     }
@@ -239,7 +237,7 @@ impl ControlGroups {
             ordered: AtomicU64::new(0),
             taken: Mutex::new(None),
         };
-        // Only a group that is there says what groups can do.
+        // Only an existing group shows which functions groups have.
         let limits = GroupLimits { memory_bytes: Some(1 << 20), pids: Some(1) };
         groups.controls.kill = ControlGroup::create(&groups.order(&limits))?.has_kill();
         Ok(groups)
@@ -273,14 +271,14 @@ impl Place {
         format!("{}server", self.prefix)
     }
 
-    /// Lets the groups below have memory and processes bounded.
+    /// Enables the controllers of memory, processes and processors in the groups below.
     fn pass_controllers_on(&self) -> Result<(), NoControlGroups> {
         let present = read(&self.folder, "cgroup.controllers")?;
         let is_present = |name: &str| present.split_ascii_whitespace().any(|word| word == name);
         if !is_present(MEMORY) {
             return Err(NoControlGroups::NoControllers);
         }
-        // The machine's outermost group has no type, and may pass controllers on as it is.
+        // The machine's root group has no type, and may enable controllers while it contains processes.
         if read(&self.folder, "cgroup.type").is_ok() {
             let own = self.path.join(self.server_group());
             fs::create_dir(&own)?;
@@ -288,20 +286,21 @@ impl Place {
         }
         write(&self.folder, "cgroup.subtree_control", &format!("+{MEMORY}"))?;
         if is_present(PIDS) {
-            // Memory alone is good enough. Before it, the group would become one for threads.
+            // Memory alone is enough. If the controller of processes came first, the group would become a threaded one.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
         if is_present(CPU) {
-            // Without it, runs weigh as much as their processes do.
+            // Without it, a run weighs as much as its processes together.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
         }
         Ok(())
     }
 
-    /// Undoes what [`Place::pass_controllers_on`] has done of its work.
+    /// Undoes the completed steps of [`Place::pass_controllers_on`].
     fn take_controllers_back(&self) {
         let own = self.path.join(self.server_group());
-        // Without it nothing was done.
+        // Without a server group no process was moved. Controllers that were enabled in the machine's root group stay
+        // enabled.
         if own.exists() {
             let steps = [
                 write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
@@ -316,7 +315,7 @@ impl Place {
         }
     }
 
-    /// Removes the groups of servers that are gone. One with a process in it cannot be removed.
+    /// Removes the groups of servers that have ended. A group with a process in it cannot be removed.
     fn remove_leftovers(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };
@@ -333,7 +332,7 @@ impl Place {
     }
 }
 
-/// Collects the facts about the own group, named `own`, whose folder is `path`.
+/// Collects the facts about the server's own group, named `own`, whose folder is `path`.
 fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
     let folder = open_folder(path)?;
     let is_outermost_of_machine = read(&folder, "cgroup.type").is_err();
@@ -354,10 +353,10 @@ fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
     })
 }
 
-/// The process that a group's name says has made it.
+/// The process that created a group, according to the group's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Maker {
-    /// Of the process numbers.
+    /// The inode of the PID namespace.
     namespace: u64,
     pid: Pid,
     /// The process's start time.
@@ -371,13 +370,13 @@ fn maker_of(name: &str) -> Option<Maker> {
     parts.next().map(|_| Maker { namespace, pid: Pid::from_raw(pid), start })
 }
 
-/// Returns the namespace of the process numbers that we see (`pid_namespaces(7)`).
+/// Returns the inode of this process's PID namespace (`pid_namespaces(7)`).
 fn process_numbers() -> Option<u64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the start time of a process, in ticks since the machine's start.
+/// Returns the start time of a process, in clock ticks since boot.
 fn start_of(pid: Pid) -> Option<u64> {
     process_tree::stat(pid).map(|stat| stat.started)
 }

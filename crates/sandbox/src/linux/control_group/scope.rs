@@ -1,8 +1,9 @@
-//! A scope of systemd's for the server: a group that systemd makes and leaves to whoever asked.
+//! Asks systemd for a scope, a group that systemd creates and delegates to the server. It never asks if the server
+//! would escape a limit by the move.
 //!
-//! A user's own manager has memory and process numbers delegated on ordinary desktops, so this
-//! takes no rights. It is asked through `busctl`, which is a part of systemd, at the place where
-//! systemd puts its bus: no variable of the client's decides whom we speak to.
+//! On ordinary desktops the user's own manager has the controllers of memory and processes, so this takes no rights.
+//! The request is made with `busctl`, which is a part of systemd, at the path where systemd puts its bus. No
+//! environment variable of the client decides which bus is used.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -15,28 +16,27 @@ use thiserror::Error;
 
 use super::hierarchy::{Hierarchy, left_behind, own_group};
 
-/// The time that systemd has for all of it. It takes some 20 ms, and nothing waits for it but the
-/// server's first run.
+/// The time limit for the whole request. It takes about 20 ms, and only the server's first run waits for it.
 const SCOPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The interval between two looks at whether it is done.
+/// The interval between two checks whether the request is done.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The places of systemd's tools.
+/// The possible paths of `busctl`.
 const BUSCTL_PATHS: [&str; 3] =
     ["/usr/bin/busctl", "/bin/busctl", "/run/current-system/sw/bin/busctl"];
 
-/// The number of the first namespace of process numbers (`PROC_PID_INIT_INO`), the machine's own.
+/// The initial PID namespace, which is the machine's own (`PROC_PID_INIT_INO`).
 const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
 
-/// A file of a group that states a limit, and how it begins where there is none.
+/// A file of a group that contains a limit, and the start of its text if no limit is set.
 struct LimitFile {
     name: &'static str,
     none: &'static str,
 }
 
-/// The limits that somebody has set for the server on purpose. Not `pids.max`: systemd sets it for
-/// every unit.
+/// The limits that an admin has set for the server on purpose. `pids.max` is not among them, because systemd sets it
+/// for every unit.
 const LIMIT_FILES: [LimitFile; 5] = [
     LimitFile { name: "memory.max", none: "max" },
     LimitFile { name: "memory.high", none: "max" },
@@ -46,33 +46,33 @@ const LIMIT_FILES: [LimitFile; 5] = [
 ];
 
 impl LimitFile {
-    /// Returns whether the file with this text sets a limit.
+    /// Returns whether a file with this text sets a limit.
     fn is_set(&self, text: &str) -> bool {
         if self.none.is_empty() { !text.is_empty() } else { !text.starts_with(self.none) }
     }
 }
 
-/// An error that leaves the server without a scope of systemd's.
+/// An error that leaves the server without a scope.
 #[derive(Debug, Error)]
 pub enum ScopeError {
-    /// The number that we know ourselves by may be somebody else's there.
+    /// Our PID may belong to another process in systemd's namespace.
     #[error("systemd counts processes in another namespace than the server's")]
     OtherProcessNumbers,
-    /// The names of groups that we see are not those that systemd sees.
+    /// The group names in our namespace differ from those in systemd's.
     #[error("the server's control groups are of another namespace than systemd's")]
     OtherGroups,
-    /// Whoever started the server gave it so much, and a scope has its own limit.
+    /// The server was started with this limit, but a scope has its own limit.
     #[error("the server would leave the limit that {file} of its group {group} sets")]
     LimitLeft {
-        /// A group that the server is in.
+        /// A group that contains the server.
         group: PathBuf,
         /// The file with the limit.
         file: &'static str,
     },
-    /// There is no systemd to speak to, or not its tool.
+    /// systemd or its tool is missing.
     #[error("busctl, which asks systemd for it, cannot be started: {0}")]
     StartBusctl(#[source] io::Error),
-    /// systemd says no, or there is no bus.
+    /// systemd refuses, or the bus does not exist.
     #[error("systemd refuses: {0}")]
     Refused(String),
     /// systemd takes too long.
@@ -80,14 +80,14 @@ pub enum ScopeError {
     TimedOut,
 }
 
-/// Has systemd make a scope named `name`, moves this process there with all of its threads, and
-/// returns its group. The groups for memory and processes are delegated to us.
+/// Asks systemd for a scope named `name`, which moves this process with all of its threads there. Returns the scope's
+/// group. The controllers for memory and processes are delegated to us.
 pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<PathBuf, ScopeError> {
     let user = geteuid();
     if !is_counted_by_systemd() {
         return Err(ScopeError::OtherProcessNumbers);
     }
-    // Where systemd runs the machine, nothing but itself is in the outermost group.
+    // If systemd runs the machine, the root group contains only systemd itself.
     if own == Path::new("/") {
         return Err(ScopeError::OtherGroups);
     }
@@ -97,7 +97,7 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     let deadline = Instant::now() + SCOPE_TIMEOUT;
     let busctl = request(user, name).spawn().map_err(ScopeError::StartBusctl)?;
     finish(busctl, deadline)?;
-    // The answer says that there is a job for it, not that the job is done.
+    // The reply confirms that systemd has queued a job, not that the job is done.
     loop {
         let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| own_group(&text));
         if let Some(group) = group.filter(|group| group.ends_with(name)) {
@@ -110,7 +110,7 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     }
 }
 
-/// Returns the group of the manager that is asked: the user's own, or the machine's.
+/// Returns the group of the manager that gets the request: the user's own, or the machine's.
 fn manager(user: Uid) -> PathBuf {
     if user.is_root() {
         return PathBuf::from("/");
@@ -118,7 +118,7 @@ fn manager(user: Uid) -> PathBuf {
     PathBuf::from(format!("/user.slice/user-{user}.slice/user@{user}.service"))
 }
 
-/// Returns the first group with a limit that the server would leave.
+/// Returns the first group with a limit that the server would escape.
 fn limit_left(
     hierarchy: &Hierarchy,
     own: &Path,
@@ -127,11 +127,11 @@ fn limit_left(
     left_behind(own, manager).into_iter().find_map(|group| {
         let folder = hierarchy.folder(&group);
         let is_set = |file: &&LimitFile| match &folder {
-            // A controller that the group does not have limits nothing.
+            // A missing file means that the group lacks the controller, so no limit is set.
             Some(folder) => {
                 fs::read_to_string(folder.join(file.name)).is_ok_and(|text| file.is_set(&text))
             }
-            // Nobody knows.
+            // The limit is unknown, so assume that one is set.
             None => true,
         };
         let file = LIMIT_FILES.iter().find(is_set)?;
@@ -139,8 +139,8 @@ fn limit_left(
     })
 }
 
-/// Returns whether the process numbers that we see are those that systemd sees. A container may
-/// have the machine's bus in it, and our number there is another process's here.
+/// Returns whether systemd sees the same PIDs as this process. A container may have access to the machine's bus, where
+/// our PID is another process's.
 fn is_counted_by_systemd() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
     let first = fs::read_to_string("/proc/1/comm");
@@ -148,8 +148,7 @@ fn is_counted_by_systemd() -> bool {
         || first.is_ok_and(|name| name.trim_end() == "systemd")
 }
 
-/// Makes the request for a scope (`org.freedesktop.systemd1(5)`): name, mode, properties, and no
-/// further units.
+/// Builds the request for a scope (`org.freedesktop.systemd1(5)`): name, mode, properties, and no further units.
 fn request(user: Uid, name: &str) -> Command {
     let present = BUSCTL_PATHS.into_iter().find(|path| Path::new(path).exists());
     let mut busctl = Command::new(present.unwrap_or("/usr/bin/busctl"));
@@ -161,9 +160,9 @@ fn request(user: Uid, name: &str) -> Command {
         .args([name, "fail", "4"])
         .args(["Description", "s", "Runs of qwed-mcp"])
         .args(["PIDs", "au", "1", &Pid::this().to_string()])
-        // Implies `Delegate`, for these alone.
+        // Implies `Delegate` for these controllers only.
         .args(["DelegateControllers", "as", "2", "memory", "pids"])
-        // It is forgotten when it is over, even if something in it was killed.
+        // systemd forgets the scope when it ends, even if a process in it was killed.
         .args(["CollectMode", "s", "inactive-or-failed"])
         .arg("0")
         .env_clear()
@@ -181,7 +180,7 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
             Some(status) if status.success() => return Ok(()),
             Some(_) => return Err(ScopeError::Refused(first_line(&mut busctl))),
             None if Instant::now() > deadline => {
-                // It may have ended just now.
+                // It may have ended in this moment.
                 let _ = busctl.kill();
                 let _ = busctl.wait();
                 return Err(ScopeError::TimedOut);
@@ -191,11 +190,11 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
     }
 }
 
-/// Returns the first line of the output of `busctl`, which has ended.
+/// Returns the first line of the error output of `busctl`, which has ended.
 fn first_line(busctl: &mut Child) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = &mut busctl.stderr {
-        // What cannot be read is not said.
+        // Unreadable output is left out of the message.
         let _ = stderr.take(1024).read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes);

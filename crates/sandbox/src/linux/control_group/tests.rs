@@ -9,13 +9,13 @@ use super::group::ControlGroup;
 use super::hierarchy::left_behind;
 use super::*;
 
-/// A user that nothing else runs as.
+/// A UID that no other process runs as.
 const USER: u32 = 24701;
 
-/// The patience for a machine with much else to do.
+/// The timeout, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Python that waits for a line before it goes on.
+/// Python code that waits for a line of input.
 const WAIT: &str = "import os, sys, time\nsys.stdin.readline()\n";
 
 const DESKTOP: &str = "\
@@ -30,7 +30,7 @@ const HYBRID: &str = "\
 34 32 0:29 / /sys/fs/cgroup/systemd rw shared:11 - cgroup cgroup rw,xattr,name=systemd
 ";
 
-/// Of a container that shares the machine's namespace of control groups.
+/// The mounts of a container that shares the machine's cgroup namespace.
 const CONTAINER: &str = "\
 500 490 0:29 /system.slice/docker-5f.scope /sys/fs/cgroup ro - cgroup2 cgroup rw,nsdelegate
 ";
@@ -44,12 +44,12 @@ fn folder_of_the_own_group() {
         (HYBRID, session, Some(format!("/sys/fs/cgroup/unified{session}"))),
         (CONTAINER, "/system.slice/docker-5f.scope", Some("/sys/fs/cgroup/".to_owned())),
         (CONTAINER, "/system.slice/docker-5f.scope/a", Some("/sys/fs/cgroup/a".to_owned())),
-        // Outside of what is mounted, and outside of the namespace.
+        // Outside of the mounted part, and outside of the namespace.
         (CONTAINER, "/system.slice/docker-60.scope", None),
         (DESKTOP, "/../sibling", None),
-        // Of a namespace that was entered after the mount was made.
+        // The mount was made before the namespace was entered.
         ("34 23 0:29 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "/", None),
-        // Spaces are written as digits; a later mount covers an earlier one.
+        // Spaces are written as octal digits. A later mount covers an earlier one.
         ("1 1 0:1 / /a\\040b\\ rw - cgroup2 c rw\n", "/g", Some("/a b\\/g".to_owned())),
         (
             "1 1 0:1 / /a rw - cgroup2 c rw\n2 1 0:1 / /b rw - cgroup2 c rw\n",
@@ -67,7 +67,7 @@ fn folder_of_the_own_group() {
 #[test]
 fn machines_without_version_2() {
     let first = "36 32 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-    // A name is no type.
+    // The name of the device is not the type of the file system.
     let named = "36 32 0:31 / /cgroup2 rw - tmpfs cgroup2 rw\n";
     for mountinfo in ["", first, named] {
         assert_eq!(Hierarchy::find(mountinfo), None, "{mountinfo}");
@@ -191,18 +191,18 @@ fn names_tell_their_maker() {
     assert!(own > 0 && start_of(Pid::from_raw(1)).unwrap() < own);
 }
 
-/// Both ways in one test: the bombs would share their user's limit of processes.
+/// Tests both ways one after the other: at the same time, the fork bombs would share their user's limit of processes.
 #[test]
 #[ignore = "needs a place for control groups (version 2): run as root, or where one is delegated"]
 fn a_fork_bomb_ends_with_one_kill() {
     ends_a_fork_bomb(ControlGroup::kill);
-    // Kernels before 5.14.
+    // The way for kernels before 5.14.
     ends_a_fork_bomb(ControlGroup::freeze_and_kill);
 }
 
 fn ends_a_fork_bomb(kill: fn(&ControlGroup) -> io::Result<()>) {
     let groups = groups();
-    // About 200 processes, of which each forks and ends again and again, in sessions of their own.
+    // About 200 processes in sessions of their own. Each forks and ends again and again.
     let bomb = "
 import resource, signal
 # What has ended does not count against the limit.
@@ -256,7 +256,7 @@ while True:
 #[test]
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn the_kernel_bounds_memory_and_ends_all_of_a_run() {
-    // The parent has little memory itself, and would stay.
+    // The parent uses little memory, and would survive on its own.
     let greedy = "
 if os.fork() == 0:
     block = bytearray(400 << 20)
@@ -268,8 +268,8 @@ time.sleep(60)
 #[test]
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn what_is_not_resident_counts_too() {
-    // To read what was never written maps one page of zeros, which is nobody's; for each 2 MiB of
-    // addresses there is a page of the table that says so.
+    // Reading unwritten memory maps a shared page of zeros, which is charged to no process. Each 2 MiB of addresses
+    // needs its own page table for that.
     let tables = "
 import mmap
 size = 64 << 30
@@ -282,7 +282,7 @@ time.sleep(60)
     ends_what_takes_more(tables, 64);
 }
 
-/// Checks that all processes of a group in which `code` takes more memory than it may are killed.
+/// Checks that all processes of a group are killed if `code` exceeds the memory limit.
 fn ends_what_takes_more(code: &str, mebibytes: u64) {
     let groups = groups();
     assert!(groups.controls.memory, "not delegated here");
@@ -337,7 +337,7 @@ fn groups_go_with_their_values_and_their_servers() {
     drop(group);
     assert!(!folder.exists());
 
-    // A server of the same number, but started at another time, is gone; this one is not.
+    // A server with the same PID but another start time is gone. This server is not.
     let order = groups.order(&GroupLimits::default());
     let _own = ControlGroup::create(&order).unwrap();
     let namespace = process_numbers().unwrap();
@@ -350,7 +350,7 @@ fn groups_go_with_their_values_and_their_servers() {
     let (left, elsewhere) = (folder(namespace), folder(namespace + 1));
     Place::open(groups.path.clone()).unwrap().remove_leftovers();
     assert!(!left.exists());
-    // What that number is in another namespace, nobody knows here.
+    // The meaning of the PID in another PID namespace is unknown here.
     assert!(elsewhere.exists());
     fs::remove_dir(elsewhere).unwrap();
     assert!(order.place.join(order.name).exists());
@@ -367,7 +367,7 @@ fn names_stay_in_their_place() {
     }
 }
 
-/// Median times; run by hand: `cargo test --lib costs_of_a_group -- --ignored --nocapture`.
+/// Prints median times. Run it by hand: `cargo test --lib costs_of_a_group -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures, and says nothing about right or wrong"]
 #[expect(clippy::print_stdout, reason = "that is what it is for")]
@@ -412,7 +412,7 @@ fn groups() -> &'static ControlGroups {
     GROUPS.get_or_init(|| ControlGroups::find().unwrap())
 }
 
-/// Starts Python that waits for [`release`]; as another user, if that can be.
+/// Starts Python, which waits for [`release`]. It runs as another user if possible.
 fn start(code: &str) -> Child {
     let mut python = Command::new("python3");
     python.args(["-c", &format!("{WAIT}{code}")]).stdin(Stdio::piped()).current_dir("/");

@@ -1,12 +1,12 @@
-//! The watch, on real processes.
+//! Tests of the watch on real processes.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// Starts Python without transparent huge pages, as runs are, and waits until the script has said
-/// that it is ready. It goes on when it is told to.
+/// Runs Python without transparent huge pages, as in a run. The script signals that it is ready, and then waits for
+/// [`Script::go_on`].
 struct Script {
     python: Child,
 }
@@ -55,7 +55,7 @@ impl Drop for Script {
     }
 }
 
-/// Looks until it is decided; whether the limit is exceeded.
+/// Looks until the result is known. Returns whether the limit is exceeded.
 fn is_exceeded(watch: &mut MemoryWatch, pid: Pid) -> bool {
     loop {
         match watch.look(pid, Some(pid)) {
@@ -89,7 +89,7 @@ ready()
 
 #[test]
 fn a_copy_of_a_shared_page_counts() {
-    // The resident pages do not change when a child writes to what it shared.
+    // The number of resident pages does not change when a child writes to a shared page.
     let script = "
 block = fill(60)
 read, write = os.pipe()
@@ -126,7 +126,8 @@ for _ in range(20):
     ready()
 ";
     let mut script = Script::start(script);
-    // Both bounds are above that, 80 MiB and up to 1.2 GiB, so it has to be counted: some 50 MiB.
+    // Both upper bounds exceed the limit, with 80 MiB and up to 1.2 GiB, so the pages are counted exactly: about 50
+    // MiB.
     let mut watch = watch(70);
     for round in 0..19 {
         assert!(!is_exceeded(&mut watch, script.pid()), "{round}");
@@ -136,7 +137,7 @@ for _ in range(20):
 
 #[test]
 fn page_tables_count() {
-    // One page of zeros in each GiB: no page is resident but those of the tables.
+    // Each GiB maps one shared page of zeros, so only the page tables take memory.
     let script = "
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
@@ -195,7 +196,7 @@ ready()
 
 #[test]
 fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
-    // As long as the kernel takes for the end of a process on a busy machine, and longer.
+    // The loop takes longer than the kernel needs to end a process on a busy machine.
     let mut script = Script::start("ready()");
     let mut watch = watch(100);
     script.python.kill().unwrap();
@@ -229,7 +230,7 @@ pairs = [socket.socketpair() for _ in range(150)]
 ready()
 ";
     let script = Script::start(script);
-    // The sockets alone are 60 MiB; an interpreter is 5 to 15, whichever it is.
+    // The sockets alone are charged 60 MiB, and any interpreter takes 5 to 15 MiB.
     assert!(is_exceeded(&mut watch(55), script.pid()));
     assert!(!is_exceeded(&mut watch(90), script.pid()));
 }
@@ -245,7 +246,7 @@ fn the_next_look_comes_before_what_is_left_can_be_gone() {
 
 #[test]
 fn a_run_has_its_part_of_the_pipes_of_its_user() {
-    // Each is in two processes, and counts once.
+    // Each pipe is in two processes, and counts once.
     let script = "
 pipes = [os.pipe() for _ in range(50)]
 if os.fork() == 0:

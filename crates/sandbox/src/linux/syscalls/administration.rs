@@ -1,12 +1,12 @@
-//! Clocks, random numbers and facts about the machine, and all by which one administers a machine.
+//! The rules for clocks, random numbers and facts about the machine, and for all calls that administer a machine.
 //!
-//! Most of the latter would fail for want of privilege too. They are denied here because in a user
-//! namespace a process can have that privilege, and because their code is what kernel exploits use.
+//! Without privilege most of the latter would fail anyway. They are denied here for two reasons: in a user namespace a
+//! process can have the privilege, and kernel exploits use their code. These rules never depend on the tier.
 
 use super::table::Rule::{Allow, Deny};
 use super::table::{Row, rows};
 
-/// On `aarch64` the number exists too, but for musl `libc` does not name it.
+/// The number also exists on `aarch64`, but `libc` does not name it for musl.
 #[cfg(target_arch = "x86_64")]
 const SYS_KEXEC_FILE_LOAD: i64 = nix::libc::SYS_kexec_file_load;
 #[cfg(not(target_arch = "x86_64"))]

@@ -1,16 +1,15 @@
-//! Calls on the contents of files and on names in directories, pipes included.
+//! The rules for calls on the content of files and on names in directories, including pipes.
 //!
-//! Which files they may reach is Landlock's decision; this group only says which calls exist.
+//! They only decide which calls exist. They never decide which files a call may reach, because Landlock does.
 
 use nix::libc;
 
 use super::table::Rule::{AbsentForScripts, Allow, Answer, ByRun, Deny, DenyIf};
 use super::table::{Condition, Row, RunConditions, has_bit, is, is_not, rows};
 
-/// Commands of `fcntl` that Python and its libraries use. Not among them: `F_SETOWN` and `F_SETSIG`
-/// (signals to a chosen process), `F_SETLEASE` and `F_NOTIFY` (make others wait, watch them) and
-/// `F_SETPIPE_SZ` (pipe memory is counted per user, and the server has pipes too). The command is
-/// an `unsigned int`.
+/// All commands of `fcntl` that Python and its libraries do not use. Among them are `F_SETOWN` and `F_SETSIG` (signals
+/// to a chosen process), `F_SETLEASE` and `F_NOTIFY` (delay and watch other processes) and `F_SETPIPE_SZ` (pipe memory
+/// is counted per user, and the server has pipes too). The command is an `unsigned int`.
 const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_DUPFD.cast_unsigned()),
     is_not(1, libc::F_DUPFD_CLOEXEC.cast_unsigned()),
@@ -28,12 +27,11 @@ const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_GET_SEALS.cast_unsigned()),
 ]];
 
-/// Record locks (`fcntl_locking(2)`). A lock takes memory that nothing bounds, also on a file that
-/// can only be read, where it holds up whoever else locks the file and is seen by other runs. So a
-/// script's locks are answered and not taken. In one process that is no difference: its own locks
-/// never exclude it, and no other process can open its files. Between processes of one script they
-/// do not exclude either. Locks that belong to an open file (`F_OFD_SETLK`) would exclude within a
-/// process, and are refused.
+/// Record locks (`fcntl_locking(2)`). A lock takes memory that no limit bounds, even on a file that is only readable.
+/// There it would block other programs that lock the file, and other runs could see it. So a script's locks are
+/// answered with success and not taken. In one process this makes no difference: its own locks never exclude it, and no
+/// other process can open its files. Between processes of one script the locks do not exclude either. Locks that belong
+/// to an open file (`F_OFD_SETLK`) would exclude within a process, so they are refused.
 const COMMANDS: RunConditions = RunConditions {
     always: OTHER_COMMAND,
     in_one_process: &[],
@@ -47,14 +45,14 @@ const COMMANDS: RunConditions = RunConditions {
     ],
 };
 
-/// `CLOSE_RANGE_UNSHARE`, which gives a thread descriptors of its own, which nobody counts. The flags
-/// are an `unsigned int`.
+/// `CLOSE_RANGE_UNSHARE`, which gives a thread descriptors of its own that the watch does not count. The flags are an
+/// `unsigned int`.
 const OWN_DESCRIPTORS: &[Condition] = &[&[has_bit(2, libc::CLOSE_RANGE_UNSHARE)]];
 
-/// Commands of `ioctl` that Python and its libraries use: what a terminal is (`isatty`, answered
-/// from `TCGETS2` since glibc 2.42), non-blocking and close-on-exec flags, bytes waiting in a pipe,
-/// and `FICLONE`, which `pathlib` tries first in 3.14 and only some errors make it go on. The
-/// command is an `unsigned int`; written out, since the constants of `libc` differ in type.
+/// All commands of `ioctl` that Python and its libraries do not use. They use the properties of a terminal (`isatty`,
+/// answered from `TCGETS2` since glibc 2.42), the non-blocking and close-on-exec flags, the number of bytes in a pipe,
+/// and `FICLONE`. Python 3.14's `pathlib` tries `FICLONE` first, and continues only after some errors. The command is
+/// an `unsigned int`. The values are written out, because the constants in `libc` differ in type.
 const OTHER_CONTROL: &[Condition] = &[&[
     is_not(1, TCGETS),
     is_not(1, TCGETS2),
@@ -74,7 +72,7 @@ pub(super) const FIOCLEX: u32 = 0x5451;
 pub(super) const FIONCLEX: u32 = 0x5450;
 const FICLONE: u32 = 0x4004_9409;
 
-/// On `aarch64` the number exists too, and glibc uses it there, but `libc` does not name it.
+/// The number also exists on `aarch64`, where glibc uses it, but `libc` does not name it.
 #[cfg(target_arch = "x86_64")]
 const SYS_RENAMEAT: i64 = libc::SYS_renameat;
 #[cfg(not(target_arch = "x86_64"))]
@@ -95,16 +93,15 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pwritev: Allow, "os.pwritev";
     SYS_pwritev2: Allow, "os.pwritev";
     SYS_lseek: Allow, "every file";
-    // What it sends to a socket or a pipe stays in memory as long as that is not read, a page for
-    // each byte, and no limit counts it. The error is the one after which shutil.copyfile and pathlib
-    // copy by themselves.
+    // Data that it sends to a socket or a pipe stays in memory until it is read, a page for each byte, and no limit
+    // counts it. After this error, shutil.copyfile and pathlib copy the data themselves.
     SYS_sendfile: Answer(libc::ENOTSOCK), "pages held by sockets; copies do without";
     SYS_copy_file_range: Allow, "os.copy_file_range; pathlib's copy";
     SYS_truncate: Allow, "os.truncate; bounded by RLIMIT_FSIZE";
     SYS_ftruncate: Allow, "SQLite; shared memory; mmap";
     SYS_fallocate: Allow, "posix_fallocate; numpy.memmap";
     SYS_fadvise64: Answer(0), "advice; drops what others have cached of a file";
-    // Nothing of a run outlives it, so there is nothing to save; a shared file's disk is the machine's.
+    // No file of a run outlives it, so nothing needs to be saved. The disk of a shared file belongs to the machine.
     SYS_fsync: Answer(0), "SQLite's commits; on a library it stalls the disk";
     SYS_fdatasync: Answer(0), "SQLite's commits; as fsync";
     SYS_flock: AbsentForScripts, "lock files of projects; holds up other programs";

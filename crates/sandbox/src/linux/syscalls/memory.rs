@@ -1,14 +1,16 @@
-//! Calls on the process's own memory. How much it may have is bounded by limits, not here.
+//! The rules for calls on the process's own memory. They never bound its size; the limits of the run do.
 
 use nix::libc;
 
 use super::table::Rule::{Allow, Answer, Deny, DenyIf};
 use super::table::{Condition, Row, has_bit, rows};
 
-/// Shared memory without a file stays when it is not mapped any more, and then nobody's watch sees
-/// it. Private memory, and shared memory in a file of the run's own, which has a quota, pass.
+/// Kinds of memory that no watch counts.
 ///
-/// Pages of a pool of huge ones count for nobody either.
+/// Shared memory without a file continues to exist after it is unmapped, and then the watch cannot see it. Private
+/// memory is allowed. So is shared memory in a file of the run's own, which has a quota.
+///
+/// Pages from the pool of huge pages are not counted either.
 const UNCOUNTED: &[Condition] = &[
     &[
         has_bit(3, libc::MAP_ANONYMOUS.cast_unsigned()),

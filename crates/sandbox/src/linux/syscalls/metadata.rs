@@ -1,12 +1,12 @@
-//! Calls on what is written about a file: its mode, owner, times and extended attributes.
+//! The rules for calls on the metadata of a file: mode, owner, times and extended attributes.
 //!
-//! Landlock does not control them. Reading is harmless; writing is left to tier 3, where a mount
-//! namespace keeps other files out of reach, and denied at tier 2.
+//! Landlock does not control metadata. Reading it is harmless. Writing it is allowed at tier 3, where a mount namespace
+//! keeps other files out of reach, and denied at tier 2. These rules never look at the path.
 
 use super::table::Rule::{Allow, DenyAtTier2};
 use super::table::{Row, rows};
 
-/// The same number on both architectures; `libc` names it on one of them only.
+/// The number is the same on both architectures, but `libc` names it on only one of them.
 const SYS_FCHMODAT2: i64 = 452;
 
 pub(super) static ROWS: &[Row] = rows! {

@@ -1,24 +1,24 @@
-//! The system calls that a script may make, as seccomp filters.
+//! Compiles the system calls that a script may make into seccomp filters.
 //!
-//! What a call gets is decided by [`table`] alone:
+//! Only [`table`] decides the result of a call:
 //!
 //! | the call                                   | its result                      |
 //! |--------------------------------------------|---------------------------------|
 //! | is not in the table                        | `ENOSYS`, so libraries fall back |
 //! | is in the table and its rule denies it     | `EPERM`                         |
-//! | is in the table and its rule lets it pass  | runs                            |
+//! | is in the table and its rule allows it     | runs                            |
 //! | is in the table and its rule answers it    | the rule's error or success; the kernel does nothing |
 //! | is made for another architecture, or x32   | kills the process with `SIGSYS` |
 //!
-//! There are three filters. The *argument filter*, made by seccompiler, knows the calls that are
-//! denied by their arguments, and the machine's architecture. The *answer filter*, made by it too,
-//! knows those that are answered by their arguments. The *number filter* knows every number: it is
-//! written here, because a filter of seccompiler has one action for what it matches, and compares
-//! one number after the other, so that the kernel takes a millisecond to install it. The kernel runs
-//! all filters for a call and takes the strictest result.
+//! There are three filters. The *argument filter*, made by seccompiler, contains the calls that are denied by their
+//! arguments. It also checks the machine's architecture. The *answer filter*, also made by seccompiler, contains the
+//! calls that are answered by their arguments. The *number filter* contains every number. It is written here for two
+//! reasons. A filter of seccompiler has one action for all matches. And it compares one number after the other, so that
+//! the kernel takes a millisecond to install it. The kernel runs all filters for a call and applies the strictest
+//! result.
 //!
-//! This module never looks at paths and never opens anything: files are Landlock's subject. It
-//! does not decide either what happens when a filter cannot be installed; the launcher must stop.
+//! This module never looks at paths and never opens anything, because Landlock restricts files. It also does not decide
+//! the consequence of a filter that cannot be installed; the launcher must stop.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -45,56 +45,55 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// The descriptor as which the launcher opens the interpreter (close-on-exec) before it installs
-/// the filters. Descriptors of the script stay below it: the hard `RLIMIT_NOFILE`, which must be
-/// set before the filters are installed, is lower, and the filters let nobody change it.
+/// The descriptor under which the launcher opens the interpreter (close-on-exec) before it installs the filters. The
+/// script's descriptors stay below this number: the hard `RLIMIT_NOFILE`, which must be set before the filters are
+/// installed, is lower, and the filters do not allow changing it.
 pub(crate) const PROGRAM_FD: i32 = 1000;
 
-/// The longest program that the kernel accepts (`BPF_MAXINSNS`).
+/// The longest filter program that the kernel accepts, in instructions (`BPF_MAXINSNS`).
 const INSTRUCTIONS_MAX: usize = 4096;
 
 /// The filters, compiled for this machine's architecture and for this process.
 ///
-/// They belong to the process that compiled them: the one `execveat` that they let pass is
-/// recognised by an address in this process's memory.
+/// They are valid only in the process that compiled them. They recognise the one allowed `execveat` by an address in
+/// this process's memory.
 pub(crate) struct Filters {
     arguments: BpfProgram,
-    /// Empty where nothing is answered by its arguments.
+    /// Empty if no rule depends on arguments.
     answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
 }
 
-/// The program that the filters let a process become.
+/// The program that the filters allow a process to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Becomes {
-    /// [`PROGRAM_FD`], by the address of [`Filters::program_path`].
+    /// [`PROGRAM_FD`], recognised by the address of [`Filters::program_path`].
     Program,
-    /// No program: the process is already what it is to be.
+    /// No program: the process already runs the interpreter.
     Nothing,
-    /// Whatever Landlock lets it execute.
+    /// Every program that Landlock allows.
     Executable,
 }
 
-/// The properties of a run that decide its filters.
+/// The properties of a run on which its filters depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filtered {
-    /// True if files outside of the run's tree cannot be reached by a path (tier 3), so that their
-    /// modes and times are safe.
+    /// True if the run cannot reach files outside of its own tree by a path (tier 3). Then their modes and times are
+    /// safe.
     pub(crate) has_own_tree: bool,
-    /// True if the run has to stay one process.
+    /// True if the run must stay one process.
     pub is_one_process: bool,
     pub becomes: Becomes,
 }
 
 impl Filtered {
-    /// Returns the filters of a run of `plan` in a process that becomes `becomes`.
+    /// Returns the properties of a run of `plan`, in a process that becomes `becomes`.
     pub(crate) fn new(plan: &Plan, becomes: Becomes) -> Self {
         Self { has_own_tree: plan.tier == Tier::T3, is_one_process: plan.is_one_process(), becomes }
     }
 
-    /// Returns whether the run is a script; a project's tests may become other programs, and do
-    /// more.
+    /// Returns whether the run is a script. A project's tests may execute programs, and have further rights.
     fn is_script(self) -> bool {
         self.becomes != Becomes::Executable
     }
@@ -116,7 +115,7 @@ impl Filtered {
         }
     }
 
-    /// Returns the conditions under which an allowed call is denied all the same.
+    /// Returns the conditions under which an allowed call is denied.
     fn denied(self, row: &Row) -> Vec<Condition> {
         match row.rule {
             _ if is_exec(row.call) && !self.is_script() => Vec::new(),
@@ -176,8 +175,8 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     .flatten()
 }
 
-/// Returns the error of a step of what the filters take: a mistake in the table, or a machine that is
-/// not supported. None depends on the script.
+/// Returns the error for a failed step. The cause is a mistake in the table or an unsupported machine, never the
+/// script.
 fn failed(step: impl Into<String>) -> LaunchError {
     LaunchError::FilterCalls(step.into())
 }
@@ -230,12 +229,11 @@ fn is_exec(call: libc::c_long) -> bool {
 }
 
 impl Filters {
-    /// Installs the filters in the calling thread, for good. The caller is single-threaded and
-    /// has done all else: what follows can only be the `execveat` of [`PROGRAM_FD`].
+    /// Installs the filters in the calling thread, irrevocably. The caller must be single-threaded and must have
+    /// completed all other steps: only the `execveat` of [`PROGRAM_FD`] can follow.
     ///
-    /// The number filter comes last. The others pass the two calls that installing another one
-    /// takes, `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`; `seccomp` is not in the table, so that
-    /// the number filter ends its use.
+    /// The number filter comes last. The other filters allow the two calls that install a filter,
+    /// `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`. `seccomp` is not in the table, so the number filter then blocks it.
     pub(crate) fn install(&self) -> Result<(), LaunchError> {
         let install = |filter, step| seccompiler::apply_filter(filter).map_err(|_| failed(step));
         install(&self.arguments, "install the argument filter")?;
@@ -245,8 +243,8 @@ impl Filters {
         install(&self.numbers, "install the number filter")
     }
 
-    /// Returns the filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the
-    /// order in which they are to be installed.
+    /// Returns the filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the order of their
+    /// installation.
     pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
         let programs = [&self.arguments, &self.answers, &self.numbers];
         let programs = programs.into_iter().filter(|program| !program.is_empty());
@@ -261,8 +259,8 @@ impl Filters {
         bytes.collect()
     }
 
-    /// Returns the empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`]
-    /// and `AT_EMPTY_PATH`. An equal text at another address is refused.
+    /// Returns the empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`] and `AT_EMPTY_PATH`.
+    /// The filters refuse an equal text at another address.
     pub(crate) fn program_path(&self) -> &CStr {
         self.program_path.as_c_str()
     }
@@ -274,13 +272,13 @@ impl Filters {
     }
 }
 
-/// The number filter's action for a call, whatever its arguments.
+/// The number filter's action for a call, independent of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,
     Refuse,
     Unknown,
-    /// Fails with this error, or succeeds where it is 0, without having been run.
+    /// Fails with this error, or succeeds if it is 0, without running.
     Answer(i32),
     Kill,
 }
@@ -339,16 +337,16 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
     Ok(program)
 }
 
-/// Makes a program that looks up the number of a call. Neighbouring numbers mostly share a verdict,
-/// so it searches for the run that the number is in, by halves: when the kernel installs a filter, it
-/// goes through it once for each number.
+/// Builds a program that looks up the number of a call. Adjacent numbers mostly share a verdict, so it does a binary
+/// search for the range that contains the number. This matters when the filter is installed, because the kernel then
+/// evaluates it once for each number.
 ///
-/// The highest run is the x32 ABI, whose numbers carry a bit that no call of the 64-bit ABI has
-/// (CVE-2014-0038 was such a call). Nothing else would notice it: both ABIs have the same
-/// architecture value. On other architectures no call has such a number.
+/// The highest range is the x32 ABI, whose numbers have a bit that no call of the 64-bit ABI has (CVE-2014-0038 was
+/// such a call). No other check would notice it, because both ABIs have the same architecture value. On other
+/// architectures no call has such a number.
 ///
-/// It does not look at the architecture, which is the argument filter's task: that kills for any
-/// other architecture, and nothing that this program returns is stricter.
+/// It does not check the architecture, which is the task of the argument filter. That filter kills the process for any
+/// other architecture, and no result of this program is stricter.
 fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, LaunchError> {
     const X32_SYSCALL_BIT: u32 = 0x4000_0000;
     // The number is the first field of `struct seccomp_data`.
@@ -359,21 +357,21 @@ fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, Launch
     Ok(program)
 }
 
-// Written out, because the constants of `libc` have a type that would need a conversion.
+// Written out, because the type of the constants in `libc` would need a conversion.
 const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
-/// Returns the instructions that find the verdict of the loaded number among these runs.
+/// Returns the instructions that find the verdict for the loaded number among these ranges.
 fn search(runs: &[(u32, Verdict)]) -> Result<BpfProgram, LaunchError> {
     let (lower, upper) = runs.split_at(runs.len() / 2);
     let [(first, _), ..] = upper else {
-        // There is a run for every number, so that nothing comes here.
+        // Unreachable, because the ranges cover every number.
         return Err(failed("find a verdict for every number"));
     };
     let [(_, verdict)] = runs else {
         let lower = search(lower)?;
-        // A jump is over at most 255 instructions: there may be about as many runs.
+        // A jump skips at most 255 instructions. There may be about as many ranges.
         let over = u8::try_from(lower.len()).map_err(|_| failed("jump over half of the runs"))?;
         let mut program = vec![sock_filter { code: JUMP_IF_AT_LEAST, jt: over, jf: 0, k: *first }];
         program.extend(lower);
@@ -383,8 +381,8 @@ fn search(runs: &[(u32, Verdict)]) -> Result<BpfProgram, LaunchError> {
     Ok(vec![sock_filter { code: RETURN, jt: 0, jf: 0, k: u32::from(verdict.action()) }])
 }
 
-/// Returns the first number and the verdict of each run, ascending; numbers that no row names are
-/// [`Verdict::Unknown`], and those from `killed_from` on are [`Verdict::Kill`].
+/// Returns the first number and the verdict of each range, in ascending order. Numbers without a row are
+/// [`Verdict::Unknown`], and numbers from `killed_from` on are [`Verdict::Kill`].
 fn runs(verdicts: &BTreeMap<u32, Verdict>, killed_from: u32) -> Vec<(u32, Verdict)> {
     let mut runs = Vec::new();
     let mut next = 0;

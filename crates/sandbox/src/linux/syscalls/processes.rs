@@ -1,6 +1,6 @@
-//! Calls on processes and threads: starting and ending them, signals, scheduling, identity.
+//! The rules for calls on processes and threads: start and end, signals, scheduling, identity.
 //!
-//! Which processes a signal can reach is for the process namespace or Landlock's scope to say.
+//! They never decide which processes a signal can reach. The PID namespace or Landlock's scope does.
 
 use nix::libc;
 
@@ -13,9 +13,9 @@ use super::table::{
     rows,
 };
 
-/// New namespaces, one condition a bit, and `CLONE_PARENT`, with which a child would not be the
-/// script's. The flags are the first argument on both architectures and all in its lower half.
-/// `CLONE_NEWTIME` is missing because to `clone` its bit is a part of the exit signal.
+/// New namespaces, with one condition for each bit, and `CLONE_PARENT`, with which a child would not be the script's.
+/// On both architectures the flags are the first argument, in its lower half. `CLONE_NEWTIME` is missing, because
+/// `clone` takes its bit as a part of the exit signal.
 const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWNS.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWCGROUP.cast_unsigned())],
@@ -25,20 +25,20 @@ const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWPID.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWNET.cast_unsigned())],
     &[has_bit(0, libc::CLONE_PARENT.cast_unsigned())],
-    // A thread with descriptors of its own, which nobody counts.
+    // A thread with descriptors of its own, which the watch does not count.
     &[
         has_bit(0, libc::CLONE_THREAD.cast_unsigned()),
         lacks_bit(0, libc::CLONE_FILES.cast_unsigned()),
     ],
 ];
 
-/// The rules for `clone`. In a run without process numbers of its own, a script is one process with
-/// threads: to kill that one is to end the run, and nothing can fork faster than it is killed.
+/// The rules for `clone`. In a run without a PID namespace, a script is one process with threads: killing this process
+/// ends the run, and no fork can outrun the kill.
 const CLONES: RunConditions = RunConditions {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
-    // A process that shares its memory with another one: its page faults, by which the memory is
-    // watched, would go with it.
+    // A process that shares its memory with another process. When it ends, its page faults are lost to the memory
+    // watch.
     for_scripts: &[&[
         has_bit(0, libc::CLONE_VM.cast_unsigned()),
         lacks_bit(0, libc::CLONE_THREAD.cast_unsigned()),
@@ -46,26 +46,25 @@ const CLONES: RunConditions = RunConditions {
     answered_for_scripts: &[],
 };
 
-/// Anything but the launcher's own `execveat(PROGRAM_FD, "", …, AT_EMPTY_PATH)`. The launcher has
-/// the interpreter open as that descriptor, close-on-exec, and no later descriptor gets as high,
-/// since `RLIMIT_NOFILE` is lower and cannot be changed (see `prlimit64`). An absolute path would
-/// make the kernel ignore the descriptor: hence the two other conditions (see `program_path`).
-/// Descriptor and flags are an `int`.
+/// Every call except for the launcher's own `execveat(PROGRAM_FD, "", …, AT_EMPTY_PATH)`. The launcher has opened the
+/// interpreter as this descriptor, close-on-exec. No later descriptor gets a number this high, because `RLIMIT_NOFILE`
+/// is lower and cannot be changed (see `prlimit64`). With an absolute path the kernel would ignore the descriptor, so
+/// the two other conditions are necessary (see `program_path`). Descriptor and flags are an `int`.
 const OTHER_PROGRAM: &[Condition] = &[
     &[is_not(0, PROGRAM_FD.cast_unsigned())],
     &[is_not_program_path(1)],
     &[is_not(4, libc::AT_EMPTY_PATH.cast_unsigned())],
 ];
 
-/// A limit of another process, or a new one for descriptors: with the right to raise it, the
-/// script could reopen [`PROGRAM_FD`]. Process and resource are an `int`.
+/// A limit of another process, or a new limit of descriptors: if the script could raise it, it could reopen
+/// [`PROGRAM_FD`]. Process and resource are an `int`.
 const OTHER_LIMIT: &[Condition] = &[&[is_not(0, 0)], &[is(1, RLIMIT_NOFILE), not_null(2)]];
 #[cfg(target_arch = "x86_64")]
 const DESCRIPTOR_LIMIT: &[Condition] = &[&[is(0, RLIMIT_NOFILE)]];
 pub(super) const RLIMIT_NOFILE: u32 = 7;
 
-/// Options of `prctl` that name things or only read, and `PR_SET_NO_NEW_PRIVS`, which the launcher
-/// needs between both filters and which is set by then. The option is an `int`.
+/// All options of `prctl`, except for options that set names or only read, and except for `PR_SET_NO_NEW_PRIVS`. The
+/// launcher needs `PR_SET_NO_NEW_PRIVS` between the filters, and it is already set by then. The option is an `int`.
 const OTHER_OPTION: &[Condition] = &[&[
     is_not(0, libc::PR_SET_NAME.cast_unsigned()),
     is_not(0, libc::PR_GET_NAME.cast_unsigned()),
@@ -80,11 +79,12 @@ const OTHER_OPTION: &[Condition] = &[&[
     // malloc names its mappings with it.
     is_not(0, PR_SET_VMA),
 ]];
-/// The length of vectors, which numeric libraries ask for on `aarch64`.
+/// The length of vectors, which numeric libraries query on `aarch64`.
 const PR_SVE_GET_VL: u32 = 51;
 const PR_SET_VMA: u32 = 0x5356_4D41;
 
-/// Asks for the personality; every other argument sets one. The argument is an `unsigned int`.
+/// Every argument except for the query of the personality, because it would set a new one. The argument is an
+/// `unsigned int`.
 const NEW_PERSONALITY: &[Condition] = &[&[is_not(0, u32::MAX)]];
 
 pub(super) static ROWS: &[Row] = rows! {
@@ -167,8 +167,8 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pidfd_send_signal: Deny, "signals across namespaces by a handle";
 };
 
-/// Calls that only programs for `x86_64` make. `aarch64` has `getrlimit` and `setrlimit` too, and answers there
-/// that it has not: libraries take `prlimit64`.
+/// Calls that only programs for `x86_64` make. `getrlimit` and `setrlimit` have numbers on `aarch64` too, but fail
+/// there with `ENOSYS`, and libraries use `prlimit64`.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_arch_prctl: Allow, "every thread's start sets its base register";

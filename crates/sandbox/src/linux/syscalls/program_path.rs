@@ -1,20 +1,19 @@
-//! The path by which the one allowed `execveat` is recognised.
+//! The path by which the filters recognise the one allowed `execveat`. This module never opens or executes a program.
 //!
-//! `execveat` starts a file by its descriptor when the path is empty, but it ignores the descriptor
-//! when the path is absolute. A filter sees the path's address and not its text, so a rule about
-//! the descriptor alone would let `execveat(1000, "/bin/sh", …)` pass, whether 1000 is open or not.
-//! Hence the filter also wants the address that this module chose. Executing a program replaces the
-//! memory, so the script can neither read the address nor inherit it; it can only guess, one system
-//! call a guess, among about 2^40 addresses: 28 bits of the kernel's random placement of mappings
-//! and 12 bits within a page (20 bits altogether if that placement is switched off). Landlock's
-//! right to execute is what a right guess still meets.
+//! `execveat` executes a descriptor if the path is empty, but ignores the descriptor if the path is absolute. A filter
+//! sees the path's address and not its text. So a rule about the descriptor alone would allow
+//! `execveat(1000, "/bin/sh", …)`, whether descriptor 1000 is open or not. Therefore the filter also requires the
+//! address that this module chose. Executing a program replaces the memory, so the script can neither read the address
+//! nor inherit it. It can only guess, with one system call per guess, among about 2^40 addresses: 28 bits of the
+//! kernel's random placement of mappings and 12 bits within a page. If that placement is switched off, 20 bits remain.
+//! Even a correct guess still needs Landlock's right to execute.
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 use std::num::TryFromIntError;
 
-/// Every position that 20 random bits can name. Less than a huge page, which the kernel would align
-/// and fill with zeros at the first touch; untouched small pages cost address space only.
+/// Enough for every position that 20 random bits can select. It is less than a huge page, which the kernel would align,
+/// and fill with zeros at the first access. Small pages that are never accessed take address space only.
 const ROOM_BYTES: usize = 1 << 20;
 
 /// An empty text at an address that the script cannot know.
@@ -25,14 +24,14 @@ pub(super) struct ProgramPath {
 
 impl ProgramPath {
     pub(super) fn new() -> Self {
-        // The standard library keys this hash with random bytes of the kernel.
+        // The standard library seeds this hash with random bytes from the kernel.
         let [low, middle, high, ..] = RandomState::new().hash_one(()).to_le_bytes();
         let position = usize::from(low) | usize::from(middle) << 8 | usize::from(high & 0xF) << 16;
         Self { zeros: vec![0; ROOM_BYTES], position }
     }
 
-    /// Returns the path. The default is empty too, but elsewhere: if the position were ever wrong,
-    /// the filter would refuse the launcher.
+    /// Returns the path. The default is also empty, but at another address: if the position were ever wrong, the filter
+    /// would refuse the launcher.
     pub(super) fn as_c_str(&self) -> &CStr {
         let rest = self.zeros.get(self.position..).unwrap_or_default();
         CStr::from_bytes_until_nul(rest).unwrap_or_default()

@@ -1,16 +1,15 @@
-//! Calls on sockets, and on waiting for descriptors to become ready.
+//! The rules for calls on sockets, and for calls that wait until descriptors are ready.
 //!
-//! A script has no network and reaches no other process by a socket. What it has is a connected
-//! pair of stream sockets, which asyncio makes for itself.
+//! They never let a script reach a network or another process by a socket. It can only have a connected pair of stream
+//! sockets, which asyncio creates for itself.
 
 use nix::libc;
 
 use super::table::Rule::{Allow, Deny, DenyIf};
 use super::table::{Condition, Row, has_bit, is_not, lacks_bit, not_null, rows};
 
-/// Anything but a pair of local stream sockets: a datagram socket could send to any socket file.
-/// The type is the lowest four bits, of which `SOCK_STREAM` is 1; the others are flags. Domain and
-/// type are an `int`.
+/// Everything except for a pair of local stream sockets: a datagram socket could send to any socket file. The lowest
+/// four bits are the type, and `SOCK_STREAM` is 1. The other bits are flags. Domain and type are an `int`.
 const OTHER_PAIR: &[Condition] = &[
     &[is_not(0, libc::AF_UNIX.cast_unsigned())],
     &[lacks_bit(1, 1)],
@@ -19,14 +18,14 @@ const OTHER_PAIR: &[Condition] = &[
     &[has_bit(1, 8)],
 ];
 
-/// An address (a pointer) to send to, and urgent data, whose flag is in an `unsigned int`.
+/// A destination address (a pointer), and urgent data, whose flag is in an `unsigned int`.
 const ADDRESSED_OR_URGENT: &[Condition] = &[&[not_null(4)], URGENT_DATA];
 const URGENT: &[Condition] = &[URGENT_DATA];
 const URGENT_DATA: Condition = &[has_bit(3, libc::MSG_OOB.cast_unsigned())];
 
-/// Anything but what a wrapped socket is asked: its kind, and what went wrong. `SO_PEERPIDFD` would be
-/// a handle on the process at the other end, `SO_PEERGROUPS` tells of its user. Level and option are
-/// an `int`.
+/// Everything except for the options that Python queries of a wrapped socket: its kind, and its error. `SO_PEERPIDFD`
+/// would return a handle on the process at the other end, and `SO_PEERGROUPS` the groups of its user. Level and option
+/// are an `int`.
 const OTHER_QUESTION: &[Condition] = &[
     &[is_not(1, libc::SOL_SOCKET.cast_unsigned())],
     &[

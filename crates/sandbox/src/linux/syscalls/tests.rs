@@ -1,5 +1,5 @@
-//! Tests of the table and of the compiled programs. What the kernel makes of them is tested by
-//! running scripts under the filters.
+//! Tests of the table and of the compiled programs. Other tests run scripts under the filters, and so check the
+//! kernel's results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{
     processes, rows, runs,
 };
 
-/// A script at tier 3, which is to be started.
+/// A script at tier 3, before the launcher executes Python.
 const SCRIPT: Filtered =
     Filtered { has_own_tree: true, is_one_process: false, becomes: Becomes::Program };
 /// A script at tier 2.
@@ -110,7 +110,7 @@ fn runs_cover_all_numbers() {
     );
 }
 
-/// The result of a number filter for a call, as the kernel comes to it.
+/// Returns the result of a number filter for a call, as the kernel computes it.
 fn result_of(program: &[sock_filter], number: u32) -> u32 {
     assert_eq!((program[0].code, program[0].k), (LOAD_WORD, 0));
     let mut at = 1;
@@ -160,7 +160,7 @@ fn the_path_stays_where_it_is_when_the_filters_move() {
     assert_eq!(moved.program_path().as_ptr(), address);
 }
 
-// Only with glibc do the constants of `libc` have this type.
+// The constants of `libc` have this type only with glibc.
 #[cfg(target_env = "gnu")]
 #[test]
 fn numbers_that_are_written_out_are_those_of_libc() {

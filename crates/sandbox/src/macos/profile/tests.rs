@@ -1,9 +1,9 @@
-//! What a profile says, as text: no kernel of this machine reads it.
+//! Tests of a profile's text. No kernel compiles it here.
 
 use super::*;
 use crate::{Reach, Tier};
 
-/// A plan of a machine on which all of this is there: only data.
+/// A plan with paths that need not exist.
 fn plan(readable: &[&str], links: &[&str], folders: &[&str]) -> Plan {
     let reach =
         Reach { program: std::env::current_exe().unwrap(), loader: None, paths: Vec::new() };
@@ -95,7 +95,7 @@ fn nothing_is_allowed_that_the_tier_does_without() {
             "deny" => assert!(form.contains("SCRATCH"), "{form}"),
             other => panic!("{other}"),
         }
-        // Without a filter an operation is open for everything.
+        // An operation without a filter would be allowed for everything.
         assert!(form.matches('(').count() > 1, "{form}");
     }
     let expected = [
@@ -115,11 +115,13 @@ fn nothing_is_allowed_that_the_tier_does_without() {
         "sysctl-read",
     ];
     assert_eq!(allowed.iter().map(String::as_str).collect::<Vec<_>>(), expected);
-    // What may be written is the scratch folder, a device without state, and what OpenMP names.
+    // Files may be written only in the scratch folder and in a device without state. The shared memory of OpenMP is not
+    // a file.
     for form in forms.iter().filter(|form| form.contains("file-write")) {
         assert!(form.contains("SCRATCH") || form.contains("/dev/null"), "{form}");
     }
-    // The scratch folder is data, whatever it lies in: the last rule that matches decides.
+    // Files in the scratch folder are never code, even if the folder is below a readable path: the last matching rule
+    // decides.
     let last = |operation: &str, path: &str| {
         forms.iter().rposition(|form| form.contains(operation) && form.contains(path)).unwrap()
     };
@@ -137,7 +139,7 @@ fn every_rule_has_its_reason_before_it() {
         if !is_rule || *line == "(deny default)" {
             continue;
         }
-        // Rules of one reason stand together.
+        // Rules with the same reason form one block.
         let block = lines[..number].iter().rev().take_while(|line| !line.is_empty());
         assert!(block.into_iter().any(|line| line.starts_with("; ")), "{line} has no reason");
     }
