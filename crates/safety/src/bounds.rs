@@ -1,44 +1,44 @@
-//! Bounds that no source text can cross.
+//! Bounds the size and the nesting of a source before it is parsed. Never parses anything itself.
 //!
-//! A stack overflow aborts the process and cannot be caught, and both the parser and every walk
-//! over its tree recurse. So the source's nesting is estimated first, by one linear pass over the
-//! tokens, and decides: analyse here, analyse on a thread with a large stack, or refuse.
+//! A stack overflow aborts the process and cannot be caught. The parser and every walk over its tree recurse. So one
+//! linear pass over the tokens estimates the nesting first. Depending on the estimate, the source is analysed on the
+//! caller's stack, analysed on a thread with a large stack, or refused.
 
 use std::{io, thread};
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer};
 
-/// The longest script that is analysed, in bytes.
+/// The size of the largest script that is analysed, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 
 /// The deepest nesting that is analysed, in levels of the estimate below.
 ///
-/// `CPython` itself gives up near here: 200 brackets, 100 indentations, and for chains of operators
-/// and attributes about 3,000 levels in its compiler.
+/// `CPython` itself gives up near this depth: at 200 brackets, at 100 indentations, and at about 3,000 levels of
+/// operators and attributes in its compiler.
 pub const NESTING_MAX: usize = 3_000;
 
-/// The deepest nesting that is analysed on the caller's stack: it takes below 1 MiB in a debug
-/// build, and a thread's default stack is 2 MiB.
+/// The deepest nesting that is analysed on the caller's stack. It takes less than 1 MiB in a debug build, and a
+/// thread's default stack has 2 MiB.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// The stack for nesting up to [`NESTING_MAX`]: 42 KiB a level, where a debug build was seen to
-/// need 9. Only the pages that are touched cost memory.
+/// The stack size for nesting up to [`NESTING_MAX`]: 42 KiB for each level, where a debug build needed 9 KiB. Only
+/// touched pages cost memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
 
-/// The depth of a source text's nesting.
+/// The depth of a source's nesting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nesting {
-    /// Any thread's stack holds the analysis.
+    /// The stack of any thread is large enough for the analysis.
     Shallow,
-    /// Only a thread with a large stack holds it.
+    /// Only a thread with a large stack can run the analysis.
     Deep,
-    /// No tree is built from this.
+    /// The source must not be parsed.
     TooDeep,
 }
 
-/// Estimates how deep the syntax tree of `source` will be: never too low by more than a small
-/// constant factor, which the stack sizes above cover.
+/// Estimates the depth of the syntax tree of `source`. The estimate is too low by at most a small constant factor,
+/// which the stack sizes above cover.
 pub(super) fn nesting(source: &str) -> Nesting {
     if is_surely_within(source, NESTING_SHALLOW_MAX) {
         return Nesting::Shallow;
@@ -50,15 +50,15 @@ pub(super) fn nesting(source: &str) -> Nesting {
     }
 }
 
-/// A byte of a word, which may be a keyword …
+/// A byte of a word, which may be a keyword.
 const WORD: u8 = 1;
-/// … a sign that is no more than a link of a chain …
+/// A sign that can only add a link to a chain.
 const LINK: u8 = 2;
-/// … one outside of texts that has to be looked at …
+/// A byte that needs attention outside of string literals.
 const OTHER: u8 = 4;
-/// … one in a text that has to be …
+/// A byte that needs attention inside of a string literal.
 const IN_TEXT: u8 = 8;
-/// … and one that ends a line.
+/// A byte that ends a line.
 const LINE: u8 = 16;
 
 /// The kinds of each byte.
@@ -87,16 +87,16 @@ fn is_kind(byte: u8, kind: u8) -> bool {
     KINDS[usize::from(byte)] & kind != 0
 }
 
-/// Tells by its bytes that `source` nests at most `max` levels, in a fraction of the time that the
-/// lexer takes: by the same estimate, in which any word may be a keyword. False as well where only
-/// the lexer can tell.
+/// Returns whether the bytes of `source` prove that it nests at most `max` levels. Uses the same estimate as the lexer,
+/// but assumes that any word may be a keyword, and takes a fraction of the time. Also returns false if only the lexer
+/// can decide.
 pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };
-    // What the lexer adds by itself: the end of the last line, and of what is not closed.
+    // Levels for tokens that the lexer adds: the end of the last line, and of unclosed constructs.
     let added = 4;
     let find_lambda = |from: usize| {
-        // Telling that there is none takes a fraction of the time.
+        // `contains` proves absence in a fraction of the time that `find` takes.
         let rest = source.get(from..).filter(|rest| rest.contains("lambda"))?;
         Some(from + rest.find("lambda")?)
     };
@@ -155,17 +155,17 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     }
 }
 
-/// Returns the place behind the text whose first quote is at `start`, and how deep it nests at most.
-/// `None` where the lexer has to tell: of an interpolated one whose expressions have more in them than
-/// brackets and texts without any.
+/// Returns the index after the string literal with its first quote at `start`, and an upper bound of its nesting.
+/// Returns `None` if only the lexer can decide, because the string is interpolated and its expressions contain more
+/// than brackets and strings without brackets.
 fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usize, usize)> {
     let rest = bytes.get(start..)?;
     let is_long = matches!(rest, [a, b, c, ..] if a == b && b == c);
     let quote = rest.get(..if is_long { 3 } else { 1 })?;
     let mut at = start + quote.len();
-    // The text itself, and the first brace.
+    // Levels for the string itself and for the first brace.
     let mut within = if is_interpolated { 4 } else { 0 };
-    // The brackets that are open in an expression, with its brace, and the text that is.
+    // The open brackets in an expression, including its brace, and the quote of the open inner string.
     let mut open = 0_usize;
     let mut inner = None;
     loop {
@@ -199,13 +199,13 @@ fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usiz
             b')' | b']' => open -= 1,
             _ => {}
         }
-        // A bracket is two levels, and any sign may have a keyword behind it.
+        // A bracket counts two levels, and a keyword may follow any sign.
         let counts = open > 0 && inner.is_none() && !byte.is_ascii_alphanumeric();
         within += usize::from(counts) * 3;
     }
 }
 
-/// Returns the number of bytes from this place on that are such.
+/// Returns the number of consecutive bytes from this index on for which `is_such` holds.
 #[inline]
 fn length_of(bytes: &[u8], from: usize, is_such: impl Fn(u8) -> bool) -> usize {
     bytes.iter().skip(from).take_while(|byte| is_such(**byte)).count()
@@ -219,7 +219,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Returns the estimate for `source`, which is read no further once `enough` is passed.
+/// Returns the estimate for `source`. Stops reading as soon as the estimate exceeds `enough`.
 pub(super) fn deepest(source: &str, enough: usize) -> usize {
     let mut lexer = lexer::lex(source, Mode::Module);
     let mut depth = Depth::default();
@@ -234,13 +234,13 @@ pub(super) fn deepest(source: &str, enough: usize) -> usize {
     deepest
 }
 
-/// Tells whether `source` nests at most `max` levels, by the same estimate.
+/// Returns whether `source` nests at most `max` levels, by the same estimate.
 pub(super) fn is_nested_at_most(source: &str, max: usize) -> bool {
     is_surely_within(source, max) || deepest(source, max) <= max
 }
 
-/// Does `work` on a thread whose stack holds nesting up to [`NESTING_MAX`]. The inner result is
-/// that of joining it.
+/// Runs `work` on a thread with a stack that is large enough for nesting up to [`NESTING_MAX`]. The outer result is an
+/// error if the thread did not start. The inner result comes from joining the thread.
 pub(super) fn with_large_stack<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> io::Result<thread::Result<T>> {
@@ -253,26 +253,26 @@ pub(super) fn with_large_stack<T: Send>(
     })
 }
 
-/// The running estimate: blocks, plus open brackets, plus in each bracket the operators since the
-/// last comma, since `a + b + c` and `a.b.c` nest to the left, a level for each operator.
+/// The running estimate: the open blocks, the open brackets, and in each bracket the operators since the last comma.
+/// `a + b + c` and `a.b.c` nest to the left, one level for each operator.
 #[derive(Debug, Default)]
 struct Depth {
-    /// Open indented blocks.
+    /// The open indented blocks.
     blocks: usize,
-    /// Open brackets and interpolated strings around the current one, innermost last.
+    /// The levels of the brackets and interpolated strings around the innermost one, innermost last.
     outer: Vec<Level>,
-    /// The content of the innermost bracket, or of the statement if none is open.
+    /// The content of the innermost bracket, or of the statement if no bracket is open.
     innermost: Level,
-    /// The sum of `outer`, kept so that a token costs constant time.
+    /// The sum of `outer`, maintained so that a token costs constant time.
     outer_sum: usize,
 }
 
 /// The nesting inside one pair of brackets.
 #[derive(Debug, Default, Clone, Copy)]
 struct Level {
-    /// Operators, calls, attributes and the like since the last comma.
+    /// The number of operators, calls, attributes and similar links since the last comma.
     chain: usize,
-    /// `lambda`s. A comma does not end one: `lambda a, b: lambda c, d: 0`.
+    /// The number of `lambda`s. A comma does not end a `lambda`: `lambda a, b: lambda c, d: 0`.
     lambdas: usize,
 }
 
@@ -283,7 +283,7 @@ impl Level {
 }
 
 impl Depth {
-    /// Takes the next token and returns the estimate after it.
+    /// Consumes the next token, and returns the estimate after it.
     fn after(&mut self, kind: TokenKind) -> usize {
         #[expect(
             clippy::wildcard_enum_match_arm,
@@ -295,7 +295,7 @@ impl Depth {
             | TokenKind::Lbrace
             | TokenKind::FStringStart
             | TokenKind::TStringStart => {
-                // A call or a subscript is one more link of the chain it stands in.
+                // A call or a subscript is one more link of its chain.
                 self.innermost.chain += 1;
                 self.outer_sum += self.innermost.depth();
                 self.outer.push(std::mem::take(&mut self.innermost));
@@ -332,8 +332,8 @@ impl Depth {
         self.estimate()
     }
 
-    /// Takes the words, blanks and signs up to the next byte that has to be looked at, and returns how
-    /// many bytes those are. Nothing branches on what they are.
+    /// Consumes the words, blanks and signs up to the next byte of kind `OTHER`, and returns their number. Does not
+    /// branch on their kinds, for speed.
     #[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
     fn after_links(&mut self, bytes: &[u8]) -> usize {
         let (mut last, mut links, mut count) = (0, 0, 0);
@@ -342,7 +342,7 @@ impl Depth {
             if kind & OTHER != 0 {
                 break;
             }
-            // A word counts where it starts.
+            // A word counts at its first byte.
             links += usize::from((kind & LINK) / LINK + (kind & !last & WORD));
             last = kind;
             count += 1;

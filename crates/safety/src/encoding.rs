@@ -1,7 +1,7 @@
-//! The encoding that a source declares (PEP 263).
+//! Checks the encoding that a source declares (PEP 263). Never decodes anything.
 //!
-//! In another encoding than UTF-8 Python reads another program than the one that is analysed: with
-//! `utf-7` or `unicode_escape` a comment can hold statements.
+//! With a declared encoding other than UTF-8, Python may read a different program than the analysed one. With `utf-7`
+//! or `unicode_escape`, a comment can hold statements.
 
 use ruff_text_size::TextSize;
 
@@ -12,15 +12,14 @@ use super::rules::Special;
 /// The declarations that change nothing, in lower case, with `-` for `_`.
 const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"];
 
-/// The families of encodings in which all of ASCII is itself, by how their names start.
+/// The families of encodings that extend ASCII, by the prefixes of their names.
 const EXTEND_ASCII: &[&str] =
     &["latin-1", "latin1", "iso-8859-", "iso8859-", "cp125", "windows-125"];
 
-/// Finds the declaration of an encoding in the first two lines in which the source is another
-/// program than in UTF-8.
+/// Finds an encoding declaration in the first two lines under which the source differs from its reading as UTF-8.
 ///
-/// Stricter than Python: where it takes a lone carriage return for the end of a line depends on
-/// how it is given the source, so a declaration counts if either reading finds it.
+/// Stricter than Python, which treats a lone carriage return as the end of a line depending on how it receives the
+/// source. A declaration counts here if either reading finds it.
 pub(super) fn declared(source: &str) -> Option<RawFinding> {
     let (head, rest) = source.split_once('\n').unwrap_or((source, ""));
     let by_line_feed = [head, rest.split('\n').next().unwrap_or_default()];
@@ -48,7 +47,7 @@ fn first_line(source: &str) -> (&str, &str) {
     (line, rest)
 }
 
-/// Tells whether a line holds nothing but a comment: only then does Python read the next for this.
+/// Returns whether a line is blank or only a comment. Only then does Python look for a declaration in the next line.
 fn is_blank(line: &str) -> bool {
     let line = line.trim_start_matches('\u{feff}').trim_start_matches([' ', '\t', '\u{c}']);
     line.trim_end_matches('\r').is_empty() || line.starts_with('#')

@@ -1,9 +1,9 @@
-//! Raw patterns, for sources that do not parse: without a tree, only words can be compared.
+//! Searches sources that do not parse for raw patterns. Without a syntax tree it compares only words.
 
 use super::finding::{FindingKind, RawFinding};
 use super::rules::{self, Rule, Target};
 
-/// Finds the patterns of the rule table that occur in `source`, in the table's order.
+/// Finds the rules' patterns that occur in `source`, in the order of the rule table.
 pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
     let mut findings = Vec::new();
     for rule in rules::all() {
@@ -13,7 +13,7 @@ pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
             findings.extend(occurring.map(|text| pattern_finding(Some(rule), text)));
         }
     }
-    // The bare word is in too many honest texts; with a bracket it is a call.
+    // The bare word occurs in too many honest sources. With a bracket it is a call.
     let open = rules::all().find(|rule| rule.id == "files/open");
     if calls_open(source) {
         findings.push(pattern_finding(open, "open()"));
@@ -25,7 +25,7 @@ fn pattern_finding(rule: Option<&'static Rule>, pattern: &'static str) -> RawFin
     RawFinding { kind: FindingKind::Pattern(pattern), rule, offset: None }
 }
 
-/// Tells whether `open` stands as a word of its own before an opening bracket.
+/// Returns whether `open` occurs as a separate word before an opening bracket.
 fn calls_open(source: &str) -> bool {
     source.match_indices("open").any(|(start, word)| {
         let (before, rest) = source.split_at(start);

@@ -1,4 +1,5 @@
-//! Findings: short enough for a model, exact enough to act on.
+//! Formats findings so that they are short enough for a model and exact enough to act on. Never decides whether a
+//! script may run.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -10,17 +11,17 @@ use ruff_text_size::TextSize;
 use super::bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
 use super::rules::{Rule, Severity};
 
-/// The most findings that are listed; a script with more has made its point.
+/// The number of findings that are listed. More would add nothing to the refusal.
 const FINDINGS_MAX: usize = 20;
-/// The most lines, or runs of lines, that one finding names.
+/// The number of lines, or ranges of lines, that one finding lists.
 const RUNS_MAX: usize = 20;
-/// The longest name, in characters, that is repeated back.
+/// The longest name, in characters, that a finding repeats.
 const NAME_CHARS_MAX: usize = 80;
 
-/// The name that stands for uses of which the name is not known, among the uses of a script.
+/// The name in [`Analysis::uses`] that stands for uses with an unknown name.
 pub const UNSEEN: &str = "…";
 
-/// A place in the source, both counted from 1; columns in characters.
+/// A position in the source. Both numbers start at 1, and columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -37,14 +38,13 @@ pub struct Position {
 pub struct Finding {
     /// The kind of finding, with the names that it is about.
     pub kind: FindingKind,
-    /// The rule that found it; `None` where no rule did (the source does not parse, is too large
-    /// …).
+    /// The rule that found it. `None` if no rule did, for example because the source does not parse or is too large.
     pub rule: Option<&'static Rule>,
-    /// The alternative to suggest; given once for each rule.
+    /// The suggested alternative. Only the first finding of each rule has it.
     pub remedy: Option<&'static str>,
-    /// The place where it starts; `None` for what concerns the whole source.
+    /// The position where it starts. `None` if the finding is about the whole source.
     pub position: Option<Position>,
-    /// The lines where it stands, each once, in order.
+    /// The lines where it occurs, in order and without repeats.
     pub lines: Vec<usize>,
 }
 
@@ -52,19 +52,19 @@ pub struct Finding {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Analysis {
-    /// The reasons why the script must not run, in source order; empty if it may.
+    /// The reasons why the script must not run, in source order. Empty if it may run.
     pub findings: Vec<Finding>,
-    /// Notes on what is allowed and worth knowing, in source order.
+    /// The notes on permitted uses that are worth knowing, in source order.
     pub notes: Vec<Finding>,
-    /// The script's imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. In the
-    /// order of the walk, with repeats; without what texts of code import.
+    /// The script's imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. They are in the order of the
+    /// walk, with repeats. Imports in strings of code are not included.
     pub imports: Vec<String>,
-    /// The names that the script uses, sorted: of objects from outside by their qualified names
-    /// (`numpy.random.rand`), of members of anything by theirs behind a dot (`.rvs`), `class` for a class statement,
-    /// and [`UNSEEN`] if some are not known.
+    /// The names that the script uses, sorted. External objects have their qualified names (`numpy.random.rand`),
+    /// members of any object start with a dot (`.rvs`), and `class` stands for a class statement. Includes [`UNSEEN`]
+    /// if some names are unknown.
     pub uses: Vec<String>,
-    /// The steps that the analysis took: at most [`steps_max`](super::steps_max), and a few for
-    /// each level of nesting where that was not enough.
+    /// The steps that the analysis took. At most [`steps_max`](super::steps_max); if that was exceeded, a few more for
+    /// each level of nesting.
     pub steps: usize,
 }
 
@@ -76,7 +76,7 @@ pub enum FindingKind {
     Call {
         /// The function as resolved, for example `os.system`.
         name: String,
-        /// The function as it stands in the source.
+        /// The function as written in the source.
         written: String,
     },
     /// An import, in the form in which it is reported.
@@ -98,9 +98,9 @@ pub enum FindingKind {
     TooLarge(usize),
     /// A source that nests deeper than [`NESTING_MAX`].
     TooDeep,
-    /// Names that stand for names that stand for names, further than is followed.
+    /// Names that refer to each other through more steps than the analysis follows.
     TooIndirect,
-    /// The number of findings beyond those that are listed.
+    /// The number of findings that are not listed.
     More(usize),
 }
 
@@ -120,18 +120,18 @@ impl Finding {
         self.rule.map(|rule| rule.id)
     }
 
-    /// Returns what was found, without places and without the alternative.
+    /// Returns the statement of the finding, without lines and without the alternative.
     pub fn statement(&self) -> String {
         self.kind.statement()
     }
 
-    /// Returns the alternative of its rule, also where `remedy` leaves it to an earlier finding.
+    /// Returns the alternative of its rule, even if `remedy` is `None` because an earlier finding has it.
     pub fn alternative(&self) -> Option<&'static str> {
         let rule = self.rule.filter(|_| self.kind.is_exact())?;
         (!rule.remedy.is_empty()).then_some(rule.remedy)
     }
 
-    /// Makes a finding about the whole source.
+    /// Creates a finding about the whole source.
     pub(super) fn of_source(kind: FindingKind) -> Self {
         Self { kind, rule: None, remedy: None, position: None, lines: Vec::new() }
     }
@@ -161,7 +161,7 @@ impl fmt::Display for Finding {
 }
 
 impl FindingKind {
-    /// Returns whether it is about a program: a word in a text that is none says little.
+    /// Returns whether the finding is about parsed code. A word in a source that does not parse is weak evidence.
     fn is_exact(&self) -> bool {
         !matches!(self, Self::Pattern(_))
     }
@@ -192,7 +192,7 @@ impl FindingKind {
 }
 
 impl Finding {
-    /// Writes a note, which blocks nothing: its object, its place, and the reason for it.
+    /// Writes a note, which blocks nothing: its object, its lines and its reason.
     fn fmt_note(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let FindingKind::Call { name, .. } | FindingKind::NameReference { name, .. } = &self.kind
         {
@@ -229,7 +229,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// A finding as the walk over the tree makes it: cheap, because a hostile source has many.
+/// A finding before its lines are computed. It is cheap, because a hostile source has many.
 #[derive(Debug)]
 pub(super) struct RawFinding {
     pub(super) kind: FindingKind,
@@ -237,7 +237,7 @@ pub(super) struct RawFinding {
     pub(super) offset: Option<TextSize>,
 }
 
-/// The findings and imports of a walk over the tree, in its order.
+/// The findings and imports of a walk over the tree, in the order of the walk.
 #[derive(Debug, Default)]
 pub(super) struct RawAnalysis {
     pub(super) found: Vec<RawFinding>,
@@ -247,11 +247,11 @@ pub(super) struct RawAnalysis {
 }
 
 impl RawAnalysis {
-    /// Puts findings into source order, folds repeats into their first, cuts the lists, and works
-    /// out lines and columns for what is left.
+    /// Sorts the findings into source order, merges repeats into the first occurrence, truncates the lists, and
+    /// computes lines and columns for the remaining findings.
     pub(super) fn into_analysis(self, source: &str) -> Analysis {
         let Self { mut found, imports, uses, steps } = self;
-        // Stable: what has no place in the source keeps its order, behind what has one.
+        // The sort is stable: findings without an offset come last and keep their order.
         found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
         let mut place_of = HashMap::new();
         let mut folded: Vec<(RawFinding, Vec<TextSize>)> = Vec::new();
@@ -273,7 +273,7 @@ impl RawAnalysis {
     }
 }
 
-/// Cuts the list, and makes each finding of what was found, with the places where it was.
+/// Truncates the list, and turns each raw finding with its offsets into a finding.
 fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);

@@ -1,26 +1,25 @@
-//! The safety analysis: a static pre-filter that finds in a script's syntax tree what it must not
-//! do.
+//! Finds forbidden operations in a script's syntax tree before it runs: the static pre-filter.
 //!
-//! Pure: source text in, [`Finding`]s out; no I/O, no state. It explains itself to the model that
-//! wrote the script. It does not contain a script that runs: that is the executor's business.
+//! The analysis is pure: source text in, [`Finding`]s out. It performs no I/O and keeps no state. Its findings explain
+//! themselves to the model that wrote the script. It does not contain a running script, which is the executor's task.
 //!
 //! In the order of the work:
 //!
-//! | file | what it does |
+//! | file | responsibility |
 //! |---|---|
 //! | `bounds` | keeps inputs from the parser that would crash it |
-//! | `encoding` | refuses sources that Python would read as another program |
-//! | `symbols` | binds names: which is bound where, and to what; who calls what |
+//! | `encoding` | refuses sources that Python would decode into a different program |
+//! | `symbols` | builds the symbol table: where each name is bound, to which value, and where it is called |
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
-//! | `knowledge` | describes values and things from outside, and looks the rules up |
-//! | `finding` | words and orders the findings |
-//! | `work` | counts the steps, and remembers the judgements of texts |
+//! | `knowledge` | describes values and external objects, and looks the rules up |
+//! | `finding` | formats and orders the findings |
+//! | `work` | counts the steps, and caches the judgements of strings |
 //! | `fallback` | searches a source that does not parse for raw patterns |
 //!
-//! The rules are data: [`rules`]. This crate is the only one that depends on Ruff's crates,
-//! which are published without a semver promise.
+//! The rules are data: [`rules`]. This crate is the only one that depends on Ruff's crates, which are published without
+//! a semver promise.
 //!
-//! A part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which has it as `qwed_mcp::safety`.
+//! A part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which re-exports it as `qwed_mcp::safety`.
 //!
 //! ```
 //! let analysis = qwed_safety::analyze("import os\nos.system('id')").unwrap();
@@ -48,26 +47,26 @@ pub use work::steps_max;
 use bounds::Nesting;
 use thiserror::Error;
 
-/// An analysis without a result. The gateway takes either as a refusal.
+/// A failure of the analysis itself. The gateway treats both variants as a refusal.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
-    /// A thread with a large stack that could not be started.
+    /// The thread with a large stack could not be started.
     #[error("no thread for the analysis")]
     StartThread(#[source] std::io::Error),
-    /// A defect in the parser or in the rules.
+    /// The parser or the rules have a defect.
     #[error("the analysis stopped unexpectedly")]
     Panicked,
 }
 
-/// Analyses `source`. Findings and notes are in source order, repeats folded.
+/// Analyses `source`. Findings and notes are in source order, with repeats merged.
 ///
-/// Time and memory are linear in the size of the source: a source whose analysis takes more than
-/// [`steps_max`] steps is refused as too indirect.
+/// Time and memory are linear in the size of the source. If the analysis takes more than [`steps_max`] steps, the
+/// source is refused as too indirect.
 ///
 /// # Errors
 ///
-/// [`AnalysisError`] when the analysis itself could not be done; never because of the source.
+/// Returns [`AnalysisError`] if the analysis itself failed. No source causes an error by its content.
 pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
     if source.len() > SOURCE_BYTES_MAX {
         return Ok(refusal(FindingKind::TooLarge(source.len())));

@@ -1,49 +1,48 @@
-//! The work of an analysis, counted in steps and not in time, so that the answer to a source is the
-//! same on every machine.
+//! Counts the work of an analysis in steps. It never measures time, so a source gets the same result on every machine.
 //!
-//! A step stands for at most about 0.1 µs: one expression evaluated, one name followed to a binding,
-//! one value joined, or a few bytes of a text folded or judged. Whatever may cost more than the
-//! source is long has to be counted.
+//! A step takes at most about 0.1 µs: one expression evaluated, one name followed to a binding, one value joined, or a
+//! few bytes of a string folded or judged. Any operation that may cost more than linear time in the source must be
+//! counted.
 
 use foldhash::HashMap;
 use std::cell::{Cell, RefCell};
 
 /// The steps that every source may take.
 const STEPS_MIN: usize = 400_000;
-/// The steps that each byte of the source allows in addition. Of 61,000 honest scripts, none
-/// takes more than a quarter of its bound.
+/// The additional steps for each byte of the source. Of 61,000 honest scripts, none takes more than a quarter of its
+/// limit.
 const STEPS_PER_BYTE: usize = 3;
-/// The longest part of a text that may be taken apart into its characters, in bytes.
+/// The longest part of a string, in bytes, that may be split into characters.
 const TAKEN_APART_BYTES: usize = 1024;
-/// The steps of starting an analysis of a text, however short.
+/// The fixed cost of analysing a string, in steps.
 const STARTED: usize = 32;
 
-/// Returns the most steps that the analysis of a source takes before it is refused as too indirect.
+/// Returns the number of steps after which the analysis of a source stops and refuses it as too indirect.
 #[must_use]
 pub const fn steps_max(source_bytes: usize) -> usize {
     STEPS_MIN + STEPS_PER_BYTE * source_bytes
 }
 
-/// Returns the steps that it takes to fold a text of this many bytes.
+/// Returns the steps for folding a string of this many bytes.
 pub(super) const fn folding(bytes: usize) -> usize {
     let apart = if bytes < TAKEN_APART_BYTES { bytes } else { TAKEN_APART_BYTES };
     apart / 4 + bytes / 16
 }
 
-/// A judgement of a text, which is made once for each text and then remembered.
+/// The way in which a string is judged. Each string is judged once in each way, and the result is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Judgement {
-    /// As the names of attributes.
+    /// As a path of attribute names.
     Attributes,
     /// As SQL.
     Sql,
     /// As a formula.
     Formula,
-    /// As code, within so many other texts.
+    /// Parsed as code, at this nesting depth of strings.
     Code(usize),
 }
 
-/// The count of steps of an analysis, with the texts of code in it, and what it remembers of texts.
+/// The step counter of an analysis and of the strings of code in it, with the cached judgements of strings.
 #[derive(Debug)]
 pub(super) struct Work {
     steps: Cell<usize>,
@@ -64,18 +63,18 @@ impl Work {
     #[inline]
     pub(super) fn spend(&self, steps: usize) {
         let spent = self.steps.get();
-        // From then on the calls are counted, by which a test sees that the analysis ends.
+        // After the limit each call counts one step, so that a test can check that the analysis stops.
         let total = if spent > self.max { spent + 1 } else { (spent + steps).min(self.max + 1) };
         self.steps.set(total);
     }
 
-    /// Tells whether the analysis has to end: the source is refused, whatever else is in it.
+    /// Returns whether the analysis must stop. The source is then refused, regardless of its other findings.
     #[inline]
     pub(super) fn is_spent(&self) -> bool {
         self.steps.get() > self.max
     }
 
-    /// Returns the judgement of `text`, which `judge` makes if it is the first.
+    /// Returns the judgement of `text`, calling `judge` the first time.
     pub(super) fn judge(
         &self,
         judgement: Judgement,
@@ -91,7 +90,7 @@ impl Work {
             Judgement::Attributes | Judgement::Sql => text.len() / 4,
             Judgement::Formula | Judgement::Code(_) => STARTED + text.len(),
         });
-        // What is refused anyway needs no judgement.
+        // A source that is refused anyway needs no judgement.
         let judged = !self.is_spent() && judge();
         self.judged.borrow_mut().entry(judgement).or_default().insert(text.into(), judged);
         judged

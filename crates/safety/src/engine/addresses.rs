@@ -1,5 +1,5 @@
-//! Records the uses whose result depends on the addresses of objects, or on memory that nothing has
-//! written. Nothing is refused by these.
+//! Records the uses with a result that depends on the addresses of objects or on uninitialised memory. Never refuses a
+//! script because of them.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
 
@@ -9,18 +9,18 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::Definition;
 
-/// A set of objects whose hashes are their addresses: it is in the order of these.
+/// A set of objects with addresses as hashes. Its order depends on the addresses.
 pub(super) const SET_OF_OBJECTS: &str = "builtins.set()";
-/// A hash of something that is neither text nor a number.
+/// A hash of an object that is neither a string nor a number.
 const HASH_OF_OBJECT: &str = "builtins.hash()";
-/// A text that shows the address of an object.
+/// A string that shows the address of an object.
 const SHOWN_OBJECT: &str = "builtins.repr()";
 
-/// Types of arrays that a call makes of memory as it is. Named otherwise they are types only.
+/// Array types that return uninitialised memory when called. Other uses of them only name a type.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
 
 impl<'a> Analyzer<'a, '_> {
-    /// Records a call by the addresses on which its result depends.
+    /// Records a call under the addresses on which its result depends.
     pub(super) fn record_addresses(
         &mut self,
         path: Option<&str>,
@@ -56,7 +56,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             _ => {}
         }
-        // Called elsewhere, as the key of a sort.
+        // The function may be called elsewhere, for example as the key of a sort.
         let is_hash =
             |value: &Value<'_>| matches!(value, Value::Object(path) if path == "builtins.hash");
         if arguments.all().any(|of| of.known.iter().any(is_hash)) {
@@ -64,8 +64,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Records a text that is made of a function, or of an object of a class of the script that has no
-    /// text of its own.
+    /// Records the conversion to a string of a function, or of an instance of a script's class without a string
+    /// conversion.
     pub(super) fn record_shown(&mut self, values: &Values<'a>) {
         if self.is_quiet {
             return;
@@ -75,7 +75,7 @@ impl<'a> Analyzer<'a, '_> {
             .any(|name| self.symbols.own_attributes.contains(name));
         let shows = values.known.iter().any(|value| match value {
             Value::OwnFunction(_) => true,
-            // A decorator or a base may give it one.
+            // A decorator or a base class may define the conversion.
             Value::Own(class) if !has_text && !values.is_open => {
                 let definition = self.symbols.definition(*class);
                 let is_plain = definition.decorators().next().is_none();
@@ -90,7 +90,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Tells whether this is a function or class, whose hash is its address.
+/// Returns whether this is a function or class, which is hashed by its address.
 pub(super) fn has_address(value: &Value<'_>) -> bool {
     match value {
         Value::OwnClass(_) | Value::OwnFunction(_) => true,
@@ -99,7 +99,7 @@ pub(super) fn has_address(value: &Value<'_>) -> bool {
     }
 }
 
-/// Tells whether these can only be texts and numbers, or hold only such.
+/// Returns whether the alternatives are only strings and numbers, or containers of them.
 fn is_hashed_by_value(values: &Values<'_>) -> bool {
     let all = values.within();
     let is_data = |value: &Value<'_>| {

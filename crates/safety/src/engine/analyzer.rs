@@ -1,6 +1,6 @@
-//! The analysis of one syntax tree: its state, its modes, and its reports.
+//! Holds the state of the analysis of one syntax tree, its modes, and its reports. Never evaluates an expression.
 //!
-//! A mode is entered by a function that takes what is done in it, and left when that returns.
+//! Each mode has a function that runs a closure in the mode, and leaves the mode when the closure returns.
 
 #![expect(clippy::indexing_slicing, reason = "a binding's id is its place in the table")]
 #![expect(clippy::wildcard_enum_match_arm, reason = "names are what is followed most")]
@@ -16,30 +16,30 @@ use crate::rules::Rule;
 use crate::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
 use crate::work::Work;
 
-/// The most names that are followed from one to the next.
+/// The number of names that are followed from one to the next.
 const DEPTH_MAX: usize = 64;
-/// The most findings that are collected; one is enough to refuse.
+/// The number of findings that are collected. One is enough to refuse.
 const FOUND_MAX: usize = 1_000;
-/// The most names that are recorded as used, and the longest part of one, in bytes.
+/// The number of names that are recorded as used, and the longest recorded part of a name, in bytes.
 const USES_MAX: usize = 10_000;
 const USE_BYTES_MAX: usize = 160;
-/// The longest part of the source that a finding repeats, in bytes with all its white space.
+/// The longest part of the source that a finding repeats, in bytes including white space.
 const WRITTEN_BYTES: usize = 400;
 
-/// The kind of a text that is analysed, and the bounds that hold for it.
+/// The kind of the analysed source, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass<'w> {
-    /// The deepest nesting of expressions, with the names in them that are followed.
+    /// The deepest nesting of expressions, including the names in them that are followed.
     pub(super) level_max: usize,
-    /// The number of texts of code around this one.
+    /// The number of enclosing strings of code.
     pub(super) text_depth: usize,
-    /// True for a formula: a name alone is a symbol in it.
+    /// True for a formula, in which a name alone is a symbol.
     pub(super) is_formula: bool,
-    /// The count of steps, and what is remembered of texts.
+    /// The step counter and the cached judgements of strings.
     pub(super) work: &'w Work,
 }
 
-/// A thing whose value is worked out once.
+/// A value that is computed once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Flow {
     /// One binding of a name.
@@ -48,11 +48,11 @@ pub(super) enum Flow {
     Symbol(SymbolId),
     /// The result of a function, by its scope.
     Result(ScopeId),
-    /// An attribute of a name, by the name's place among all.
+    /// An attribute, by the index of its name.
     Attribute(usize),
-    /// The contents of the container of a name, by the same.
+    /// The contents of containers with a name, by the index of the name.
     Contents(usize),
-    /// An expression, in the scope where it is evaluated.
+    /// An expression, in the scope in which it is evaluated.
     Expression(TextRange),
     /// The script's own namespace.
     Namespace,
@@ -62,17 +62,18 @@ pub(super) enum Flow {
     Members,
 }
 
-/// The state of knowledge about a binding or symbol.
+/// The cached state of a value that is computed once.
 #[derive(Debug, Clone)]
 enum Memo<'a> {
-    /// Not worked out, but tried so many times: it depended on what was pending.
+    /// Not computed yet, after this many attempts that depended on a pending value.
     NotYet(u8),
-    /// Being worked out, as part of so many others: it depends on itself.
+    /// Being computed, with the number of values that were pending before. A value that meets this state depends on
+    /// itself.
     Pending(usize),
     Done(Values<'a>),
 }
 
-/// The state to put back when a value has been worked out, and the times that it was tried before.
+/// The state to restore after a value has been computed, and the number of earlier attempts.
 struct Begun {
     place: usize,
     tries: u8,
@@ -81,7 +82,7 @@ struct Begun {
     flowing: usize,
 }
 
-/// The most times that a value is worked out which depends on what is pending then.
+/// The number of attempts for a value that depends on a pending value.
 const TRIES_MAX: u8 = 3;
 
 /// The analysis of one syntax tree.
@@ -91,46 +92,46 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) pass: Pass<'s>,
     /// True if the script imports doctest.
     pub(super) has_doctest: bool,
-    /// The scope that is walked, or that the current binding is evaluated in.
+    /// The scope that is being walked, or in which the current binding is evaluated.
     pub(super) scope: ScopeId,
-    /// True while only a value is wanted: nothing is reported.
+    /// True while only a value is needed and nothing is reported.
     pub(super) is_quiet: bool,
-    /// True in an annotation, where texts are types.
+    /// True in an annotation, in which strings are types.
     pub(super) is_annotation: bool,
-    /// The number of f-strings, one in the other, whose text is run as code.
+    /// The nesting depth of f-strings that run as code.
     pub(super) code_depth: usize,
     /// The number of names that are being followed.
     depth: usize,
-    /// The number of expressions that are being evaluated, one in the other.
+    /// The nesting depth of the expressions that are being evaluated.
     pub(super) level: usize,
-    /// Values that are worked out once …
+    /// The values that are computed once.
     memos: Vec<Memo<'a>>,
-    /// … their places there from one on: of bindings, symbols, results, and what goes by names …
+    /// The index plus one in `memos` of each binding, symbol, result, attribute and container. Zero if it has none yet.
     places: Vec<usize>,
-    /// … of expressions …
+    /// The same for expressions.
     expressions: HashMap<TextRange, usize>,
-    /// … and of the script's own namespace.
+    /// The same for the script's own namespace.
     namespace: usize,
-    /// … and of the exceptions that it raises.
+    /// The same for the exceptions that the script raises.
     caught: usize,
-    /// … and of the attributes that it defines.
+    /// The same for the attributes that the script defines.
     members: usize,
-    /// The number of those that are being followed otherwise than by names.
+    /// The number of values that are being followed by other ways than names.
     flowing: usize,
-    /// The number of values that are being worked out.
+    /// The number of values that are being computed.
     pending: usize,
-    /// The outermost of those that the current one needs.
+    /// The outermost pending value that the current value needs.
     needs: usize,
     found: Vec<RawFinding>,
     imports: Vec<String>,
     uses: HashSet<String>,
-    /// Names of attributes that the script puts together, and that matter where it sets them …
+    /// Attribute names that the script composes, and that matter if it sets the attribute.
     settable: HashSet<&'static str>,
-    /// … and the calls for which each of them matters.
+    /// The calls for which such a name matters.
     awaiting: Vec<Awaiting>,
 }
 
-/// A call that a rule finds if the script sets an attribute, seen before it is known whether it does.
+/// A call that a rule finds if the script sets an attribute. It is stored until that is known.
 struct Awaiting {
     attribute: &'static str,
     finding: RawFinding,
@@ -183,9 +184,9 @@ impl<'a, 's> Analyzer<'a, 's> {
     }
 }
 
-/// The modes. Each function does `work` in one, and returns what that returns.
+/// The modes. Each function runs `work` in a mode and returns its result.
 impl<'a> Analyzer<'a, '_> {
-    /// Works in the scope that the function, class, `lambda` or comprehension at `range` opens.
+    /// Runs `work` in the scope that the function, class, `lambda` or comprehension at `range` opens.
     pub(super) fn in_scope_of<T>(
         &mut self,
         range: TextRange,
@@ -201,7 +202,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Works for a value alone: nothing is reported.
+    /// Runs `work` for its value alone. Nothing is reported.
     pub(super) fn quietly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.is_quiet, true);
         let done = work(self);
@@ -209,7 +210,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Works where texts are types.
+    /// Runs `work` in an annotation, in which strings are types.
     pub(super) fn as_annotation<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.is_annotation, true);
         let done = work(self);
@@ -217,7 +218,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Works for the text alone that an f-string gives to a function that runs it.
+    /// Runs `work` for the text alone that an f-string passes to a function that runs it.
     pub(super) fn as_code<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.code_depth += 1;
         let done = self.quietly(work);
@@ -225,8 +226,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Follows a name or another way to a value, which `work` works out: once, and not within
-    /// itself.
+    /// Returns the value of `flow`. Computes it with `work` unless it is cached, and never within its own computation.
     pub(super) fn flowing(
         &mut self,
         flow: Flow,
@@ -241,7 +241,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Begins to work a value out, or returns what is known without.
+    /// Starts the computation of a value, or returns the result that is known without it.
     #[inline(never)]
     fn begin(&mut self, flow: Flow) -> Result<Begun, Values<'a>> {
         let counted = self.work();
@@ -263,7 +263,7 @@ impl<'a> Analyzer<'a, '_> {
         };
         let is_by_name = matches!(flow, Flow::Binding(_) | Flow::Symbol(_));
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
-            // Only names that stand for names are followed to their end.
+            // Only an unbroken chain of names must be followed to its end.
             if self.flowing == 0 && is_by_name {
                 self.report(FindingKind::TooIndirect, None, None);
             }
@@ -279,7 +279,7 @@ impl<'a> Analyzer<'a, '_> {
         Ok(begun)
     }
 
-    /// Remembers a value that is worked out, unless it depends on something that is still pending.
+    /// Caches a computed value, unless it depends on a value that is still pending.
     #[inline(never)]
     fn end(&mut self, begun: &Begun, values: Values<'a>) -> Values<'a> {
         self.pending -= 1;
@@ -294,7 +294,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the place of what is known of a value that is worked out once.
+    /// Returns the index in `memos` of a value that is computed once.
     fn place(&mut self, flow: Flow) -> usize {
         let symbols = self.symbols.bindings_len();
         let results = symbols + self.symbols.symbols_len();
@@ -317,7 +317,7 @@ impl<'a> Analyzer<'a, '_> {
         *place - 1
     }
 
-    /// Joins a value that has been worked out before to `values`. Returns whether it has been.
+    /// Joins an already computed value to `values`. Returns whether it was computed.
     pub(super) fn join_done(&mut self, flow: Flow, values: &mut Values<'a>) -> bool {
         let counted = self.work();
         let Some(of) = self.done(flow) else { return false };
@@ -326,7 +326,7 @@ impl<'a> Analyzer<'a, '_> {
         true
     }
 
-    /// Returns the value of a binding or expression, if it has been worked out.
+    /// Returns the value of a binding or expression, if it has been computed.
     fn done(&self, flow: Flow) -> Option<&Values<'a>> {
         let place = match flow {
             Flow::Binding(id) => self.places[id],
@@ -339,7 +339,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Keeps the value of an expression that was walked, for whoever asks for it again.
+    /// Caches the value of a walked expression for later uses.
     pub(super) fn keep(&mut self, expr: &Expr, values: &Values<'a>) {
         if !self.is_quiet && !expr.is_name_expr() && !expr.is_literal_expr() {
             let place = self.place(Flow::Expression(expr.range()));
@@ -347,7 +347,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether a value is being worked out: it depends on itself.
+    /// Returns whether a value is being computed. If so, it depends on itself.
     pub(super) fn is_pending(&mut self, flow: Flow) -> bool {
         let place = self.place(flow);
         matches!(self.memos[place], Memo::Pending(_))
@@ -363,13 +363,13 @@ impl<'a> Analyzer<'a, '_> {
         rule: Option<&'static Rule>,
         offset: Option<TextSize>,
     ) {
-        // A hostile source has any number; the list is cut anyway, and one is enough to refuse.
+        // A hostile source has any number of findings. The list is truncated anyway, and one is enough to refuse.
         if self.found.len() < FOUND_MAX {
             self.found.push(RawFinding { kind, rule, offset });
         }
     }
 
-    /// Reports a use of the object `name` at `range`, unless only a value is wanted.
+    /// Reports a use of the object `name` at `range`, unless only a value is needed.
     #[cold]
     pub(super) fn report_reference(
         &mut self,
@@ -387,7 +387,7 @@ impl<'a> Analyzer<'a, '_> {
     #[cold]
     pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
         let written = self.written(callee.range());
-        // What is called is one finding, even if its name alone is refused.
+        // A call of a refused name is one finding, so the call replaces the finding for the name.
         let is_again = |last: &mut RawFinding| {
             last.offset == Some(callee.start())
                 && matches!(&last.kind, FindingKind::NameReference { written: of, .. } if *of == written)
@@ -396,7 +396,7 @@ impl<'a> Analyzer<'a, '_> {
         self.report(FindingKind::Call { name, written }, Some(rule), Some(callee.start()));
     }
 
-    /// Reports a call if the script puts the name of this attribute together, here or later.
+    /// Reports a call if the script composes the name of this attribute, earlier or later.
     pub(super) fn report_if_set(
         &mut self,
         attribute: &'static str,
@@ -411,7 +411,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Notes a text that was put together, if an attribute of that name matters where it is set.
+    /// Stores a composed string, if setting an attribute with this name matters.
     pub(super) fn note_settable(&mut self, values: &Values<'a>) {
         values.any_text(&mut |text| {
             self.settable.extend(INDEX.settable(text));
@@ -425,7 +425,7 @@ impl<'a> Analyzer<'a, '_> {
         self.imports.push(name);
     }
 
-    /// Records that the script uses something, by its name. Nothing is decided by these names.
+    /// Records a name that the script uses. No decision depends on these names.
     pub(super) fn record_use(&mut self, name: &str) {
         let name = name.get(..name.floor_char_boundary(USE_BYTES_MAX)).unwrap_or(name);
         if self.is_quiet || self.uses.contains(name) {
@@ -435,14 +435,14 @@ impl<'a> Analyzer<'a, '_> {
         self.uses.insert(name.to_owned());
     }
 
-    /// Records that the script takes a member of something that may be known.
+    /// Records that the script takes a member of an object.
     pub(super) fn record_member(&mut self, name: &str) {
         if !self.is_quiet {
             self.record_use(&[".", name].concat());
         }
     }
 
-    /// Records the objects from outside that an expression may evaluate to.
+    /// Records the external objects that an expression may evaluate to.
     pub(super) fn record_values(&mut self, values: &Values<'a>) {
         for value in &*values.known {
             if let Value::Object(path) = value {
@@ -451,7 +451,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// The source at `range`, on one line and not much of it.
+    /// Returns the start of the source at `range`, on one line.
     pub(super) fn written(&self, range: TextRange) -> String {
         let text = self.source.get(range.to_std_range()).unwrap_or_default();
         let text = text.get(..text.floor_char_boundary(WRITTEN_BYTES)).unwrap_or_default();

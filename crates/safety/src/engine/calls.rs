@@ -1,4 +1,4 @@
-//! Calls: the callee, the rules about it, and the result as far as it is known.
+//! Evaluates calls: the callee, the rules about it, and the result as far as it is known.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -20,13 +20,13 @@ use crate::knowledge::{objects, texts};
 use crate::rules::{Condition, Rule, Severity, Special};
 use crate::symbols::last_name;
 
-/// Methods that evaluate no text, whatever has them.
+/// Methods that evaluate no string, on any object.
 #[rustfmt::skip]
 const KEEPS_TEXT: &[&str] = &[
     "append", "debug", "endswith", "error", "execute", "extend", "format", "info", "join",
     "startswith", "warning", "write",
 ];
-/// Tells whether a builtin returns a number, a truth value or nothing.
+/// Returns whether a builtin returns a number, a Boolean or nothing.
 #[rustfmt::skip]
 fn is_plain(builtin: &str) -> bool {
     matches!(builtin,
@@ -34,7 +34,7 @@ fn is_plain(builtin: &str) -> bool {
         | "id" | "int" | "isinstance" | "issubclass" | "len" | "ord" | "print" | "round")
 }
 
-/// Tells whether a builtin passes its argument at this place on to nothing.
+/// Returns whether a builtin does not pass its argument at this index on to other code.
 #[rustfmt::skip]
 fn keeps(builtin: &str, place: usize) -> bool {
     match builtin {
@@ -45,11 +45,11 @@ fn keeps(builtin: &str, place: usize) -> bool {
     }
 }
 
-/// The method that does what `getattr` does.
+/// The method that works like `getattr`.
 pub(super) const GETTER: &str = "__getattribute__";
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates a call: its result, as far as that is known.
+    /// Evaluates a call. Returns its result as far as it is known.
     pub(super) fn call(&mut self, call: &'a ExprCall, expr: &'a Expr) -> Values<'a> {
         if self.describes_frame(call) {
             return Values::unknown();
@@ -69,7 +69,7 @@ impl<'a> Analyzer<'a, '_> {
         if self.is_quiet && builtin.is_some_and(is_plain) {
             return Values::one(Value::Plain);
         }
-        // For the value alone, what is passed to an unknown function does not matter.
+        // For the value alone, the arguments of an unknown function do not matter.
         let needs_arguments = path.is_some()
             || callee
                 .known
@@ -105,7 +105,7 @@ impl<'a> Analyzer<'a, '_> {
             if let Some(taken) = of_container(base, name, &arguments) {
                 return taken;
             }
-            // A text taken apart.
+            // The parts of an unknown string.
             if callee.is_open && matches!(*name, "split" | "splitlines") {
                 return Values::container(Values::unknown());
             }
@@ -113,7 +113,7 @@ impl<'a> Analyzer<'a, '_> {
         self.result(&callee, builtin, &arguments, expr)
     }
 
-    /// Evaluates `base.__getattribute__(name)`, or the same of the class, with the object before.
+    /// Evaluates `base.__getattribute__(name)`, or the same call on the class with the object as the first argument.
     fn looked_up(
         &mut self,
         base: &Values<'a>,
@@ -128,22 +128,22 @@ impl<'a> Analyzer<'a, '_> {
 
     pub(super) fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
         let builtin = path.and_then(|path| path.strip_prefix("builtins."));
-        // `reduce(getattr, …)` goes down a path of names.
+        // `reduce(getattr, …)` follows a path of names.
         let reduces = path == Some("functools.reduce");
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
             let is_kept = builtin.is_some_and(|name| keeps(name, index));
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
-                // What a namespace is made a set of is its names.
+                // A set made from a namespace holds only names.
                 Some("frozenset" | "set") if argument.is_call_expr() => Role::Harmless,
-                // The type of a module is harmless; that of a dangerous object makes others.
+                // The type of a module is harmless. The type of a dangerous object can create more of them.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
             let values = self.evaluate(argument, role);
             if let Expr::Starred(_) = argument {
-                // A known list of arguments stands for them.
+                // The elements of a known list are the arguments.
                 match values.elements().filter(|_| index < ITEMS_MAX) {
                     Some(elements) => {
                         for element in elements {
@@ -191,12 +191,12 @@ impl<'a> Analyzer<'a, '_> {
         for value in &callee.known {
             match value {
                 Value::Object(path) if self.check_function(call, path, arguments) => return,
-                // `os.__dict__.values()` and the like.
+                // Calls such as `os.__dict__.values()`.
                 Value::Namespace(path) if !value.is_globals() && !objects::is_plain(path) => {
                     let rule = objects::rule_of_namespace(path);
                     self.report_reference(format!("{path}[…]"), rule, call.range());
                 }
-                // A method that was given a name.
+                // A method that was bound to a name.
                 Value::Method(name)
                     if base.is_none_or(|(_, of)| of != name)
                         && self.check_method(call, &Values::unknown(), name, arguments) =>
@@ -212,7 +212,7 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         self.check_passed(call, callee, arguments);
-        // The SDK's verifiers are given code to judge.
+        // The SDK's verifiers receive code in order to judge it.
         let judges = base.is_some_and(|(base, name)| {
             let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
             name.starts_with("verify")
@@ -233,7 +233,7 @@ impl<'a> Analyzer<'a, '_> {
         if matches!(*name, "format" | "get_field" | "vformat") {
             self.check_fields(call, base, name, arguments);
         }
-        // With an argument it is that class's, whatever the base.
+        // With an argument it returns the subclasses of that argument, regardless of the base.
         if *name == "__subclasses__" && arguments.len() > 0 {
             self.report_reference((*name).to_owned(), INDEX.attribute(name), call.func.range());
         }
@@ -249,7 +249,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports the call if a rule about methods of this name finds it.
+    /// Reports the call if a rule about methods with this name finds it.
     fn check_method(
         &mut self,
         call: &'a ExprCall,
@@ -265,8 +265,7 @@ impl<'a> Analyzer<'a, '_> {
         rule.is_some()
     }
 
-    /// Returns the rule that finds a call of the function with this path. What blocks comes before what
-    /// is only worth knowing.
+    /// Returns the rule that finds a call of the function with this path. Prefers blocking rules over notes.
     pub(super) fn rule_of_call(
         &mut self,
         path: &str,
@@ -276,7 +275,7 @@ impl<'a> Analyzer<'a, '_> {
         rules.map(|(rule, _)| rule).max_by_key(|rule| rule.severity)
     }
 
-    /// Returns the rule that finds a call of a method of this name.
+    /// Returns the rule that finds a call of a method with this name.
     fn rule_of_method(
         &mut self,
         name: &str,
@@ -287,7 +286,7 @@ impl<'a> Analyzer<'a, '_> {
         rules.find(|(_, on)| self.holds(*on, Some(base), arguments)).map(|(rule, _)| *rule)
     }
 
-    /// Reports a decorator that a rule finds as a call with an argument that is not known.
+    /// Reports a decorator if a rule finds its call with an unknown argument.
     pub(super) fn check_decorating(&mut self, expr: &'a Expr, decorator: &Values<'a>) {
         let mut arguments = Arguments::default();
         arguments.push(None, expr, Values::unknown());
@@ -304,7 +303,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges what becomes a special attribute: of a class, by a dictionary, or by its name.
+    /// Judges values that become special attributes: by keyword, through a dictionary, or by name.
     fn check_special_arguments(
         &mut self,
         call: &'a ExprCall,
@@ -314,7 +313,7 @@ impl<'a> Analyzer<'a, '_> {
         for (name, expr, values) in arguments.keywords() {
             self.check_special(name, values, expr);
         }
-        // The docstrings of a property and of a module are passed.
+        // The docstrings of a property and of a module are arguments.
         let docstring = match callee.known.first() {
             Some(Value::Object(path)) if path == "builtins.property" => arguments.get(3, "doc"),
             Some(Value::Object(path)) if path == "types.ModuleType" => arguments.get(1, "doc"),
@@ -342,8 +341,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges what is passed: a formula with the function that evaluates it, and the name of an
-    /// internal attribute that a function of the script may ask for.
+    /// Judges the arguments: a formula passed along with a function that evaluates it, and the name of an internal
+    /// attribute that a function of the script may take.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
         let mut is_plain_formula = false;
         let calls_own_function =
@@ -353,7 +352,7 @@ impl<'a> Analyzer<'a, '_> {
             _ => None,
         });
         for (place, values) in arguments.all().enumerate() {
-            // What is compared or printed is not called.
+            // The argument is compared or printed, and not called.
             if builtin.is_some_and(|name| keeps(name, place)) {
                 continue;
             }
@@ -361,7 +360,7 @@ impl<'a> Analyzer<'a, '_> {
                 match value {
                     Value::Object(path) => {
                         for (rule, on) in INDEX.calls(path) {
-                            // The texts are the same for every function that would evaluate them.
+                            // The strings are the same for every function that would evaluate them.
                             let is_judged = is_plain_formula && on == Condition::Formula;
                             if rule.severity == Severity::Block
                                 && !is_judged
@@ -385,7 +384,7 @@ impl<'a> Analyzer<'a, '_> {
                             Condition::ReachingSql(_) | Condition::ReachingScript if has_text => {
                                 arguments.all().any(|values| self.reaches_files(values))
                             }
-                            // What the function calls it with is judged there.
+                            // The calls in the body of that function are judged there.
                             Condition::ReachingSql(_) if calls_own_function => false,
                             _ => self.holds(*on, None, arguments),
                         };
@@ -474,7 +473,7 @@ impl<'a> Analyzer<'a, '_> {
                     let of = first.cloned().unwrap_or_else(Values::unknown);
                     self.taken(getter, &of, expr)
                 }
-                // What a path's methods return is a path or harmless.
+                // The methods of a path return a path or a harmless value.
                 Value::Instance(class) => Values::one(Value::Instance(class)),
                 Value::OwnFunction(_) | Value::OwnClass(_) | Value::Own(_) => {
                     self.call_own(&Values::one(value.clone()))
@@ -514,7 +513,7 @@ impl<'a> Analyzer<'a, '_> {
                 return self.attribute_by_name(first, Some(of), default, expr);
             }
             "setattr" | "delattr" => {
-                // What is set does not matter, but on what.
+                // The object matters here, not the value.
                 let mut led_to = first.clone();
                 led_to
                     .known
@@ -553,7 +552,7 @@ impl<'a> Analyzer<'a, '_> {
         folded_or_unknown(folded)
     }
 
-    /// Evaluates a builtin that takes or passes on the elements of what it is given.
+    /// Evaluates a builtin that takes or returns elements of its arguments.
     fn of_elements(
         &mut self,
         name: &str,
@@ -632,8 +631,8 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(default) = default {
             values.add(default.clone());
         }
-        // What is taken from something unknown by a name that is not known may be anything: the
-        // next step on the way out must not be hidden, too.
+        // A member of an unknown object under an unknown name may be anything. It is marked, so that the next step
+        // towards a dangerous object stays visible.
         if name.is_open && name.known.is_empty() {
             if base.known.iter().any(passing::is_own) {
                 let mut contents = self.own_contents();
@@ -643,7 +642,7 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::object(TAKEN));
             }
         }
-        // A function has no internals of such a name.
+        // A function has no internals with such a name.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
@@ -660,8 +659,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns what a call of a function that is not known may give back of what it is passed, itself or
-/// in a container: instances whose methods are dangerous.
+/// Returns the arguments that an unknown function may return, alone or in a container: instances with dangerous
+/// methods.
 fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     let mut values = Values::default();
     for passed in arguments.all() {
@@ -678,10 +677,10 @@ fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     values
 }
 
-/// Returns the classes of what `values` may be.
+/// Returns the classes of the alternatives of `values`.
 fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     let mut classes = Values::only_open(values.is_open);
-    // Where it may be something else, it is asked what it is.
+    // If other values are possible, the script uses the class to test the value.
     let is_function = |value: &Value<'_>| matches!(value, Value::OwnFunction(_));
     let are_functions = !values.is_open && values.known.iter().all(is_function);
     for value in &values.known {
@@ -696,7 +695,7 @@ fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     classes
 }
 
-/// Evaluates a method of a container: what it takes out.
+/// Evaluates a method of a container that takes elements out.
 fn of_container<'a>(
     base: &Values<'a>,
     name: &str,
@@ -737,7 +736,7 @@ fn of_container<'a>(
     })
 }
 
-/// Tells whether this is a module, or may be, with dangerous members.
+/// Returns whether this is or may be a module with dangerous members.
 fn is_module(value: &Value<'_>) -> bool {
     match value {
         Value::Object(path) => INDEX.is_carrier(path) || INDEX.is_found(path),
@@ -746,8 +745,7 @@ fn is_module(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns the object of which no attribute may be taken whose name is not known: it leads to
-/// others.
+/// Returns the name of an object that leads to others. No attribute may be taken from it by an unknown name.
 fn hides(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => Some(objects::shown(path)).filter(|_| !objects::is_plain(path)),
@@ -758,8 +756,8 @@ fn hides(value: &Value<'_>) -> Option<String> {
     }
 }
 
-/// Evaluates `__import__`: the topmost module, or, with a list of members, perhaps the named one.
-/// What may not be imported so is a finding already.
+/// Evaluates `__import__`. Returns the topmost module, and with a list of members perhaps also the named module. A
+/// module that must not be imported is already a finding.
 fn imported<'a>(name: &Values<'a>, has_more: bool) -> Values<'a> {
     let (names, is_complete) = name.texts();
     let mut modules = Values::only_open(!is_complete || has_more);

@@ -1,4 +1,4 @@
-//! The conditions of the rule table, under which a call is dangerous.
+//! Evaluates the conditions of the rule table, under which a call is dangerous. Never reports a finding.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -17,7 +17,7 @@ use crate::rules::{Condition, Rule, Severity};
 use crate::symbols::{elements, last_name};
 use crate::work::Judgement;
 
-/// Methods that return texts.
+/// Methods that return strings.
 const TEXT_METHODS: &[&str] =
     &["decode", "format", "getvalue", "join", "read", "replace", "strip", "translate"];
 
@@ -28,11 +28,11 @@ type Argument<'a> = (Option<Cow<'a, str>>, &'a Expr, Values<'a>);
 #[derive(Debug, Default, Clone)]
 pub(super) struct Arguments<'a> {
     evaluated: SmallVec<[Argument<'a>; 4]>,
-    /// The place from which on there may be any argument.
+    /// The index from which any arguments may follow.
     unknown_from: Option<usize>,
-    /// The possible values of those.
+    /// The possible values of those arguments.
     unknown: Values<'a>,
-    /// True if there is a `**`.
+    /// True if the call has a `**` with unknown keys.
     pub(super) has_unpacked_keywords: bool,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Arguments<'a> {
         self.evaluated.push((name.map(Cow::Borrowed), expr, values));
     }
 
-    /// Adds a `*` of which nothing is known.
+    /// Adds a `*` with unknown elements.
     pub(super) fn push_unknown(&mut self) {
         if self.unknown_from.is_none() {
             self.unknown_from = Some(self.positionals().count());
@@ -49,7 +49,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Adds a `**`, of which the keys may be known.
+    /// Adds a `**`. Its keys may be known.
     pub(super) fn push_keywords(&mut self, expr: &'a Expr, values: &Values<'a>) {
         let Some(Value::Map(items)) = values.single() else {
             self.has_unpacked_keywords = true;
@@ -66,7 +66,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns the keywords as `dict` makes a dictionary of them.
+    /// Returns the keywords as the dictionary that `dict` makes of them.
     pub(super) fn as_map(&self) -> Values<'a> {
         let items = self
             .evaluated
@@ -80,7 +80,8 @@ impl<'a> Arguments<'a> {
         self.evaluated.len()
     }
 
-    /// Returns the others: those behind `self`, or what a function gets that is passed with them.
+    /// Returns all arguments except this one: the arguments after `self`, or the arguments that are passed along with a
+    /// function.
     pub(super) fn without(&self, place: usize) -> Self {
         let mut others = self.clone();
         if place < others.evaluated.len() {
@@ -89,7 +90,7 @@ impl<'a> Arguments<'a> {
         others
     }
 
-    /// Tells whether there are only positional arguments, all of them known by their place.
+    /// Returns whether all arguments are positional and have a known index.
     pub(super) fn are_plain(&self) -> bool {
         !self.hides_some() && self.evaluated.iter().all(|(name, ..)| name.is_none())
     }
@@ -110,7 +111,7 @@ impl<'a> Arguments<'a> {
         self.positionals().nth(index)
     }
 
-    /// Tells whether there is a `*` behind which there may be any.
+    /// Returns whether the call has a `*` after which any arguments may follow.
     pub(super) fn has_unpacked(&self) -> bool {
         self.unknown_from.is_some()
     }
@@ -122,30 +123,30 @@ impl<'a> Arguments<'a> {
             .filter_map(|(name, expr, values)| Some((name.as_deref()?, *expr, values)))
     }
 
-    /// Returns the rule about a keyword that is given, whatever is called.
+    /// Returns the rule about a given keyword, regardless of the callee.
     pub(super) fn keyword_rule(&self) -> Option<&'static Rule> {
         let mut given = self.keywords().filter(|(_, expr, _)| !is_off(expr));
         given.find_map(|(name, ..)| INDEX.keyword(name))
     }
 
-    /// Forgets that there may be arguments that are not seen.
+    /// Ignores the possibility of unseen arguments.
     pub(super) fn forget_unpacked(&mut self) {
         self.unknown_from = None;
         self.has_unpacked_keywords = false;
     }
 
-    /// Returns the argument at a place, or with a name.
+    /// Returns the argument at an index, or with a name.
     pub(super) fn get(&self, index: usize, name: &str) -> Option<&Values<'a>> {
         let named = self.keywords().find(|(of, ..)| *of == name);
         named.map(|(_, _, values)| values).or_else(|| self.positional(index))
     }
 
-    /// Tells whether there may be arguments that are not seen.
+    /// Returns whether the call may have unseen arguments.
     fn hides_some(&self) -> bool {
         self.unknown_from.is_some() || self.has_unpacked_keywords
     }
 
-    /// Returns the argument at a place, or with one of these names.
+    /// Returns the argument at an index, or with one of these names.
     fn at_or_named(&self, index: usize, names: &str) -> impl Iterator<Item = &Argument<'a>> {
         let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
         let by_name = self
@@ -155,12 +156,12 @@ impl<'a> Arguments<'a> {
         positional.into_iter().chain(by_name)
     }
 
-    /// Tells whether the argument at a place, or with one of these names, is such.
+    /// Returns whether `is_such` holds for the argument at an index, or with one of these names.
     fn any_at(&self, index: usize, names: &str, is_such: impl Fn(&Values<'a>) -> bool) -> bool {
         self.at_or_named(index, names).any(|(.., values)| is_such(values))
     }
 
-    /// Tells whether the argument at a place, or with one of these names, may name a file.
+    /// Returns whether the argument at an index, or with one of these names, may name a file.
     fn name_file(&self, index: usize, names: &str) -> bool {
         let is_file = |(_, expr, values): &Argument<'a>| {
             !expr.is_none_literal_expr() && !is_in_memory(values)
@@ -168,8 +169,7 @@ impl<'a> Arguments<'a> {
         self.hides_some() || self.at_or_named(index, names).any(is_file)
     }
 
-    /// Tells whether the first argument, or the one with this name, is known to be the plain name of a
-    /// picture.
+    /// Returns whether the first argument, or the argument with this name, is known to be the plain name of an image.
     fn name_pictures(&self, name: &str) -> bool {
         let is_picture = |(.., values): &Argument<'a>| {
             let (mut texts, is_complete) = values.texts();
@@ -178,12 +178,12 @@ impl<'a> Arguments<'a> {
         !self.hides_some() && self.at_or_named(0, name).all(is_picture)
     }
 
-    /// Tells whether one of the texts in an argument is so.
+    /// Returns whether `is` holds for a string in one of the arguments.
     pub(super) fn have_text(&self, is: &mut dyn FnMut(&str) -> bool) -> bool {
         self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
     }
 
-    /// Tells whether Z3 writes a log with these parameters.
+    /// Returns whether Z3 writes a log with these parameters.
     fn log(&self) -> bool {
         let is_such = |value: &Value<'_>| match value {
             Value::Text(text) | Value::Start(text) => logs(text),
@@ -195,9 +195,9 @@ impl<'a> Arguments<'a> {
             })
     }
 
-    /// Tells whether the argument at a place, or with one of these names, may be a text.
+    /// Returns whether the argument at an index, or with one of these names, may be a string.
     fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &str) -> bool {
-        // The first argument of a function of a module is another.
+        // In a function of a module, this index holds a different argument.
         let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
         self.hides_some()
             || self.any_at(index, names, |values| {
@@ -207,7 +207,7 @@ impl<'a> Arguments<'a> {
 }
 
 impl<'a> Analyzer<'a, '_> {
-    /// Tells whether a condition of the rule table holds for a call with these arguments.
+    /// Returns whether a condition of the rule table holds for a call with these arguments.
     pub(super) fn holds(
         &mut self,
         condition: Condition,
@@ -274,7 +274,7 @@ impl<'a> Analyzer<'a, '_> {
             Condition::FormatsInternals => self.formats_internals(base, arguments),
             Condition::NamesAttributes(first, count) => {
                 let mut others = arguments.without(0);
-                // A method that is no more than taken gets its arguments elsewhere.
+                // A method that is only taken receives its arguments elsewhere.
                 others.has_unpacked_keywords |= count > 1;
                 let mut names = arguments.positionals().skip(first).take(count);
                 names.any(|values| self.names_internals(values, &others))
@@ -286,14 +286,13 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether the script imports this library. A text of code sees what the script around it
-    /// imports.
+    /// Returns whether the script imports this library. A string of code also sees the imports of the script around it.
     pub(super) fn imports(&self, library: &str) -> bool {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
 
-    /// Tells whether the script sets an attribute of this name, or has its name in quotes or as a
-    /// keyword. A name that is put together may come later.
+    /// Returns whether the script sets an attribute with this name, or contains the name in quotes or as a keyword. A
+    /// composed name may come later.
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
@@ -307,8 +306,8 @@ impl<'a> Analyzer<'a, '_> {
             || is_quoted('\'')
     }
 
-    /// Tells whether the first argument is SQL that reaches files, or may where the script has a
-    /// database that does.
+    /// Returns whether the first argument is SQL that reaches files. With a database that reaches files, unknown SQL
+    /// counts.
     fn reaches_files_by(
         &self,
         arguments: &Arguments<'a>,
@@ -323,7 +322,7 @@ impl<'a> Analyzer<'a, '_> {
         self.symbols.imported.contains(library)
     }
 
-    /// Tells whether a module that must not be imported, or is not known, is; and notes which are.
+    /// Returns whether an imported module is forbidden or unknown. Records the known modules.
     fn imports_module(&mut self, arguments: &Arguments<'a>) -> bool {
         let modules = || arguments.at_or_named(0, "name");
         for module in modules().flat_map(|(_, _, values)| values.texts().0) {
@@ -336,8 +335,7 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Tells whether one of the texts to run is dangerous or not known. A function is judged where
-    /// it is defined.
+    /// Returns whether one of the strings to run is dangerous or unknown. A function is judged at its definition.
     fn runs_dangerous_code(&mut self, arguments: &Arguments<'a>) -> bool {
         let of_interest = arguments.at_or_named(0, "stmt setup");
         let second = arguments.at_or_named(1, "");
@@ -352,7 +350,7 @@ impl<'a> Analyzer<'a, '_> {
             if texts.any(|text| is_dangerous_code(text, self.pass)) {
                 return true;
             }
-            // A name may be a function; what is put together from texts is one.
+            // A name with known values may stand for a function. A value composed of strings is a string.
             let is_text_method = |call: &ExprCall| {
                 last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
             };
@@ -363,8 +361,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Tells whether the text for Z3 makes it write a log, or not even its start is known. Z3's own
-    /// texts do no more than compute.
+    /// Returns whether the string makes Z3 write a log, or has an unknown start. Strings from Z3 itself only compute.
     fn logs_by_text(&mut self, arguments: &Arguments<'a>) -> bool {
         let is_start = |value: &Value<'_>| {
             is_text(value) || matches!(value, Value::Start(start) if !start.is_empty())
@@ -375,8 +372,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Tells whether `values` are paths of attributes that name internals, or a list of names that
-    /// are taken one after the other.
+    /// Returns whether `values` contains attribute paths that name internals, or a list of names that are taken one
+    /// after the other.
     fn names_internals(&mut self, values: &Values<'a>, others: &Arguments<'a>) -> bool {
         values.known.iter().any(|value| match value {
             Value::Text(text) => {
@@ -391,9 +388,9 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Tells whether the text that is a format takes one of the interpreter's internals. What is
-    /// formatted is only printed. Of an object of which nothing is known, the first argument may be
-    /// the format: `Formatter().format(…)`, `str.format(…)`.
+    /// Returns whether the format string takes one of the interpreter's internals. The formatted values are only
+    /// printed. On an unknown object, the first argument may be the format string: `Formatter().format(…)`,
+    /// `str.format(…)`.
     fn formats_internals(&self, base: Option<&Values<'a>>, arguments: &Arguments<'a>) -> bool {
         let takes = |values: &Values<'_>| values.texts().0.any(|text| self.takes_internals(text));
         match base {
@@ -407,7 +404,7 @@ impl<'a> Analyzer<'a, '_> {
         self.work().judge(Judgement::Attributes, format, || format_names_internals(format))
     }
 
-    /// Tells whether a method of this name is refused with these arguments.
+    /// Returns whether a method with this name is refused with these arguments.
     fn is_refused_method(&mut self, name: &str, arguments: &Arguments<'a>) -> bool {
         INDEX
             .methods(name)
@@ -415,13 +412,13 @@ impl<'a> Analyzer<'a, '_> {
             .any(|(rule, on)| rule.severity == Severity::Block && self.holds(*on, None, arguments))
     }
 
-    /// Tells whether a text in `values` is SQL that reaches files.
+    /// Returns whether a string in `values` is SQL that reaches files.
     pub(super) fn reaches_files(&self, values: &Values<'a>) -> bool {
         let is_such = |sql: &str| self.work().judge(Judgement::Sql, sql, || reaches_files(sql));
         values.any_text(&mut { is_such })
     }
 
-    /// Tells whether the examples that doctest finds in a docstring are dangerous.
+    /// Returns whether the examples that doctest finds in a docstring are dangerous.
     pub(super) fn has_dangerous_examples(&self, docstring: &str) -> bool {
         let mut code = String::with_capacity(docstring.len());
         for line in docstring.lines() {
@@ -435,7 +432,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Tells whether one of the texts in a literal, or one that is known otherwise, is so.
+/// Returns whether `is` holds for a string in the literal `expr`, or among `values`.
 pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str) -> bool) -> bool {
     if values.any_text(is) {
         return true;
@@ -452,8 +449,8 @@ pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str
     }
 }
 
-/// Tells whether these are the arguments of a test program, among them more than the loudness and
-/// the names of own tests: modules, plugins, files.
+/// Returns whether these are arguments of a test program that go beyond verbosity flags and the names of the script's
+/// own tests: modules, plugins or files.
 fn names_tests(values: &Values<'_>) -> bool {
     let is_own = |argument: &str| match argument.strip_prefix('-') {
         Some(flags) => flags.chars().all(|flag| "bfqsvx".contains(flag)) || flags == "-verbose",
@@ -461,7 +458,7 @@ fn names_tests(values: &Values<'_>) -> bool {
     };
     values.known.iter().any(|value| match value {
         Value::Text(name) => !is_own(name),
-        // The first is the program's own name, if it is no flag.
+        // The first item is the name of the program, unless it is a flag.
         Value::Items(items) => items.iter().enumerate().any(|(place, item)| {
             item.texts().0.any(|text| !is_own(text) && (place > 0 || text.starts_with('-')))
         }),
@@ -469,17 +466,17 @@ fn names_tests(values: &Values<'_>) -> bool {
     })
 }
 
-/// Tells whether `base` is another module of the standard library than this one.
+/// Returns whether `base` is a module of the standard library other than `module`.
 fn is_member_of_another(base: &Values<'_>, module: &str) -> bool {
     matches!(base.single(), Some(Value::Object(path)) if path != module && stdlib::contains(path))
 }
 
-/// Tells whether this is a member of a module: a function of one has a row of its own.
+/// Returns whether this is a member of a module. Functions of modules have their own rows.
 fn is_member(base: &Values<'_>) -> bool {
     matches!(base.known.first(), Some(Value::Object(_)))
 }
 
-/// Tells whether a text may name an object that a rule finds. The environment may be changed.
+/// Returns whether a string may name an object that a rule finds. A script may change the environment.
 fn may_name_found(values: &Values<'_>) -> bool {
     let (mut names, is_complete) = values.texts();
     let is_environment =
@@ -487,7 +484,7 @@ fn may_name_found(values: &Values<'_>) -> bool {
     !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
-/// Tells whether one of these styles is a file. A dictionary has names of settings.
+/// Returns whether one of these styles is a file. A dictionary contains names of settings.
 fn names_style_file(styles: &Values<'_>) -> bool {
     styles.known.iter().any(|value| match value {
         Value::Text(name) => name.contains(['/', '\\', ':', '.']),
@@ -497,7 +494,7 @@ fn names_style_file(styles: &Values<'_>) -> bool {
     })
 }
 
-/// Tells whether Z3 writes a log with a parameter of this name, or for this text.
+/// Returns whether Z3 writes a log because of this string, or because of a parameter with this name.
 fn logs(text: &str) -> bool {
     let is_of_log = |word: &str| matches!(word, "dump" | "file" | "log" | "trace");
     text.split(['.', '_']).any(is_of_log) || text.contains("-output-channel")
@@ -519,7 +516,7 @@ fn is_stream(value: &Value<'_>) -> bool {
     }
 }
 
-/// Tells whether this is the name of a picture right in the current folder, which is the script's own.
+/// Returns whether this is the name of an image directly in the current folder, which is the script's own.
 fn is_picture_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || " _-.,()+=".contains(c);
     let has_ending = [".png", ".svg"].iter().any(|ending| name.ends_with(ending));
@@ -529,7 +526,7 @@ fn is_picture_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// Tells whether this may be the name of a file: a text, or something that is not known.
+/// Returns whether this may be the name of a file: a string, or an unknown value.
 fn may_be_name(values: &Values<'_>) -> bool {
     let is_other = |value: &Value<'_>| match value {
         Value::Number(_) | Value::Own(_) | Value::OwnClass(_) | Value::OwnFunction(_) => true,
@@ -538,8 +535,8 @@ fn may_be_name(values: &Values<'_>) -> bool {
     values.is_open || !values.known.iter().all(is_other)
 }
 
-/// Tells whether this is the name of a database in memory. A default that a caller may replace,
-/// unseen, is taken for what is meant.
+/// Returns whether this is the name of a database in memory. A default counts as the intended value, although an unseen
+/// caller may replace it.
 fn is_memory(values: &Values<'_>) -> bool {
     let is_memory = |value: &Value<'_>| match value {
         Value::Text(name) => is_memory_database(name),
@@ -548,7 +545,7 @@ fn is_memory(values: &Values<'_>) -> bool {
     !values.known.is_empty() && values.known.iter().all(is_memory)
 }
 
-/// Tells whether this is a class or module of a library about which nothing is known.
+/// Returns whether this is a class or module of a library that the table does not know.
 fn is_of_unknown_library(base: &Values<'_>) -> bool {
     matches!(base.single(), Some(Value::Object(path)) if !objects::is_known_module(path))
 }
@@ -557,8 +554,7 @@ fn is_text(value: &Value<'_>) -> bool {
     matches!(value, Value::Text(_))
 }
 
-/// Tells whether it is not known what a statement of SQL does: not even its first word is, or that one
-/// may name a file later.
+/// Returns whether the effect of an SQL statement is unknown: its first word is unknown, or allows a file name later.
 fn is_hidden_statement(values: &Values<'_>) -> bool {
     let is_harmless = |value: &Value<'_>| match value {
         Value::Start(start) => {
@@ -591,11 +587,11 @@ fn is_memory_database(name: &str) -> bool {
         || name.starts_with("file::memory:?")
 }
 
-/// Comments, texts and quoted names of SQL, by their start and their end: no words.
+/// The delimiters of SQL comments, strings and quoted names, which contain no SQL words.
 const NO_SQL: &[(&str, &str)] =
     &[("--", "\n"), ("/*", "*/"), ("'", "'"), ("\"", "\""), ("`", "`"), ("[", "]")];
 
-/// Tells whether a statement attaches another database, writes one, or loads a library.
+/// Returns whether a statement attaches another database, writes one, or loads a library.
 fn reaches_files(sql: &str) -> bool {
     let sql = words_of_sql(&sql.to_ascii_lowercase());
     sql.contains("load_extension")
@@ -624,7 +620,7 @@ fn words_of_sql(mut sql: &str) -> String {
 }
 
 fn may_be_imported(module: &str) -> bool {
-    // The script itself is no module to import by a name; a relative one has another in front.
+    // The script itself must not be imported by name. A relative name starts in another module.
     !matches!(module, "" | "__main__")
         && !module.starts_with('.')
         && INDEX.import_rule(module).is_none()

@@ -1,6 +1,5 @@
-//! The evaluation of expressions: the values that each may have, and the references in it that the
-//! rules find. One walk does both, so that every expression is visited once. A name leads to what
-//! binds it, and that to further names.
+//! Evaluates expressions: their possible values, and the references in them that the rules find. One walk does both, so
+//! that every expression is visited once. A name leads to its bindings, and they lead to further names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -27,13 +26,13 @@ use crate::knowledge::{objects, texts};
 use crate::rules::{Condition, Rule, Special};
 use crate::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol, Uses};
 
-/// The most imports that a computed name is compared with.
+/// The number of imports that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
 
-/// The most classes of a union that are looked at.
+/// The number of classes of a union that are checked.
 const TYPES_MAX: usize = 16;
 
-/// Functions that take attributes by names.
+/// Functions that take attributes by name.
 #[rustfmt::skip]
 const GETTERS: &[&str] = &[
     "builtins.getattr", "inspect.classify_class_attrs", "inspect.getattr_static",
@@ -41,25 +40,25 @@ const GETTERS: &[&str] = &[
     "operator.methodcaller",
 ];
 
-/// The use that is made of the value of an expression.
+/// The use of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Passed on: into a call, a container, a result.
+    /// Passed on into a call, a container or a result.
     Value,
-    /// Bound to a name, and found again under it.
+    /// Bound to a name, under which it is found again.
     Alias,
-    /// The object of which an attribute or an item is taken.
+    /// The object from which an attribute or an item is taken.
     Base,
     /// Called.
     Callee,
     /// Compared, printed, or otherwise only read.
     Harmless,
-    /// Named as a type, which it may be a part of.
+    /// Named as a type, or as a part of a type.
     Annotation,
 }
 
 impl<'a> Analyzer<'a, '_> {
-    /// Checks `expr` and everything in it, and returns what it may evaluate to.
+    /// Checks `expr` and everything in it, and returns its possible values.
     pub(super) fn evaluate(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         if self.work().is_spent() {
             return Values::unknown();
@@ -128,7 +127,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Dict(dict) => self.dict(dict),
             Expr::Tuple(_) | Expr::List(_) => {
-                // Several types to compare with are only read, too.
+                // A sequence of types to compare with is also only read.
                 let is_passed_on = !matches!(role, Role::Harmless | Role::Annotation);
                 let role = if is_passed_on { Role::Value } else { role };
                 self.sequence(symbols::elements(expr), role)
@@ -150,7 +149,7 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Values::one(Value::Plain)
             }
-            // Nothing is known of the others, but what is in them has to be checked.
+            // The values of other expressions are unknown, but their parts must be checked.
             _ => {
                 if !self.is_quiet {
                     visitor::walk_expr(self, expr);
@@ -202,7 +201,7 @@ impl<'a> Analyzer<'a, '_> {
         Values::map(items)
     }
 
-    /// Evaluates expressions whose value is that of one of their parts.
+    /// Evaluates an expression with the value of one of its parts.
     fn alternatives(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         match expr {
             Expr::If(if_expr) => {
@@ -231,7 +230,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates for the value alone, in `scope`.
+    /// Evaluates an expression for its value alone, in `scope`.
     pub(super) fn value_in(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
         self.in_scope(scope, |this| this.quietly(|this| this.evaluate(expr, Role::Alias)))
     }
@@ -249,12 +248,12 @@ impl<'a> Analyzer<'a, '_> {
         self.report_escape(values, expr, role)
     }
 
-    /// Evaluates a name where it is used.
+    /// Evaluates a name at the place of its use.
     fn resolve(&mut self, name: &str, offset: TextSize) -> Values<'a> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name. If it stands for itself in the end, that may matter.
+    /// Evaluates a name. If `matters` is true, a name that depends on itself may be a finding.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -283,7 +282,7 @@ impl<'a> Analyzer<'a, '_> {
                 None => values.add(self.any_binding_of(symbol, matters && is_same_scope)),
             }
         });
-        // What is imported with a star later takes the place of what was bound before.
+        // A later star import may replace an earlier binding.
         let is_later = |last| first.and_then(|symbol| symbols.first_bound(symbol)) < Some(last);
         if is_certain && symbols.star_imports.last.is_some_and(is_later) {
             values.add(self.star_imported(name));
@@ -300,7 +299,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates a name that the script does not bind, or may not have bound.
+    /// Evaluates a name that the script does not bind, or may not have bound yet.
     fn resolve_unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
         let stars = &self.symbols.star_imports;
         let is_from_re = name == "compile" && stars.modules.contains_key("re");
@@ -315,7 +314,7 @@ impl<'a> Analyzer<'a, '_> {
         if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
             return Values::object(module);
         }
-        // Unbound it is an error.
+        // If the name is unbound at run time, using it is an error.
         if is_bound_somewhere && stars.modules.is_empty() && !self.symbols.has_dynamic_names {
             return Values::default();
         }
@@ -324,7 +323,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name by the star imports, as far as the rules know what they bring in.
+    /// Evaluates a name by the star imports, as far as the rules know the members of the modules.
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
         let stars = &self.symbols.star_imports;
@@ -335,7 +334,7 @@ impl<'a> Analyzer<'a, '_> {
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
         }
-        // What no row names in particular is one of several anyway.
+        // A name without a row may come from any of these modules.
         modules.extend(stars.judged_whole.iter().copied());
         self.work().spend(modules.len());
         modules.sort_unstable();
@@ -346,22 +345,22 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name for any time: seen from another scope, or bound so often that its bindings
-    /// are not told apart.
+    /// Evaluates a name for any time of its use. Applies to a use in another scope, and to a name with too many
+    /// bindings to distinguish.
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         let flow = Flow::Symbol(symbol.id);
         if is_crowded && self.is_pending(flow) {
-            // What it was before matters, and is not known.
+            // The earlier value matters and is unknown.
             self.report(FindingKind::TooIndirect, None, None);
         }
         self.flowing(flow, |this| symbol.all().map(|id| this.binding_value(id)).collect())
     }
 
-    /// Evaluates what a binding binds its name to.
+    /// Evaluates the value of a binding.
     pub(super) fn binding_value(&mut self, id: BindingId) -> Values<'a> {
         self.flowing(Flow::Binding(id), |this| {
             let mut values = this.evaluate_binding(this.symbols.binding(id));
-            // Where names change unseen, a text is only one of several.
+            // If names change in unseen ways, a string is only one of several values.
             values.is_open |= this.symbols.has_dynamic_names;
             values
         })
@@ -422,7 +421,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Adds what is put into a container by its name.
+    /// Adds the values that are put into a container by its name.
     fn with_contents(&mut self, values: Values<'a>, binding: &Binding<'a>) -> Values<'a> {
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple
@@ -436,7 +435,7 @@ impl<'a> Analyzer<'a, '_> {
             return values;
         }
         let mut with_put = Values::only_open(values.is_open);
-        // A container of another kind.
+        // The unknown value may be a container.
         if values.is_open && !put.known.is_empty() {
             with_put.add(Values::container(put.clone()));
         }
@@ -475,7 +474,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates what a step of an iteration yields, the script's own iterators included.
+    /// Evaluates the elements that one step of an iteration yields. Includes the script's own iterators.
     pub(super) fn any_element(&mut self, over: &Values<'a>) -> Values<'a> {
         let mut elements = over.any_element();
         let iterators = self.own_items(over, &["__iter__", "__aiter__", "__next__", "__anext__"]);
@@ -483,7 +482,7 @@ impl<'a> Analyzer<'a, '_> {
         elements
     }
 
-    /// Evaluates an attribute as it stands in the source: its object, and itself.
+    /// Evaluates an attribute in the source. Returns its object, and its own values.
     pub(super) fn attribute(&mut self, attribute: &'a ExprAttribute) -> (Values<'a>, Values<'a>) {
         let name = attribute.attr.as_str();
         self.record_member(name);
@@ -500,7 +499,7 @@ impl<'a> Analyzer<'a, '_> {
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
             }
-            // `format` is dangerous with its text alone, wherever it is called.
+            // A `format` method is dangerous with its format string alone, regardless of its caller.
             if !base.known.is_empty()
                 && let Some(rule) = INDEX.formatting(name)
                 && base.texts().0.any(|text| self.takes_internals(text))
@@ -513,8 +512,7 @@ impl<'a> Analyzer<'a, '_> {
         (base, values)
     }
 
-    /// Returns the member `name` of what `base` may be; `from` is the base as it stands in the
-    /// source.
+    /// Returns the member `name` of the alternatives of `base`. `from` is the expression of the base in the source.
     pub(super) fn member_of(
         &mut self,
         base: &Values<'a>,
@@ -524,14 +522,14 @@ impl<'a> Analyzer<'a, '_> {
         match name {
             "__code__" => return Values::one(Value::Instance(objects::CODE)),
             "__traceback__" | "tb_next" => return Values::object("types.TracebackType"),
-            // A method by other names of its own.
+            // A method under other names.
             "__call__" | "__func__" | "__get__" | "__wrapped__" => {
                 let is_method = |value: &&Value<'a>| matches!(value, Value::Method(_));
                 if let Some(method) = base.known.iter().find(is_method) {
                     return Values::one(method.clone());
                 }
             }
-            // A variable of a function around, whatever that is.
+            // The variable of an enclosing function, which may be anything.
             "cell_contents" => return Values::object(TAKEN).or_others(),
             _ => {}
         }
@@ -564,7 +562,7 @@ impl<'a> Analyzer<'a, '_> {
         if matches!(name, "detach" | "raw") {
             values.add(Values::one(Value::Instance(objects::FILE)));
         }
-        // Most modules hold others: `json.codecs`.
+        // Most modules hold other modules: `json.codecs`.
         if let Some(module) = from.and_then(Expr::as_attribute_expr)
             && let Some(member) = objects::member_behind(module.attr.as_str(), name)
             && !self.is_self(&module.value)
@@ -572,7 +570,7 @@ impl<'a> Analyzer<'a, '_> {
             values.add(member);
         }
         if let Some(module) = objects::far_reaching(name) {
-            // A formula has no honest use for an attribute of such a name.
+            // An honest formula has no attribute with such a name.
             let value = if self.pass.is_formula {
                 Value::Object(Cow::Borrowed(module))
             } else {
@@ -583,7 +581,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns what an attribute of an object of the script may be, if there may be one.
+    /// Returns the possible values of an attribute of a script's object, if it may have the attribute.
     fn own_member(&mut self, base: &Values<'a>, name: &str) -> Option<Values<'a>> {
         let own = base.known.iter().find_map(|value| match value {
             Value::Own(class) | Value::OwnClass(class) => Some((value, *class)),
@@ -621,7 +619,7 @@ impl<'a> Analyzer<'a, '_> {
         let names_member = |text: &str| text.starts_with("__") || is_namespace(&subscript.value);
         if let Some(text) = key.as_text().filter(|text| names_member(text))
             && let Some(rule) = INDEX.attribute(text)
-            // In a dictionary that the script writes out it is a word.
+            // In a dictionary literal it is only a word.
             && (text == "__builtins__" || !matches!(base.single(), Some(Value::Map(_))))
         {
             self.report_reference(text.to_owned(), Some(rule), subscript.range());
@@ -648,11 +646,11 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Value::Own(_) | Value::OwnClass(_) => Values::default(),
                 Value::Namespace(path) => self.namespace_item(path, &key, subscript.range()),
-                // `__builtins__` is a namespace or a module, as it pleases.
+                // `__builtins__` is either a namespace or a module.
                 Value::Object(path) if path == "builtins.__builtins__" => {
                     self.namespace_item("builtins", &key, subscript.range())
                 }
-                // The classes that a class is made from.
+                // The base classes of a class.
                 Value::Object(path) if path.ends_with("__") && INDEX.is_found(path) => {
                     Values::one(value.clone())
                 }
@@ -664,8 +662,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Looks `key` up in a namespace: that of a module, `sys.modules`, or, without a name, of the
-    /// script.
+    /// Looks `key` up in a namespace: the namespace of a module, `sys.modules`, or with an empty name the script's
+    /// namespace.
     pub(super) fn namespace_item(
         &mut self,
         namespace: &str,
@@ -693,7 +691,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// The values of the script's own namespace: of interest is what was imported.
+    /// Returns the values of the script's own namespace. Only imported modules matter.
     pub(super) fn own_namespace(&mut self) -> Values<'a> {
         self.flowing(Flow::Namespace, |this| {
             let end = TextSize::new(u32::MAX);
@@ -713,12 +711,12 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates a name of the script itself, as a member of its module.
+    /// Evaluates a name of the script as a member of its module.
     pub(super) fn of_script(&mut self, name: &str) -> Values<'a> {
         self.in_scope(symbols::MODULE, |this| this.resolve(name, TextSize::new(u32::MAX)))
     }
 
-    /// Tells whether a computed name can only be that of something of the script, by its start.
+    /// Returns whether a computed name can only name an object of the script, judging by its start.
     pub(super) fn names_own(&self, name: &Values<'a>) -> bool {
         self.work().spend(self.symbols.imports.len().min(IMPORTS_MAX));
         let is_own = |start: &str| {
@@ -732,8 +730,7 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Reports the attribute that is harmless only where it is called: of a class of the script, or
-    /// with a name that is seen.
+    /// Reports an attribute that is harmless only if it is called: on a class of the script, or with a known name.
     fn report_attribute(&mut self, attribute: &'a ExprAttribute, base: &Values<'a>, role: Role) {
         let name = attribute.attr.as_str();
         let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
@@ -749,7 +746,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports what `values` refers to, as far as a rule finds it and its role does not defer it.
+    /// Reports an object among `values` that a rule finds, unless the role defers the report.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
         if self.is_quiet || !is_judged {
@@ -770,8 +767,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Tells whether all parts of `a | b | c` are classes from outside, whose operator makes a type of
-    /// them, or `None`.
+    /// Returns whether all parts of `a | b | c` are `None` or external classes, which the operator joins to a type.
     fn is_union_of_types(&mut self, operation: &'a ExprBinOp) -> bool {
         let mut left = &*operation.left;
         let mut parts: SmallVec<[&'a Expr; 4]> = SmallVec::from_iter([&*operation.right]);
@@ -800,7 +796,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates `+` of texts and sequences, and `/` of paths.
+    /// Evaluates `+` for strings and sequences, and `/` for paths.
     fn operation(&mut self, operation: &'a ExprBinOp, role: Role) -> Values<'a> {
         // A sum of many terms nests to the left.
         let left = self.evaluate(&operation.left, role);
@@ -868,7 +864,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a text that is code where it stands: a type, or an example of doctest.
+    /// Reports a string that is itself code: a type, or a doctest example.
     fn check_text(&mut self, text: &'a str, expr: &'a Expr) {
         if self.is_annotation {
             self.check_types(&Values::one(Value::Text(Cow::Borrowed(text))), expr);
@@ -883,21 +879,20 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the name under which something is assigned or put into `holder`: any dictionary may
-    /// be that of annotations, where the script names that.
+    /// Returns the name of the attribute or dictionary `holder`. If the script names `__annotations__`, any dictionary
+    /// may be it.
     pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
         let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();
         Some(if is_alias { "__annotations__" } else { name })
     }
 
-    /// Judges what is assigned to an attribute of a name, as far as the name has a meaning of its
-    /// own.
+    /// Judges a value that is assigned under a name with a special meaning.
     pub(super) fn check_special(&mut self, name: &str, values: &Values<'a>, expr: &'a Expr) {
         match name {
             _ if self.is_quiet => {}
             "__annotations__" => self.check_types(values, expr),
-            // `case C(a)` takes the attribute of the first name.
+            // `case C(a)` takes the attribute that the first name gives.
             "__match_args__" => {
                 let names = values.within();
                 let (mut texts, is_complete) = names.texts();
@@ -924,7 +919,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the rule about taking an attribute of this name of an object that is not known.
+    /// Returns the rule about taking an attribute with this name from an unknown object.
     pub(super) fn attribute_rule(&self, name: &str) -> Option<&'static Rule> {
         if self.symbols.own_attributes.contains(name) && !name.starts_with("__") {
             return None;
@@ -935,7 +930,7 @@ impl<'a> Analyzer<'a, '_> {
         INDEX.attribute(name).or_else(of_method).or_else(of_module)
     }
 
-    /// Reports texts in place of a type, however they were put together.
+    /// Reports strings that are used as types, regardless of how they were composed.
     pub(super) fn check_types(&mut self, types: &Values<'a>, expr: &'a Expr) {
         let mut is_dangerous = |text: &str| is_dangerous_formula(text, self.work());
         if !self.is_quiet && types.any_text(&mut is_dangerous) {
@@ -944,7 +939,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates what is iterated over: its elements go to the target, wherever that is.
+    /// Evaluates an iterable. Its elements go to the target, which may be anywhere.
     pub(super) fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
         let is_display = !symbols::elements(expr).is_empty();
         let values = self.evaluate(expr, if is_display { Role::Value } else { Role::Alias });
@@ -987,18 +982,18 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// The value of a place in a sequence.
+/// Returns an index as a value.
 fn place<'a>(index: usize) -> Values<'a> {
     i64::try_from(index).map_or_else(|_| Values::unknown(), |at| Values::one(Value::Number(at)))
 }
 
-/// Judges a value that goes where it is not followed: the name to report, and the rule.
+/// Judges a value that goes to code that is not followed. Returns the name to report, and the rule.
 pub(super) fn escaping(
     value: &Value<'_>,
     used_as: Role,
 ) -> Option<(String, Option<&'static Rule>)> {
-    // What is named as a type can be had again from where the types are kept: a module leads on
-    // from there, while a class is judged where it is used.
+    // A type can be read back from the annotations. A module leads to other objects from there. A class is judged where
+    // it is used.
     let is_type = used_as == Role::Annotation;
     let is_value = used_as == Role::Value || is_type;
     match value {
@@ -1008,11 +1003,11 @@ pub(super) fn escaping(
             Verdict::Carrier if is_value => {
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
-            // Called elsewhere, it takes any name of anything.
+            // Called elsewhere, it takes any name from any object.
             Verdict::Clear if is_value && GETTERS.contains(&&**path) => {
                 Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
-            // Without its arguments a function cannot be judged.
+            // A function cannot be judged without its arguments.
             Verdict::Clear if is_value && !is_type => INDEX
                 .calls(path)
                 .find(|(_, condition)| {
@@ -1043,8 +1038,7 @@ pub(super) fn escaping(
     }
 }
 
-/// Tells whether an object that this rule finds is harmless as a type: the type of functions, or a
-/// private class.
+/// Returns whether an object that this rule finds is harmless as a type: the type of functions, or a private class.
 fn is_type_of_others(rule: &Rule, path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or_default().trim_start_matches('_');
     match rule.id {

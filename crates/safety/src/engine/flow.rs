@@ -1,8 +1,8 @@
-//! Values that flow otherwise than by names: results of the script's own functions, what they are
-//! called with, attributes, and what is put into containers.
+//! Follows values that do not flow by names: the results and arguments of the script's own functions, attributes, and
+//! the contents of containers.
 //!
-//! Each is the join of what is seen, over the whole script; where something may not be seen, it is
-//! open. Attributes and containers are told apart by their last name alone.
+//! Each value joins everything that the whole script shows of it. If a part may be unseen, the value is open.
+//! Attributes and containers are distinguished only by their last name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the script's own values are of interest")]
 
@@ -14,11 +14,11 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::{self, Binding, Definition, Passed, ScopeId};
 
-/// The most calls of one function that are looked at.
+/// The number of calls of one function that are evaluated.
 const CALLS_MAX: usize = 32;
 /// The object that an unknown attribute of an unknown object counts as.
 pub(super) const TAKEN: &str = "….…";
-/// Decorators that leave a function, its parameters and its result as they are.
+/// Decorators that do not change a function, its parameters or its result.
 #[rustfmt::skip]
 const TRANSPARENT: &[&str] = &[
     "abstractmethod", "asynccontextmanager", "cache", "cached_property", "classmethod",
@@ -26,7 +26,7 @@ const TRANSPARENT: &[&str] = &[
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    /// The result of a call of a function of the script.
+    /// Returns the result of calling a function of the script.
     pub(super) fn function_result(&mut self, function: ScopeId) -> Values<'a> {
         self.flowing(Flow::Result(function), |this| {
             let (results, yields) = this.symbols.results(function);
@@ -38,13 +38,14 @@ impl<'a> Analyzer<'a, '_> {
                 values = Values::container(values);
             }
             values.is_open |= this.is_decorated(function);
-            // A function that takes attributes by names is for all kinds of objects.
+            // A function that takes attributes by name may be meant for any object, so its result does not count as
+            // taken.
             values.known.retain(|value| *value != Value::Object(TAKEN.into()));
             values
         })
     }
 
-    /// Tells whether a decorator may make something else of a function or class.
+    /// Returns whether a decorator may replace a function or class.
     pub(super) fn is_decorated(&self, definition: ScopeId) -> bool {
         self.decorators(definition).any(|name| !TRANSPARENT.contains(&name))
     }
@@ -58,8 +59,8 @@ impl<'a> Analyzer<'a, '_> {
         self.decorators(definition).any(|name| names.contains(&name))
     }
 
-    /// The value of an attribute of this name, of an object of the script; `None` if the script
-    /// gives no object such an attribute.
+    /// Returns the value of an attribute with this name on an object of the script. Returns `None` if the script gives
+    /// no object such an attribute.
     pub(super) fn attribute_value(&mut self, name: &str) -> Option<Values<'a>> {
         let uses = self.symbols.uses(name).filter(|uses| !uses.attribute.is_empty())?;
         Some(self.flowing(Flow::Attribute(uses.id), |this| {
@@ -74,7 +75,7 @@ impl<'a> Analyzer<'a, '_> {
                     {
                         this.function_result(of)
                     }
-                    // A descriptor.
+                    // The object may be a descriptor.
                     Value::Own(_) if name != "__get__" => {
                         let mut values = this.call_method("__get__").unwrap_or_default();
                         values.add(Values::one(value));
@@ -87,13 +88,13 @@ impl<'a> Analyzer<'a, '_> {
         }))
     }
 
-    /// The result of a method of this name, of an object of the script.
+    /// Returns the result of a method with this name on an object of the script.
     pub(super) fn call_method(&mut self, name: &str) -> Option<Values<'a>> {
         let methods = self.attribute_value(name)?;
         Some(self.call_own(&methods))
     }
 
-    /// The result of calling what is the script's own among `callee`.
+    /// Returns the result of calling the script's own functions, classes and objects among `callee`.
     pub(super) fn call_own(&mut self, callee: &Values<'a>) -> Values<'a> {
         let mut values = Values::only_open(callee.is_open);
         for value in &callee.known {
@@ -107,7 +108,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// An instance of a class of the script, which is one of its bases, too.
+    /// Returns an instance of a class of the script, which is also an instance of its bases.
     fn instance(&mut self, class: ScopeId) -> Values<'a> {
         let mut values = Values::one(Value::Own(class));
         let Definition::Class(definition) = self.symbols.definition(class) else { return values };
@@ -128,7 +129,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// The contents of the container of this name that are put into it, or may be.
+    /// Returns the values that are or may be put into the container with this name.
     pub(super) fn put_into(&mut self, binding: &Binding<'a>) -> Option<Values<'a>> {
         let symbols = self.symbols;
         let uses = symbols.uses_of(binding);
@@ -143,7 +144,7 @@ impl<'a> Analyzer<'a, '_> {
         }))
     }
 
-    /// The result of one of these methods, of an object of the script: for a `with` or `for`.
+    /// Returns the result of one of these methods on an object of the script, for a `with` or `for`.
     pub(super) fn own_items(&mut self, values: &Values<'a>, methods: &[&str]) -> Values<'a> {
         let mut items = Values::default();
         if values.known.iter().any(|value| matches!(value, Value::Own(_) | Value::OwnClass(_))) {
@@ -154,7 +155,7 @@ impl<'a> Analyzer<'a, '_> {
         items
     }
 
-    /// The value of a parameter: the join of what is passed in all calls that are seen.
+    /// Returns the value of a parameter: the join of its arguments in all visible calls.
     pub(super) fn parameter(
         &mut self,
         name: &'a str,
@@ -182,7 +183,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         let mut values = Values::default();
         if let Definition::Lambda(lambda, None, Some(call)) = definition {
-            // Whoever gets it may call it with what it is passed with.
+            // The function that receives the `lambda` may call it with its other arguments.
             for argument in call.arguments.args.iter().filter(|of| of.range() != lambda.range()) {
                 values.add(self.flowing_value(argument, symbols.parent(function)).within());
             }
@@ -211,7 +212,7 @@ impl<'a> Analyzer<'a, '_> {
             values.add(self.flowing_value(default, outer));
         }
         if !is_seen {
-            // Besides what is passed in the calls that are seen, it may be any text.
+            // Apart from the arguments in the visible calls, it may be any string.
             if !values.known.is_empty() && !uses_only_default {
                 values.add(Values::one(Value::Start("".into())));
             }
@@ -220,8 +221,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// The elements of the parameter that takes the positional arguments that are left, or all that
-    /// have names.
+    /// Returns the elements of the parameter that takes the remaining positional arguments, or the remaining keywords.
     pub(super) fn rest_parameter(&mut self, function: ScopeId, is_named: bool) -> Values<'a> {
         let definition = self.symbols.definition(function);
         let mut values = Values::default();
@@ -239,7 +239,7 @@ impl<'a> Analyzer<'a, '_> {
         Values::container(values)
     }
 
-    /// The arguments that calls of a class pass for one of its fields.
+    /// Returns the arguments that calls of a class pass for one of its fields.
     pub(super) fn field(&mut self, name: &str, class: ScopeId, place: usize) -> Values<'a> {
         let mut values = Values::default();
         let symbols = self.symbols;
@@ -259,8 +259,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Does `work` for each call of a function, with its scope and the number of arguments that are
-    /// bound before. Returns whether all calls are seen, and each by `work`.
+    /// Runs `work` for each call of a function, with the scope of the call and the number of arguments that are bound
+    /// before. Returns whether all calls are visible and `work` returned `Some` for each.
     fn calls_of(
         &mut self,
         function: ScopeId,
@@ -286,7 +286,7 @@ impl<'a> Analyzer<'a, '_> {
             || self.is_decorated(function);
         let is_bound = class.is_some() && !self.has_decorator(function, &["staticmethod"]);
         let mut is_seen = !is_hidden;
-        // Calls of what another call or an item is may be of whatever is passed on.
+        // A call of the result of another call, or of an item, may call any function that is passed on.
         let indirect = symbols.uses("").filter(|_| uses.is_passed_on());
         let indirect = indirect.into_iter().flat_map(|uses| &uses.calls).take(CALLS_MAX);
         for (scope, call) in uses.calls.iter().take(CALLS_MAX).chain(indirect) {
@@ -299,9 +299,9 @@ impl<'a> Analyzer<'a, '_> {
         is_seen
     }
 
-    /// Evaluates an expression for its value alone, once.
+    /// Evaluates an expression once, for its value alone.
     pub(super) fn flowing_value(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
-        // Names are remembered by their bindings.
+        // Names are cached by their bindings.
         if expr.is_name_expr() || expr.is_literal_expr() {
             return self.value_in(expr, scope);
         }

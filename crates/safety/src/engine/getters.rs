@@ -1,6 +1,6 @@
-//! Functions that take attributes by paths of names: what `operator.attrgetter` and
-//! `operator.methodcaller` return, and the fields of a format. Each is judged as `getattr` is, with the
-//! objects that it is given.
+//! Evaluates functions that take attributes by paths of names: the results of `operator.attrgetter` and
+//! `operator.methodcaller`, and the fields of a format string. Judges each like `getattr`, with the objects that it
+//! receives.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few kinds of values are of interest")]
 
@@ -21,7 +21,7 @@ use crate::rules::{Rule, Special};
 use crate::symbols::ScopeId;
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates a call of what `attrgetter` or `methodcaller` returned, with the object `of`.
+    /// Evaluates a call of the result of `attrgetter` or `methodcaller`, with the object `of`.
     pub(super) fn taken(
         &mut self,
         getter: &Getter<'a>,
@@ -39,12 +39,12 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the attribute at a path of names, one after the other.
+    /// Evaluates the attributes on a path of names, one after the other.
     fn taken_by_path(&mut self, path: &Values<'a>, of: &Values<'a>, expr: &'a Expr) -> Values<'a> {
         let unknown = Values::unknown();
         let (paths, is_complete) = path.texts();
         let mut values = Values::default();
-        // The method that takes any attribute gets its name elsewhere.
+        // The method that takes any attribute receives the name elsewhere.
         let mut is_computed = !is_complete;
         for path in paths {
             is_computed |= path == GETTER;
@@ -61,7 +61,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a call, with arguments that are not seen here, of what was taken by its name.
+    /// Evaluates a call of a member that was taken by name. The arguments are unseen.
     fn called_by_name(&mut self, callee: &Values<'a>, expr: &'a Expr) -> Values<'a> {
         if !self.is_quiet {
             let mut hidden = Arguments::default();
@@ -81,8 +81,8 @@ impl<'a> Analyzer<'a, '_> {
         self.call_own(callee).or_others()
     }
 
-    /// Reports a getter that is passed on together with an object of which it takes a module: whatever
-    /// gets both may call the one with the other.
+    /// Reports a getter that is passed along with an object from which it takes a module. The callee may call the
+    /// getter with the object.
     pub(super) fn check_passed_getter(
         &mut self,
         getter: &Getter<'a>,
@@ -105,8 +105,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether a getter that goes where it is not followed may take a module that leads
-    /// everywhere, or any attribute.
+    /// Returns the name and rule of a getter that may take a far-reaching module, or any attribute, in code that is not
+    /// followed.
     pub(super) fn escaping_getter(&self, getter: &Getter<'a>) -> Option<(String, &'static Rule)> {
         getter.names.iter().flat_map(|name| name.texts().0).find_map(|name| {
             let special = match name {
@@ -118,8 +118,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Tells whether a format string, or a path of names, takes a module of one of the arguments.
-    /// What a field of a format names is passed to methods of the class that formats.
+    /// Reports a format string, or a path of names, that takes a module from one of the arguments. A formatter class
+    /// passes the objects that a field names to its methods.
     pub(super) fn check_fields(
         &mut self,
         call: &'a ExprCall,
@@ -168,7 +168,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether a field, as `0.name[key]`, takes a module of what is formatted.
+    /// Returns whether a field such as `0.name[key]` takes a module from the formatted objects.
     fn field_leads_out(
         &mut self,
         field: &str,
@@ -197,8 +197,7 @@ impl<'a> Analyzer<'a, '_> {
         false
     }
 
-    /// Tells whether this may be an object of a class of the script that is made from
-    /// `string.Formatter`.
+    /// Returns whether this may be an instance of a script's class that is derived from `string.Formatter`.
     fn is_formatter(&mut self, base: &Values<'a>) -> bool {
         let classes: Vec<ScopeId> = base
             .known
@@ -215,21 +214,21 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// The arguments that the fields of a format name.
+/// The arguments that the fields of a format string name.
 struct Formatted<'a, 'r> {
-    /// What is formatted by its place; `None` if it is the arguments behind the format.
+    /// The positional objects. `None` if they are the arguments after the format string.
     positional: Option<Values<'a>>,
     named: Values<'a>,
     all: &'r Arguments<'a>,
 }
 
 impl<'a> Formatted<'a, '_> {
-    /// Returns what the first part of a field may be.
+    /// Returns the possible values of the first part of a field.
     fn object(&self, name: &str) -> Values<'a> {
         let place = name.parse::<usize>();
         match (&self.positional, place) {
             (None, Ok(place)) => self.all.positional(place.saturating_add(1)).cloned(),
-            // The next one, whichever that is.
+            // An empty name takes the next argument, which may be any of them.
             (None, Err(_)) if name.is_empty() => {
                 Some(self.all.positionals().skip(1).cloned().collect())
             }
@@ -241,7 +240,7 @@ impl<'a> Formatted<'a, '_> {
     }
 }
 
-/// Returns what `attrgetter` or `methodcaller` returns, by the first of its arguments that are names.
+/// Returns the result of `attrgetter` or `methodcaller`. The first `count` arguments are names.
 pub(super) fn getter<'a>(arguments: &Arguments<'a>, count: usize) -> Values<'a> {
     let only_texts = |name: &Values<'a>| {
         let mut texts = name.clone();
@@ -257,8 +256,8 @@ pub(super) fn getter<'a>(arguments: &Arguments<'a>, count: usize) -> Values<'a> 
     Values::one(Value::Getter(Rc::new(getter)))
 }
 
-/// Returns the name of an object that leads to what the rules are about: it is found itself, or a
-/// module or class of which a row names a member.
+/// Returns the name of an object that leads to objects of the rules. Either a rule finds the object, or it is a module
+/// with a member that has a row.
 fn module_of_rules(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => {

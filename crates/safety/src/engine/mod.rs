@@ -1,14 +1,12 @@
-//! The engine: one walk over the syntax tree evaluates every expression as far as that can be known
-//! and reports what the rules find on the way.
+//! Evaluates every expression in one walk over the syntax tree, as far as its value can be known, and reports the
+//! findings of the rules. Never runs any of the script's code.
 //!
-//! Any use of a dangerous object is a finding, called or not; so it does not matter where it goes
-//! from there, and only what leads to such objects has to be followed: modules, namespaces, and
-//! the texts that name attributes.
+//! Any use of a dangerous object is a finding, called or not. So it does not matter where the object goes afterwards.
+//! The engine must only follow values that lead to such objects: modules, namespaces, and strings that name attributes.
 //!
-//! `analyzer` holds the state, and is the only place that changes its modes. `statements`,
-//! `expressions`, `calls` and `conditions` are one recursion: a statement holds expressions, a call
-//! is one, a condition of a call may be about a text that is code, and that is analysed like a
-//! script.
+//! `analyzer` holds the state, and is the only module that changes its modes. `statements`, `expressions`, `calls` and
+//! `conditions` recurse into each other. A statement holds expressions, and a call is an expression. A condition of a
+//! call may be about a string of code, which is analysed like a script.
 
 mod addresses;
 mod analyzer;
@@ -32,19 +30,19 @@ use super::work::{Judgement, Work};
 use super::{bounds, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
-/// The deepest nesting of expressions, and of the names in them, that an ordinary stack holds.
+/// The deepest nesting of expressions, and of the names that they lead to, for which an ordinary stack is large enough.
 pub(super) const LEVEL_MAX: usize = 150;
-/// The most texts of code that are analysed one within the other.
+/// The depth to which strings of code in strings of code are analysed.
 const TEXT_DEPTH_MAX: usize = 2;
-/// The deepest nesting of a text that is code; it is analysed on the same stack.
+/// The deepest nesting of a string of code. It is analysed on the same stack.
 const TEXT_NESTING_MAX: usize = 40;
 /// The longest formula that is analysed, in bytes.
 const FORMULA_BYTES_MAX: usize = 64 * 1024;
 
-/// Analyses a script whose expressions are followed down to `level_max`.
+/// Analyses a script, and follows its expressions down to `level_max`.
 ///
-/// The caller has made sure that the stack holds the tree: building it, walking it and dropping it
-/// all recurse as deep as the source nests.
+/// The caller must ensure that the stack is large enough for the tree. Building, walking and dropping the tree all
+/// recurse to the depth of the source's nesting.
 pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
     let work = Work::new(source);
     let mut checked =
@@ -58,7 +56,7 @@ pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
     checked
 }
 
-/// Tells whether a text of code that the script runs is dangerous, or nests too deep to say.
+/// Returns whether a string of code that the script runs is dangerous, or nests too deeply to be judged.
 fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
     let text_depth = around.text_depth + 1;
     let pass = Pass { level_max: LEVEL_MAX, text_depth, is_formula: false, work: around.work };
@@ -69,10 +67,9 @@ fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
         })
 }
 
-/// Tells whether a text that is evaluated calls what it must not, or names the interpreter's
-/// inside.
+/// Returns whether a string that is evaluated makes a forbidden call, or names the interpreter's internals.
 fn is_dangerous_formula(text: &str, work: &Work) -> bool {
-    // A text without any of these neither calls nor reaches into anything.
+    // A string without any of these characters calls nothing and takes no attribute.
     if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {
         return text.len() > FORMULA_BYTES_MAX;
     }
@@ -80,7 +77,7 @@ fn is_dangerous_formula(text: &str, work: &Work) -> bool {
 }
 
 fn does_more_than_compute(text: &str, work: &Work) -> bool {
-    // What pandas marks variables with.
+    // pandas marks variables with these characters.
     let text = text.replace(['@', '`'], " ");
     let text = text.trim();
     if !bounds::is_nested_at_most(text, TEXT_NESTING_MAX) {
@@ -95,7 +92,7 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
-/// Tells whether a word of a text that does not parse is the name of something internal.
+/// Returns whether a word of a string that does not parse is the name of an internal.
 fn names_internals(text: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {
         let is_dunder = word.len() > 4 && word.starts_with("__") && word.ends_with("__");
@@ -107,7 +104,7 @@ fn is_blocking(finding: &RawFinding) -> bool {
     finding.rule.is_none_or(|rule| rule.severity == Severity::Block)
 }
 
-/// Parses and walks; where the source does not parse, searches it for the rules' patterns.
+/// Parses and walks a source. If it does not parse, searches it for the rules' patterns.
 fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     let mut found = Vec::from_iter(encoding::declared(source));
     let mut imports = Vec::new();
@@ -125,7 +122,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             found.push(RawFinding {
                 kind: FindingKind::SyntaxError(error.error.to_string()),
                 rule: None,
-                // What is missing at the end is missing on the last line with code.
+                // A token that is missing at the end is reported on the last line with code.
                 offset: Some(error.location.start().min(source.trim_end().text_len())),
             });
             found.extend(fallback::patterns(source));
@@ -134,7 +131,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     RawAnalysis { found, imports, uses, steps: 0 }
 }
 
-/// Collects everything in `module` that a rule finds, its imports and the names that it uses.
+/// Collects everything in `module` that a rule finds, its imports, and the names that it uses.
 fn walk(module: &ModModule, source: &str, pass: Pass<'_>) -> RawAnalysis {
     let symbols = symbols::build(module);
     let mut analyzer = Analyzer::new(source, &symbols, pass);

@@ -1,5 +1,5 @@
-//! The script's own classes and methods, the texts of code that it makes, and the harmless readings
-//! of the interpreter's inside.
+//! Evaluates the script's own classes and methods, the strings of code that it composes, and harmless reads of the
+//! interpreter's internals.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -15,13 +15,13 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::{Binding, BindingId, Definition, ScopeId, ScopeKind, Source, last_name};
 
-/// The most bindings of a name that are looked at.
+/// The number of bindings of a name that are checked.
 const SOURCES_MAX: usize = 64;
-/// The most f-strings that are followed from one to the next.
+/// The number of f-strings that are followed from one to the next.
 const CODE_DEPTH_MAX: usize = 4;
 
-/// The calls of which something is harmless to read, with its names. All else that there is in a
-/// frame, an entry of the stack or a function's variables leads to every object.
+/// Calls with members that are harmless to read, and the names of those members. All other members of a frame, a stack
+/// entry or a function's variables lead to every object.
 const READ_OF: &[(&str, &[&str])] = &[
     ("inspect.currentframe", OF_FRAME),
     ("sys._getframe", OF_FRAME),
@@ -30,15 +30,15 @@ const READ_OF: &[(&str, &[&str])] = &[
 ];
 const OF_FRAME: &[&str] = &["f_lineno", "co_name", "co_qualname", "co_firstlineno", "co_filename"];
 
-/// The names that lead from a method to its function, take an attribute whose name is not seen, or
-/// call a function by its name in a text.
+/// Names that lead from a method to its function, take an attribute by an unseen name, or call a function by its name
+/// in a string.
 #[rustfmt::skip]
 const TAKING_OUT: &[&str] = &[
     "__dict__", "__func__", "__get__", "__getattribute__", "__wrapped__", "attrgetter", "getattr",
     "globals", "inspect", "locals", "methodcaller", "vars",
 ];
 
-/// The names that set an attribute or run a text, in which a name is set.
+/// Names that set an attribute, or run a string that may set a name.
 #[rustfmt::skip]
 const SETTING: &[&str] = &[
     "Timer", "__import__", "__setattr__", "import_module", "mock", "patch", "repeat", "setattr",
@@ -50,7 +50,7 @@ impl<'a> Analyzer<'a, '_> {
         names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
-    /// Tells whether an attribute with the name of an internal one is the script's own.
+    /// Returns whether an attribute with the name of an internal belongs to the script.
     pub(super) fn is_own_attribute(
         &mut self,
         base: &Values<'a>,
@@ -72,7 +72,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether `expr` is a method that the script defines, or a name for one.
+    /// Returns whether `expr` is a method that the script defines, or a name bound to one.
     fn is_own_method(&mut self, expr: &Expr) -> bool {
         let symbols = self.symbols;
         let is_own = |expr: &Expr| {
@@ -86,8 +86,7 @@ impl<'a> Analyzer<'a, '_> {
             )
     }
 
-    /// Returns the sources of the bindings of a name that a use can see, if it is certain that one
-    /// of them binds it.
+    /// Returns the bindings of a name that a use can see, if one of them certainly binds it.
     fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
         let mut sources = SmallVec::new();
@@ -105,7 +104,7 @@ impl<'a> Analyzer<'a, '_> {
         (is_certain && !symbols.has_dynamic_names && are_few).then_some(sources)
     }
 
-    /// Tells whether `expr` is a name, and all that it may be bound to is such.
+    /// Returns whether `expr` is a name, and `is_such` holds for all bindings that it may have.
     fn all_sources_are(
         &mut self,
         expr: &Expr,
@@ -119,7 +118,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Tells whether `expr` is the object that a method belongs to.
+    /// Returns whether `expr` is the object on which a method is called.
     pub(super) fn is_self(&mut self, expr: &Expr) -> bool {
         matches!(expr, Expr::Name(name) if matches!(name.id.as_str(), "self" | "cls"))
             && self.all_sources_are(expr, |this, binding| {
@@ -128,7 +127,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Tells whether a metaclass of the script makes this class, which decides what is an instance.
+    /// Returns whether a metaclass of the script creates this class. Such a metaclass decides which objects are
+    /// instances.
     pub(super) fn has_own_metaclass(&mut self, class: &'a Expr) -> bool {
         let classes = self.quietly(|this| this.evaluate(class, Role::Callee));
         classes.known.iter().any(|value| match value {
@@ -147,8 +147,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Tells whether `expr` is the target of a loop over the subclasses of a parameter: what a
-    /// function passes on to itself so is no other class than what it was given, or one below.
+    /// Returns whether `expr` is the target of a loop over the subclasses of a parameter. A recursive call therefore
+    /// only passes the class that the function received, or a subclass of it.
     pub(super) fn is_below_parameter(
         &mut self,
         expr: &Expr,
@@ -175,8 +175,8 @@ impl<'a> Analyzer<'a, '_> {
             && self.all_sources_are(&method.value, |_, binding| is_given(binding))
     }
 
-    /// Evaluates what is only read of the interpreter's inside:
-    /// `inspect.currentframe().f_code.co_name`. Returns whether it is that.
+    /// Evaluates a harmless read of the interpreter's internals: `inspect.currentframe().f_code.co_name`. Returns
+    /// whether it is such a read.
     pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
         let Some(call) = source_of_reading(&attribute.value) else { return false };
         let name = attribute.attr.as_str();
@@ -192,8 +192,8 @@ impl<'a> Analyzer<'a, '_> {
         is_read
     }
 
-    /// Evaluates `inspect.getfile(inspect.currentframe())`, which reads where a frame stands. Returns
-    /// whether it is that.
+    /// Evaluates `inspect.getfile(inspect.currentframe())`, which reads the location of a frame. Returns whether it is
+    /// this call.
     pub(super) fn describes_frame(&mut self, call: &'a ExprCall) -> bool {
         let name = last_name(&call.func).unwrap_or_default();
         if !matches!(name, "getfile" | "getsource") || self.symbols.own_attributes.contains(name) {
@@ -209,7 +209,7 @@ impl<'a> Analyzer<'a, '_> {
             && frame.arguments.is_empty()
     }
 
-    /// Tells whether `expr` is a text that Z3 itself makes of what it is to solve, or several of these.
+    /// Returns whether `expr` is a string that Z3 itself makes from a problem, or a sum of such strings.
     pub(super) fn is_text_of_solver(&mut self, expr: &'a Expr) -> bool {
         match expr {
             Expr::Call(call) => {
@@ -229,13 +229,13 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a condition holds, where that is certain: it is a constant, or a name that is
-    /// bound to nothing else, or compares the version of Python.
+    /// Returns whether a condition holds, if that is certain. The condition is a constant, a name bound only to
+    /// constants, or a comparison with the version of Python.
     pub(super) fn is_true(&mut self, test: &'a Expr) -> Option<bool> {
         match test {
             Expr::UnaryOp(not) if not.op == UnaryOp::Not => Some(!self.is_true(&not.operand)?),
             Expr::BoolOp(bool_op) => {
-                // One part decides, wherever it stands.
+                // One operand decides, wherever it stands.
                 let decides = bool_op.op == BoolOp::Or;
                 let mut parts = bool_op.values.iter().map(|part| self.is_true(part));
                 let all = parts.try_fold(true, |all, part| match part {
@@ -247,7 +247,7 @@ impl<'a> Analyzer<'a, '_> {
                     Ok(all_known) => all_known.then_some(!decides),
                 }
             }
-            // What is in the body of a class, a metaclass may change.
+            // A metaclass may change the names in the body of a class.
             Expr::Name(_)
                 if self.symbols.star_imports.modules.is_empty()
                     && self.symbols.kind(self.scope) != ScopeKind::Class
@@ -265,7 +265,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether the script uses something that may set a name of a module without naming it.
+    /// Returns whether the script uses a name that may set a name of a module without naming it.
     fn sets_unseen(&self) -> bool {
         self.uses_any(TAKING_OUT) || self.uses_any(SETTING)
     }
@@ -284,7 +284,7 @@ impl<'a> Analyzer<'a, '_> {
         let (with, is_whole) = match right {
             Expr::Tuple(tuple) if !is_number => {
                 let (first, rest) = tuple.elts.split_first()?;
-                // `(3, 0)` is no more than `(3,)`.
+                // `(3, 0)` means the same as `(3,)`.
                 (number(first)?, rest.len() < 3 && rest.iter().all(|part| number(part) == Some(0)))
             }
             right if is_number => (number(right)?, true),
@@ -308,7 +308,7 @@ impl<'a> Analyzer<'a, '_> {
             .then_some(holds)
     }
 
-    /// Tells whether a call of `__import__` names a module that no row of the rules is about.
+    /// Returns whether a call of `__import__` names a module without rows in the table.
     pub(super) fn imports_harmless(
         &mut self,
         callee: &Values<'a>,
@@ -332,8 +332,8 @@ impl<'a> Analyzer<'a, '_> {
         is_harmless
     }
 
-    /// Evaluates a part of an f-string whose text is run as code: a number stands for any, and a
-    /// function of the script has its name.
+    /// Evaluates a part of an f-string that runs as code. One number stands for any number, and a function of the
+    /// script has its name.
     pub(super) fn part_of_code(&mut self, expr: &'a Expr) -> Values<'a> {
         match expr {
             Expr::Attribute(name) if name.attr.as_str() == "__name__" => {
@@ -386,7 +386,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the truth of a constant.
+/// Returns the truth value of a constant.
 fn is_constant(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::BooleanLiteral(literal) => Some(literal.value),
@@ -396,7 +396,7 @@ fn is_constant(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// Returns the call behind `.f_back`, `.f_code` and places in a list.
+/// Returns the call before `.f_back`, `.f_code` and list indexes.
 fn source_of_reading(mut expr: &Expr) -> Option<&ExprCall> {
     loop {
         expr = match expr {

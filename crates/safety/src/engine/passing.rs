@@ -1,5 +1,5 @@
-//! What the standard library hands back of what it is passed: a function in a `partial`, a default in
-//! a signature, the argument of an exception, an attribute by its name.
+//! Evaluates arguments that functions of the standard library return later: a function in a `partial`, a default in a
+//! signature, the argument of an exception, an attribute by its name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few kinds of values are of interest")]
 
@@ -17,11 +17,11 @@ use crate::knowledge::value::{Value, Values};
 use crate::rules::{Condition, Rule};
 use crate::symbols::{Definition, ScopeId};
 
-/// The most classes, one below the other, whose bases are looked at.
+/// The number of classes of a hierarchy up to which the bases are checked.
 const BASES_MAX: usize = 16;
-/// The most exceptions that are raised of which the arguments are looked at.
+/// The number of `raise` statements up to which the arguments are evaluated.
 const RAISED_MAX: usize = 32;
-/// The most functions and modules in attributes of the script that are kept apart.
+/// The number of functions and modules in the script's attributes that are distinguished.
 const CONTENTS_MAX: usize = 15;
 
 /// Predicates of `inspect` for which no member leads to other modules.
@@ -33,7 +33,7 @@ const HARMLESS_PREDICATES: &[&str] = &[
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates the result of a function from outside that hands back what it is passed.
+    /// Evaluates the result of an external function that returns some of its arguments.
     pub(super) fn passed_back(
         &mut self,
         path: &str,
@@ -78,8 +78,7 @@ impl<'a> Analyzer<'a, '_> {
         Some(passed.or_others())
     }
 
-    /// Evaluates a class that a call makes: it counts as those of its bases whose constructors or members
-    /// are judged.
+    /// Evaluates a class that a call creates. It counts as its bases with judged constructors or members.
     pub(super) fn made_from(&mut self, bases: &Values<'a>) -> Values<'a> {
         let mut bases = self.any_element(bases).or_others();
         bases.known.retain(|base| {
@@ -89,8 +88,7 @@ impl<'a> Analyzer<'a, '_> {
         bases
     }
 
-    /// Returns what the script keeps in attributes and leads to others: the functions and modules
-    /// in its classes and objects.
+    /// Returns the functions and modules that the script stores in attributes of its classes and objects.
     pub(super) fn own_contents(&mut self) -> Values<'a> {
         self.flowing(Flow::Members, |this| {
             let mut values = Values::default();
@@ -102,7 +100,7 @@ impl<'a> Analyzer<'a, '_> {
                 this.work().spend(1 + stored.weight());
                 values.add(leading(&stored));
                 if values.known.len() >= CONTENTS_MAX {
-                    // Which of them are kept must not decide.
+                    // The result must not depend on which of them are kept.
                     return Values::object(TAKEN).or_others();
                 }
             }
@@ -110,8 +108,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates `inspect.getmembers(of, predicate)`, which takes every attribute there is, with its
-    /// name. Of a module, a function or a class from outside that is as bad as a computed name.
+    /// Evaluates `inspect.getmembers(of, predicate)`, which takes every attribute with its name. On a module, a
+    /// function or an external class this is as bad as a computed name.
     fn members(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) -> Values<'a> {
         let of = arguments.get(0, "object").cloned().unwrap_or_else(Values::unknown);
         let predicate = arguments.get(1, "predicate");
@@ -131,8 +129,8 @@ impl<'a> Analyzer<'a, '_> {
         Values::container(Values::items([unknown, member]))
     }
 
-    /// Tells whether what passes a predicate leads nowhere: it is a kind of thing that no row of the
-    /// table is about in this module, or data of a type that is named.
+    /// Returns whether no member that passes a predicate leads to other objects. Either the table has no row for such
+    /// members of this module, or they are data of a named type.
     fn is_harmless_predicate(&mut self, predicate: &Values<'a>, of: &Values<'a>) -> bool {
         match predicate.single() {
             Some(Value::Object(path)) => {
@@ -147,7 +145,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Tells whether `expr` is `isinstance(x, T)`, of a builtin type that holds data.
+    /// Returns whether `expr` is `isinstance(x, T)` with a builtin type that holds data.
     fn asks_for_data(&mut self, expr: &'a Expr, scope: ScopeId) -> bool {
         let Expr::Call(call) = expr else { return false };
         let [_, of] = &*call.arguments.args else { return false };
@@ -163,8 +161,8 @@ impl<'a> Analyzer<'a, '_> {
             && of.known.iter().all(is_data)
     }
 
-    /// Reports an attribute that `patch.object(of, name)` would hand out, as `getattr` does. A method
-    /// of a class that a test replaces goes nowhere.
+    /// Reports an attribute that `patch.object(of, name)` would return, as `getattr` does. A method of a class that a
+    /// test replaces is not passed on.
     fn check_patched(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) {
         let Some(of) = arguments.get(0, "target").cloned() else { return };
         let name = arguments.get(1, "attribute").cloned();
@@ -177,8 +175,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the attribute `name` of something that keeps others in it: the function of a
-    /// `partial`, the defaults of a function.
+    /// Evaluates the attribute `name` of an object that keeps other objects: the function of a `partial`, the defaults
+    /// of a function.
     pub(super) fn kept_as(&mut self, base: &Values<'a>, name: &str) -> Values<'a> {
         let mut values = Values::default();
         match name {
@@ -221,7 +219,7 @@ impl<'a> Analyzer<'a, '_> {
         (!defaults.known.is_empty()).then(|| Values::container(defaults))
     }
 
-    /// Evaluates an exception that is caught: of interest is what the script raises exceptions with.
+    /// Evaluates a caught exception. Only the arguments of the exceptions that the script raises matter.
     pub(super) fn caught(&mut self) -> Values<'a> {
         self.flowing(Flow::Caught, |this| {
             let symbols = this.symbols;
@@ -240,8 +238,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Reports a call that makes an object of a class of the script, or makes it again, if a rule is
-    /// about the constructor of a class that it is made from.
+    /// Reports a call that constructs an instance of a script's class, if a rule is about the constructor of one of its
+    /// external bases. Includes calls that construct the instance again.
     pub(super) fn check_own_constructor(
         &mut self,
         call: &'a ExprCall,
@@ -266,7 +264,7 @@ impl<'a> Analyzer<'a, '_> {
         };
         for class in classes {
             let (bases, has_constructor) = self.bases_from_outside(class);
-            // An own constructor gets the arguments, and is judged by what it passes on.
+            // The class's own constructor receives the arguments. It is judged by the arguments that it passes on.
             if has_constructor && of_super.is_none() {
                 continue;
             }
@@ -282,15 +280,15 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the class whose bases `super()` stands for, if this calls a method of that.
+    /// Returns the class that `super()` belongs to, if the call is a method call on `super()`.
     fn class_of_super(&self, call: &ExprCall) -> Option<ScopeId> {
         let of = call.func.as_attribute_expr()?.value.as_call_expr()?;
         let is_super = matches!(&*of.func, Expr::Name(name) if name.id.as_str() == "super");
         is_super.then(|| self.symbols.class_around(self.scope)).flatten()
     }
 
-    /// Returns the classes from outside that a class of the script is made from, and whether a class
-    /// of the script among them has a constructor.
+    /// Returns the external bases of a script's class, and whether the class or one of its bases in the script has a
+    /// constructor.
     pub(super) fn bases_from_outside(&mut self, class: ScopeId) -> (Vec<String>, bool) {
         let mut paths = Vec::new();
         let mut has_constructor = false;
@@ -322,7 +320,7 @@ impl<'a> Analyzer<'a, '_> {
         (paths, has_constructor)
     }
 
-    /// Reports a call of the function with this path if a rule finds it. Returns whether one does.
+    /// Reports a call of the function with this path if a rule finds it. Returns whether a rule does.
     pub(super) fn check_function(
         &mut self,
         call: &'a ExprCall,
@@ -342,13 +340,13 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Tells whether this is an object or a class of the script.
+/// Returns whether this is an object or a class of the script.
 pub(super) fn is_own(value: &Value<'_>) -> bool {
     matches!(value, Value::Own(_) | Value::OwnClass(_))
 }
 
-/// Returns the rule about one of the keywords of a call, of whatever but the script's own functions and
-/// those of `NumPy`, which have rows of their own.
+/// Returns the rule about one of the keywords of a call. Does not apply to the script's own functions, or to functions
+/// of `NumPy`, which have their own rows.
 pub(super) fn rule_of_keyword(
     callee: &Values<'_>,
     arguments: &Arguments<'_>,
@@ -361,14 +359,14 @@ pub(super) fn rule_of_keyword(
     (!callee.known.iter().any(is_judged)).then_some(rule)
 }
 
-/// Returns what a function keeps of what it is passed, if that may lead to others.
+/// Returns the arguments that a function keeps, if they may lead to other objects.
 pub(super) fn kept<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
     let kept: Values<'a> = arguments.all().map(leading).collect();
     (!kept.known.is_empty()).then(|| Values::container(kept))
 }
 
-/// Returns the functions and modules among `values` and in their containers: an attribute of such a
-/// one leads to others at once.
+/// Returns the functions and modules among `values` and in their containers. An attribute of such an object leads
+/// directly to other objects.
 pub(super) fn leading<'a>(values: &Values<'a>) -> Values<'a> {
     let mut all = values.within();
     all.is_open = false;

@@ -1,5 +1,5 @@
-//! The walk over the tree: imports are compared with the rule table here, expressions are handed
-//! to the evaluation.
+//! Walks the statements. Compares imports with the rule table, and passes expressions to the evaluation. Never computes
+//! a value itself.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -21,7 +21,7 @@ use crate::knowledge::value::{MODULES, Value, Values};
 use crate::rules::{Rule, Special};
 use crate::symbols::{self, BindingId, ScopeKind};
 
-/// The most docstrings that are assigned and judged.
+/// The number of assigned docstrings that are judged.
 const DOCSTRINGS_MAX: usize = 64;
 
 impl<'a> Visitor<'a> for Analyzer<'a, '_> {
@@ -97,7 +97,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             Expr::Name(name) if name.ctx != ExprContext::Load => {
                 self.check_docstring(name.id.as_str(), expr);
             }
-            // An attribute or item that is assigned to is checked, but goes nowhere.
+            // An attribute or item that is assigned to is checked, but is not passed on.
             Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
                 self.check_docstring(attribute.attr.as_str(), expr);
                 let (_, values) = self.attribute(attribute);
@@ -125,7 +125,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     }
 
     fn visit_pattern(&mut self, pattern: &'a Pattern) {
-        // `case C(a)` takes the attributes that the class names, or its metaclass.
+        // `case C(a)` takes the attributes that the class or its metaclass names.
         if let Pattern::MatchClass(class) = pattern
             && !class.arguments.patterns.is_empty()
             && self.has_own_metaclass(&class.cls)
@@ -134,7 +134,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             self.report_reference("__match_args__".to_owned(), rule, class.cls.range());
         }
         match pattern {
-            // A class is only compared with, as by `isinstance`.
+            // The pattern only compares with the class, as `isinstance` does.
             Pattern::MatchClass(class) => {
                 self.evaluate(&class.cls, Role::Harmless);
                 self.visit_pattern_arguments(&class.arguments);
@@ -191,7 +191,7 @@ impl<'a> Analyzer<'a, '_> {
             if let Some((name, rule)) = objects::dangerous(&values) {
                 self.report_call(name, rule, &decorator.expression);
             } else if place + 1 < decorators.len() {
-                // It gets what the ones below have made of the definition: anything.
+                // The decorator receives the result of the decorators below it, which may be anything.
                 self.check_decorating(&decorator.expression, &values);
             }
         }
@@ -199,7 +199,7 @@ impl<'a> Analyzer<'a, '_> {
 
     fn function(&mut self, function: &'a StmtFunctionDef) {
         self.visit_decorators(&function.decorator_list);
-        // Annotations see the type parameters; without any it is the scope around.
+        // Annotations see the type parameters. Without type parameters, annotations belong to the enclosing scope.
         let scope = if function.type_params.is_some() {
             self.symbols.scope_of(function.range())
         } else {
@@ -235,21 +235,21 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges what is assigned to an attribute with a meaning of its own, or put into one.
+    /// Judges a value that is assigned to a special attribute, or put into one.
     fn check_target(&mut self, target: &'a Expr, values: &Values<'a>, value: &'a Expr) {
         let item = target.as_subscript_expr();
         let holder = item.map_or(target, |item| &item.value);
         if let Some(name) = self.special_name(holder) {
             self.check_special(name, values, value);
         }
-        // A namespace, perhaps.
+        // The holder may be a namespace.
         if let Some(Expr::StringLiteral(name)) = item.map(|item| &*item.slice) {
             self.check_special(name.value.to_str(), values, value);
         }
     }
 
-    /// Judges a docstring that is not assigned alone: the target of a loop, one of several. What is
-    /// added to one is judged where it is.
+    /// Judges a docstring that is the target of a loop or one of several targets. Augmented assignments are judged at
+    /// their own statement.
     fn check_docstring(&mut self, name: &'a str, target: &'a Expr) {
         if !self.has_doctest || !matches!(name, "__doc__" | "__test__") {
             return;
@@ -270,7 +270,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the value of an assignment: what gets a name is found again under it.
+    /// Evaluates the value of an assignment. A value that is bound to a name is found again under the name.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
@@ -285,7 +285,7 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         let is_named = targets.iter().all(Expr::is_name_expr);
-        // A name in the body of a class is an attribute, and those are not followed.
+        // A name in the body of a class is an attribute, and attributes are not followed.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         self.keep(value, &values);
@@ -294,7 +294,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a text that an item of a matrix is made from: `m[0, 0] = "…"`.
+    /// Reports a dangerous string that becomes an item of a matrix: `m[0, 0] = "…"`.
     fn check_item(&mut self, target: &Expr, value: &'a Expr) {
         let is_item = matches!(target, Expr::Subscript(item)
             if matches!(&*item.slice, Expr::Tuple(_) | Expr::NumberLiteral(_) | Expr::Slice(_)));
@@ -316,7 +316,7 @@ impl<'a> Analyzer<'a, '_> {
     fn check_import(&mut self, module: &str, at: TextRange) {
         self.record_import(module.to_owned());
         let rule = match INDEX.import_rule(module) {
-            // In the body of a class it becomes an attribute, and those are not followed.
+            // In the body of a class it becomes an attribute, and attributes are not followed.
             None if self.is_in_class() && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }
@@ -359,11 +359,11 @@ impl<'a> Analyzer<'a, '_> {
         let of = Values::object(module);
         let members = objects::member(&of, member);
         if let Some((_, rule)) = objects::dangerous(&members) {
-            // A type that functions are compared with.
+            // `types` contains types that scripts compare functions with.
             let is_type = module == "types";
             return Some(rule).filter(|_| !is_type);
         }
-        // `from sys import modules` brings in what can reach everything.
+        // `from sys import modules` imports a namespace from which everything can be reached.
         if members.known.iter().any(|value| matches!(value, Value::Namespace(_))) {
             return objects::rule_of_namespace(MODULES);
         }

@@ -1,13 +1,12 @@
-//! Texts that name attributes: the replacement fields of a format string, and paths of names.
+//! Reads strings that name attributes: replacement fields of format strings, and paths of names. Never evaluates them.
 
 use super::index::INDEX;
 use super::objects::far_reaching;
 
-/// Tells whether a replacement field of a format string (PEP 3101) takes one of the interpreter's
-/// internals: `{0.attribute[key]}`, also within the specification of another field. All other
-/// words are only printed.
+/// Returns whether a replacement field of a format string (PEP 3101) reads one of the interpreter's internals:
+/// `{0.attribute[key]}`. Includes fields in the specification of another field. All other words are only printed.
 pub(crate) fn format_names_internals(text: &str) -> bool {
-    // Every name of an internal has an underscore in it.
+    // Every name of an internal contains an underscore.
     let text = if text.contains('_') { text } else { "" };
     fields(text).any(|field| parts(field).skip(1).any(|part| INDEX.attribute(part).is_some()))
 }
@@ -23,9 +22,9 @@ pub(crate) fn fields(text: &str) -> impl Iterator<Item = &str> {
                 rest = after;
                 continue;
             }
-            // The specification may have fields of its own.
+            // The specification may contain fields.
             rest = field;
-            // Keys may hold anything but a bracket; what follows them belongs to the same field.
+            // Keys may contain any character but a bracket. The text after a key belongs to the same field.
             return field.split(['!', ':', '}', '{']).next();
         }
     })
@@ -36,9 +35,8 @@ pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[', ']'])
 }
 
-/// Tells whether a path of names, as `attrgetter` takes it, names internals, members of other
-/// modules, or a method that no object may be asked for: `is_refused` tells of those. A name that
-/// stands alone is judged with the object that it is taken of.
+/// Returns whether a path of names, as `attrgetter` accepts it, names internals, members of other modules, or a method
+/// for which `is_refused` returns true. A single name may be the name of a module: it is judged later, with its object.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     parts(path).any(|part| {

@@ -1,4 +1,4 @@
-//! The rule table, indexed by names.
+//! Indexes the rule table by names, and looks names up in it. Never looks at a script.
 
 use std::sync::LazyLock;
 
@@ -11,42 +11,42 @@ use crate::rules::{self, Condition, Rule, Special, Target};
 /// The prepared table.
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
-/// Members that every module has, and that hold its name or place only.
+/// Members of every module that hold only its name or its path.
 const OF_EVERY_MODULE: &[&str] =
     &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
 
-/// Parts of names of modules that are programs.
+/// Parts of the names of modules that are programs.
 const ENTRY_POINTS: &[&str] = &["__main__", "cli", "cmdline", "conftest", "tests"];
 
-/// Modules whose name starts with an underscore, and that do no more than public ones.
+/// Modules with a name that starts with an underscore, and that do no more than public modules.
 #[rustfmt::skip]
 const HARMLESS_PRIVATE: &[&str] = &[
     "__future__", "__hello__", "__main__", "__phello__", "_bisect", "_collections_abc",
     "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
 ];
 
-/// Functions of libraries that open a file, and that rows of their own judge.
+/// Functions of libraries that open a file, and have rows of their own.
 const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
 
-/// The verdict of the rules on a qualified name.
+/// The result of the rules for a qualified name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Verdict {
     /// An object that no rule finds.
     Clear,
     /// An object that this rule finds.
     Found(&'static Rule),
-    /// A module with dangerous members: fine by itself, as long as its uses can be seen.
+    /// A module with dangerous members. It is harmless by itself, as long as its uses can be followed.
     Carrier,
 }
 
-/// What the table says about an object.
+/// The entry of the table for an object.
 #[derive(Debug)]
 enum Row {
-    /// It is found, and all below it.
+    /// The rule finds the object and everything below it.
     Object(&'static Rule),
-    /// A module of which every member is found but these.
+    /// A module in which the rule finds every member except these.
     Carrier(&'static Rule, HashSet<&'static str>),
-    /// A module of which only what other rows name is dangerous.
+    /// A module in which only members with rows of their own are dangerous.
     Holder,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Index {
     rows: HashMap<&'static str, Row>,
     attributes: HashMap<&'static str, &'static Rule>,
     keywords: HashMap<&'static str, &'static Rule>,
-    /// The attributes that matter where the script sets them.
+    /// The attributes that matter if the script sets them.
     settable: HashSet<&'static str>,
     calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     special: Vec<(Special, &'static Rule)>,
-    /// The modules and classes of which the table names a member.
+    /// The modules and classes with a member in the table.
     owners: HashSet<&'static str>,
     /// The topmost modules of all names in the table.
     roots: HashSet<&'static str>,
@@ -137,7 +137,7 @@ impl Index {
                 let condition = Condition::TakesTextAt(top(module), place, parameter);
                 self.methods.entry(method).or_default().push((rule, condition));
             } else {
-                // The table is made once, and lasts as long as the program.
+                // The table is built once, and lasts as long as the process.
                 let path = format!("{module}.{name}").leak();
                 let condition = Condition::NamesFile(place, parameter);
                 self.calls.entry(path).or_default().push((rule, condition));
@@ -145,7 +145,7 @@ impl Index {
         }
     }
 
-    /// Judges the object of this qualified name. The longest prefix decides.
+    /// Judges the object with this qualified name. The longest matching prefix decides.
     pub(crate) fn verdict(&self, path: &str) -> Verdict {
         if !self.roots.contains(top(path)) {
             return self.unnamed(path);
@@ -170,8 +170,8 @@ impl Index {
         }
     }
 
-    /// Judges a member by the row about the same name in the topmost module: what `z3.z3.open_log`
-    /// names is at home elsewhere, too.
+    /// Judges a member by the row for the same name in the topmost module. A library may hold the same object in
+    /// several modules, for example `z3.z3.open_log`.
     fn elsewhere(&self, path: &str) -> Verdict {
         match shortened(path).and_then(|path| self.rows.get(path.as_str())) {
             Some(Row::Object(rule)) => Verdict::Found(rule),
@@ -179,7 +179,7 @@ impl Index {
         }
     }
 
-    /// Judges what no row names by the parts of its name: private ones, and those of programs.
+    /// Judges an object without a row by the parts of its name, which may be private or belong to a program.
     fn unnamed(&self, path: &str) -> Verdict {
         let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
         let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);
@@ -207,13 +207,12 @@ impl Index {
         special.map_or(Verdict::Clear, Verdict::Found)
     }
 
-    /// Tells whether a row of the table names exactly this object.
+    /// Returns whether a row of the table names exactly this object.
     pub(crate) fn has_row(&self, path: &str) -> bool {
         matches!(self.rows.get(path), Some(Row::Object(_) | Row::Carrier(..)))
     }
 
-    /// Returns the rule against importing this module: one that finds it, or the one against
-    /// private modules.
+    /// Returns the rule against importing this module: the rule that finds it, or the rule against private modules.
     pub(crate) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
         if let Verdict::Found(rule) = self.verdict(module) {
             return Some(rule);
@@ -235,22 +234,22 @@ impl Index {
         self.rows.iter().filter(is_object).map(|(path, _)| *path)
     }
 
-    /// Tells whether a rule finds this object.
+    /// Returns whether a rule finds this object.
     pub(crate) fn is_found(&self, path: &str) -> bool {
         matches!(self.verdict(path), Verdict::Found(_))
     }
 
-    /// Tells whether a row of the table is about a member of this module.
+    /// Returns whether a row of the table is about a member of this module.
     pub(crate) fn names_member_of(&self, module: &str) -> bool {
         self.owners.contains(module)
     }
 
-    /// Tells whether a row judges calls of exactly this function.
+    /// Returns whether a row judges calls of exactly this function.
     pub(crate) fn judges_calls_of(&self, path: &str) -> bool {
         self.calls_at_home(path).is_some()
     }
 
-    /// Returns the rule about bringing in all members of this module.
+    /// Returns the rule about importing all members of this module with `*`.
     pub(crate) fn star_import(&self, path: &str) -> Option<&'static Rule> {
         match self.rows.get(path)? {
             Row::Object(_) => None,
@@ -272,17 +271,17 @@ impl Index {
         self.keywords.get(name).copied()
     }
 
-    /// Returns the name of an attribute, if it matters where the script sets it.
+    /// Returns the name of an attribute, if it matters that the script sets it.
     pub(crate) fn settable(&self, name: &str) -> Option<&'static str> {
         self.settable.get(name).copied()
     }
 
-    /// Tells whether no attribute in the table starts like this.
+    /// Returns whether no attribute in the table starts with `start`.
     pub(crate) fn starts_no_attribute(&self, start: &str) -> bool {
         !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
     }
 
-    /// Returns the rules for calls of this function, those for everything in its package included.
+    /// Returns the rules for calls of this function, including the rules for all calls into its package.
     pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
         let root = self.root(top(path));
         let exact = root.and_then(|_| self.calls_at_home(path));
@@ -299,12 +298,12 @@ impl Index {
         self.methods.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the name of a method, if a row is about methods of this name.
+    /// Returns the name of a method, if a row is about methods with this name.
     pub(crate) fn method(&self, name: &str) -> Option<&'static str> {
         self.methods.get_key_value(name).map(|(name, _)| *name)
     }
 
-    /// Returns the rule about texts that are formatted by a method of this name.
+    /// Returns the rule about strings that a method with this name formats.
     pub(crate) fn formatting(&self, name: &str) -> Option<&'static Rule> {
         let mut rules = self.methods(name).iter();
         let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
@@ -315,7 +314,7 @@ impl Index {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
-    /// Returns the topmost module `name`, if a row of the table names something in it.
+    /// Returns the topmost module `name`, if a row of the table names one of its members.
     pub(crate) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }

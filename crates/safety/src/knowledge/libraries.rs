@@ -1,5 +1,5 @@
-//! The installed libraries, by the table that `tests/tables/generate` prints: what they hold under
-//! other names, and which of their functions open a file.
+//! Reads the table of the installed libraries, which `tests/tables/generate` prints: which objects of the standard
+//! library they hold, and which of their functions open a file. Never imports a library.
 
 use std::sync::LazyLock;
 
@@ -7,30 +7,30 @@ use foldhash::{HashMap, HashSet};
 
 use super::{before_dot, behind_dot, top};
 
-/// The lines are described where they are printed.
+/// `tests/tables/generate` describes the lines.
 const TABLE: &str = include_str!("libraries.txt");
 
-/// The longest path that may name a member in it, or is followed, in bytes.
+/// The longest path that the table may contain or that is followed, in bytes.
 pub(super) const PATH_BYTES_MAX: usize = 160;
 
 static LIBRARIES: LazyLock<Libraries> = LazyLock::new(Libraries::new);
 
-/// Functions of a module, or of a whole library, of which one parameter names a file.
+/// Functions of a module, or methods in a whole library, with one parameter that names a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     pub(super) module: &'static str,
-    /// The place of the parameter, the object of a method not counted.
+    /// The index of the parameter. `self` does not count.
     pub(super) place: usize,
     pub(super) parameter: &'static str,
-    /// Their names, those of methods behind a dot.
+    /// The names, separated by spaces. Methods start with a dot.
     pub(super) names: &'static str,
 }
 
 #[derive(Debug, Default)]
 struct Libraries {
-    /// By library: its own members that are called as a module of the standard library is.
+    /// By library: its own members that have the name of a module of the standard library.
     own: HashMap<&'static str, HashSet<&'static str>>,
-    /// By path: the place where an object that a library holds is at home.
+    /// By path: the canonical path of an object of the standard library that a library holds.
     homes: HashMap<String, &'static str>,
 }
 
@@ -66,17 +66,17 @@ pub(super) fn functions() -> impl Iterator<Item = Functions> {
     })
 }
 
-/// Tells whether this is the topmost module of a library in the table.
+/// Returns whether this is the topmost module of a library in the table.
 pub(super) fn contains(name: &str) -> bool {
     LIBRARIES.own.contains_key(name)
 }
 
-/// Tells whether the library has a member of its own of this name.
+/// Returns whether the library itself defines a member with this name.
 pub(super) fn is_own(library: &str, member: &str) -> bool {
     LIBRARIES.own.get(library).is_some_and(|own| own.contains(member))
 }
 
-/// Returns the place where the object that a library holds under this path is at home.
+/// Returns the canonical path of the object of the standard library that a library holds under this path.
 pub(super) fn home(path: &str) -> Option<&'static str> {
     let homes = &LIBRARIES.homes;
     if !contains(top(path)) {

@@ -1,5 +1,5 @@
-//! Modules, functions and classes from outside of the script: their members, their instances, and
-//! the rules about them.
+//! Describes modules, functions and classes from outside of the script: their members, their instances, and the rules
+//! about them. Never looks at the objects themselves.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values have no members that are known")]
 
@@ -14,23 +14,23 @@ use super::value::{MODULES, Value, Values};
 use super::{behind_dot, stdlib, top};
 use crate::rules::{Rule, Special};
 
-/// Modules that a name means even where the script does not import them.
+/// Modules that an unbound name stands for, even if the script does not import them.
 #[rustfmt::skip]
 const WELL_KNOWN_MODULES: &[&str] = &[
     "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
     "sys",
 ];
 
-/// Modules that others hold and from which everything can be reached. Looked for behind objects of
-/// which nothing is known as well.
+/// Modules that other modules hold and from which everything can be reached. An attribute of an unknown object with one
+/// of these names may be the module.
 #[rustfmt::skip]
 const FAR_REACHING: &[&str] = &[
     "builtins", "importlib", "linecache", "mmap", "multiprocessing", "os", "pickle", "posix",
     "runpy", "shutil", "subprocess", "sys",
 ];
 
-/// Classes whose instances are followed, and functions that return them, by the class that such an
-/// instance counts as.
+/// Classes with instances that are followed. Each row has the class that the instance counts as, and the classes and
+/// functions that return such an instance.
 const CLASSES: &[(&str, &str)] = &[
     (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
     (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
@@ -51,24 +51,24 @@ const CLASSES: &[(&str, &str)] = &[
     ("configparser.ConfigParser", "configparser.SafeConfigParser"),
 ];
 
-/// What a function from outside hands back of what it is passed.
+/// The part of its arguments that an external function returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Passing {
-    /// The argument at this place.
+    /// The argument at this index.
     Argument(usize),
-    /// An element of the argument at this place, or what is behind that.
+    /// An element of the argument at this index, or an attribute reached through it.
     Element(usize),
     /// A container of the elements of all arguments.
     Elements,
-    /// Something that keeps the functions among the arguments.
+    /// An object that keeps the functions among the arguments.
     Kept,
-    /// Something with the keywords as its attributes.
+    /// An object with the keywords as its attributes.
     Named,
-    /// What it wraps, by the keyword `wraps`.
+    /// The object that it wraps, from the keyword `wraps`.
     Wrapped,
 }
 
-/// Functions that hand back what they are passed.
+/// Functions that return some of their arguments.
 const PASSING: &[(Passing, &str)] = &[
     (Passing::Argument(0), "abc.update_abstractmethods asyncio.run asyncio.wait_for"),
     (Passing::Argument(0), "collections.ChainMap collections.OrderedDict collections.UserDict"),
@@ -91,19 +91,19 @@ const PASSING: &[(Passing, &str)] = &[
     (Passing::Wrapped, "unittest.mock.NonCallableMagicMock unittest.mock.NonCallableMock"),
 ];
 
-/// Builtin types whose instances hold data, and which lead to others by way of what is refused only.
+/// Builtin types with instances that hold data. The instances lead to other objects only through refused attributes.
 #[rustfmt::skip]
 const TYPES_OF_DATA: &[&str] = &[
     "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
     "set", "slice", "str", "tuple",
 ];
 
-/// Tells whether this is the name of a builtin type whose instances hold data.
+/// Returns whether this is the name of a builtin type with instances that hold data.
 pub(crate) fn is_type_of_data(builtin: &str) -> bool {
     TYPES_OF_DATA.contains(&builtin)
 }
 
-/// Returns what a function hands back of what it is passed, if that is known.
+/// Returns which of its arguments a function returns, if that is known.
 pub(crate) fn passing(path: &str) -> Option<Passing> {
     static BY_PATH: LazyLock<HashMap<&str, Passing>> = LazyLock::new(|| {
         let each =
@@ -115,7 +115,7 @@ pub(crate) fn passing(path: &str) -> Option<Passing> {
 
 /// The class of code objects.
 pub(crate) const CODE: &str = "types.CodeType";
-/// The class of what is below the buffer of a stream.
+/// The class of the raw file below the buffer of a stream.
 pub(crate) const FILE: &str = "io.FileIO";
 /// The class that every stream in memory counts as.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
@@ -130,19 +130,18 @@ pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     BY_NAME.get(name).copied()
 }
 
-/// Returns the module that a name means where nothing binds it.
+/// Returns the module that an unbound name stands for.
 pub(crate) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
 
-/// Returns the module that an attribute of this name may be, of an object of which nothing is
-/// known.
+/// Returns the module that an attribute with this name of an unknown object may be.
 pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
     FAR_REACHING.iter().copied().find(|module| *module == name)
 }
 
-/// Returns the class of what a call of `path` returns, if its instances are followed.
+/// Returns the class of the result of calling `path`, if its instances are followed.
 pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
     static BY_MAKER: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
         let of_class =
@@ -152,7 +151,7 @@ pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
     BY_MAKER.get(path).copied()
 }
 
-/// Returns the modules of which a row of the table, or what is known here, names the member `name`.
+/// Returns the modules that have a member `name` according to the rules or to `CLASSES`.
 pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     static BY_MEMBER: LazyLock<HashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
         let mut by_member: HashMap<&str, Vec<&'static str>> = HashMap::default();
@@ -167,8 +166,8 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Returns what the member `name` of an attribute `module` of an unknown object may be, if that is a
-/// module and a row names the member.
+/// Returns the member `name` of the attribute `module` of an unknown object, if a module has that name and a row names
+/// the member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
     let path = [module, ".", name].concat();
@@ -176,27 +175,27 @@ pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> 
     (has_row || INDEX.is_carrier(module) && INDEX.is_found(&path)).then(|| Values::object(path))
 }
 
-/// Tells whether the topmost module of a path is one of the standard library, or a library in the table.
+/// Returns whether the topmost module of a path belongs to the standard library or to a library in the table.
 pub(crate) fn is_known_module(path: &str) -> bool {
     stdlib::contains(top(path)) || libraries::contains(top(path))
 }
 
-/// Tells whether a builtin of this name is an exception.
+/// Returns whether a builtin with this name is an exception.
 pub(crate) fn is_exception(builtin: &str) -> bool {
     ["Error", "Exception", "Exit", "Group", "Interrupt", "Iteration", "Warning"]
         .iter()
         .any(|ending| builtin.ends_with(ending))
 }
 
-/// Tells whether this is a class from outside, by its name.
+/// Returns whether this is an external class, judging by its name.
 pub(crate) fn is_class(value: &Value<'_>) -> bool {
     let is_named_so = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
     matches!(value, Value::Object(path)
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
-/// Tells whether no attribute of such an instance may be taken whose name is not known. Honest scripts
-/// wrap a connection or a parser, and pass names on to it.
+/// Returns whether the analysis refuses members of such an instance that are taken by an unknown name. Connections and
+/// parsers are not listed, because honest scripts wrap them and pass names on to them.
 pub(crate) fn leads_out(class: &str) -> bool {
     matches!(
         class,
@@ -208,13 +207,13 @@ pub(crate) fn leads_out(class: &str) -> bool {
     )
 }
 
-/// Tells whether what is made from such an instance is one again: the parent of a path is a path.
+/// Returns whether objects made from such an instance are instances of the same class: the parent of a path is a path.
 pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
-/// Tells whether a module of this name may be imported by a name alone: no row of the rules is about
-/// anything in it, and what others hold of it leads nowhere.
+/// Returns whether a module with this name may be imported by its name alone. No row of the rules is about its members,
+/// and references to it in other modules lead nowhere.
 pub(crate) fn is_harmless_module(name: &str) -> bool {
     let top = top(name);
     top != "__main__"
@@ -224,12 +223,12 @@ pub(crate) fn is_harmless_module(name: &str) -> bool {
         && INDEX.import_rule(name).is_none()
 }
 
-/// Returns a qualified name as it is shown: builtins by their name alone.
+/// Returns a qualified name in the form that is shown: builtins without their module.
 pub(crate) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
 }
 
-/// Returns the member `name` of what `base` is known to be.
+/// Returns the member `name` of the known alternatives of `base`.
 pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
     let mut values = Values::only_open(base.is_open);
     for value in &base.known {
@@ -247,7 +246,7 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
                 }
             }
             Value::Namespace(path) => member_of_namespace(path, value, name),
-            // The engine knows these.
+            // The engine handles these.
             Value::Own(_) | Value::OwnClass(_) => Values::default(),
             Value::OwnFunction(_) if name == "__class__" => Values::object("types.FunctionType"),
             Value::Text(_) | Value::Items(_) | Value::Map(_) if is_method(name) => {
@@ -268,7 +267,7 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
         return Values::unknown();
     }
     if path.len() + name.len() > PATH_BYTES_MAX {
-        // Below what a rule finds, it finds everything.
+        // A rule that finds an object also finds everything below it.
         return Values::object(path.to_owned()).or_others();
     }
     let joined = [path, ".", name].concat();
@@ -295,15 +294,15 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     Values::object(joined)
 }
 
-/// Returns the module that `attribute` of the object `path` is, if it is one: most modules hold
-/// others that they import.
+/// Returns the module that `attribute` of the object `path` is, if it is a module. Most modules hold modules that they
+/// import.
 fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     // The streams of `sys` have methods with names of modules.
     let name = behind_dot(path).map_or(path, |(_, name)| name);
     if name == attribute || path.starts_with("sys.") {
         return None;
     }
-    // Arrays have an attribute of this name; modules have the module.
+    // Arrays have an attribute with this name. In modules it is the module.
     let ctypes =
         || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
     let in_others = far_reaching(attribute).or_else(ctypes);
@@ -326,7 +325,7 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = [class, ".", name].concat();
     match name {
-        // What is made again is what its class makes.
+        // Calling `__init__` again counts as creating the object again.
         "__init__" if class == IN_MEMORY => return Values::object(FILE),
         "__class__" | "__init__" => return Values::object(class),
         "co_consts" if class == CODE => {
@@ -341,7 +340,8 @@ fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
 }
 
-/// Tells whether texts and containers have a method of this name, which leads out as functions do.
+/// Returns whether strings and containers have a method with this name. Such a method leads to internals like any
+/// function.
 fn is_method(name: &str) -> bool {
     matches!(name, "append" | "copy" | "count" | "format" | "get" | "index" | "join" | "upper")
 }
@@ -355,12 +355,12 @@ fn member_of_namespace<'a>(path: &str, namespace: &Value<'a>, name: &str) -> Val
     }
 }
 
-/// Tells whether the method of a namespace returns what it holds under a key.
+/// Returns whether the namespace method `method` returns the value under a key.
 fn looks_up(method: &str) -> bool {
     matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
-/// Tells whether what a function of this module makes holds what it is passed.
+/// Returns whether objects made by functions of this module hold their arguments.
 pub(crate) fn keeps(path: &str) -> bool {
     #[rustfmt::skip]
     const KEEPING: &[&str] = &[
@@ -370,7 +370,7 @@ pub(crate) fn keeps(path: &str) -> bool {
     KEEPING.contains(&top(path))
 }
 
-/// Tells whether any member of this module may be taken: nothing in it leads to others at once.
+/// Returns whether any member of this module may be taken, because none leads directly to other objects.
 pub(crate) fn is_plain(module: &str) -> bool {
     matches!(module, "math" | "cmath")
 }
@@ -383,8 +383,8 @@ pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     }
 }
 
-/// Tells whether these are classes of the script, or of exceptions: their subclasses are the
-/// script's or exceptions, while those of `object` are every class that there is.
+/// Returns whether these are classes of the script, or exception classes. Their subclasses belong to the script or are
+/// exceptions. The subclasses of `object` are all classes.
 pub(crate) fn are_own_classes(values: &Values<'_>) -> bool {
     let is_own = |value: &Value<'_>| match value {
         Value::OwnClass(_) => true,
@@ -396,7 +396,7 @@ pub(crate) fn are_own_classes(values: &Values<'_>) -> bool {
     !values.is_open && !values.known.is_empty() && values.known.iter().all(is_own)
 }
 
-/// Returns the first of the values that a rule finds, with its name.
+/// Returns the first value that a rule finds, with its name.
 pub(crate) fn dangerous(values: &Values<'_>) -> Option<(String, &'static Rule)> {
     values.known.iter().find_map(|value| match value {
         Value::Object(path) => match INDEX.verdict(path) {

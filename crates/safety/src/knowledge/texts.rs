@@ -1,5 +1,5 @@
-//! Texts and sequences that are put together from known ones in the usual ways, exactly as Python
-//! does it. Of all others nothing is known, and what is taken by their names is refused.
+//! Folds strings and sequences that are built from known parts in the usual ways, exactly as Python builds them. Any
+//! other result is unknown, and the analysis refuses members taken by an unknown name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values and operators make no text")]
 
@@ -7,10 +7,10 @@ use ruff_python_ast::{Expr, Operator};
 
 use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
-/// The most alternatives of a text that is put together.
+/// The number of alternatives up to which a composed string is known.
 const WHOLES_MAX: usize = 16;
 
-/// Appends each of the parts to each of the alternatives, or gives up: then there are none.
+/// Appends each part to each alternative. Clears `wholes` if the result would be too large.
 pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
     let before: usize = wholes.iter().map(String::len).sum();
     let added: usize = parts.iter().map(|part| part.as_ref().len()).sum();
@@ -31,13 +31,13 @@ pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
     }
 }
 
-/// `str(value)` of each alternative; none unless all are known.
+/// Returns `str(value)` of each alternative. Empty unless all alternatives are known.
 pub(crate) fn displays(values: &Values<'_>) -> Vec<String> {
     let shown = values.known.iter().map(|value| display(&Values::one(value.clone())));
     if values.is_open { Vec::new() } else { shown.collect::<Option<_>>().unwrap_or_default() }
 }
 
-/// `left op right`, of texts and sequences.
+/// Returns `left op right` for strings and sequences.
 pub(crate) fn combined<'a>(
     left: &Values<'a>,
     op: Operator,
@@ -70,7 +70,7 @@ pub(crate) fn combined<'a>(
     }
 }
 
-/// `str(value)`.
+/// Returns `str(value)`.
 pub(crate) fn display(values: &Values<'_>) -> Option<String> {
     match values.single()? {
         Value::Text(text) => Some(text.to_string()),
@@ -79,7 +79,7 @@ pub(crate) fn display(values: &Values<'_>) -> Option<String> {
     }
 }
 
-/// Returns a character of a known text, or all of them in the reverse order.
+/// Returns one character of a known string, or the reversed string.
 pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
     let text = base.as_text()?;
     let minus_one = |step: &Expr| matches!(step, Expr::UnaryOp(step) if step.op.is_u_sub() && is_one(&step.operand));
@@ -104,7 +104,7 @@ fn is_one(expr: &Expr) -> bool {
         if literal.value.as_int().is_some_and(|int| int.as_u8() == Some(1)))
 }
 
-/// Applies a method of a known text.
+/// Applies a method of a known string.
 pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
     let is_ascii = text.is_ascii() && !text.contains(|c: char| matches!(c, '\x1c'..='\x1f'));
     match (name, arguments) {
@@ -133,7 +133,7 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
     }
 }
 
-/// Returns the start of texts that are joined, of which there may be any number.
+/// Returns the known start of a joined string with any number of parts.
 fn start_of_joined<'a>(elements: &Values<'a>) -> Option<Values<'a>> {
     let Some(Value::Container(of)) = elements.single() else { return None };
     let start = |value: &Value<'a>| match value {

@@ -1,4 +1,4 @@
-//! Values, as far as they are known without running anything.
+//! Represents values as far as they are known without running anything.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
@@ -13,49 +13,49 @@ use super::index::{INDEX, Verdict};
 use crate::symbols::ScopeId;
 use crate::work::folding;
 
-/// The namespace of all modules that are loaded.
+/// The namespace of all loaded modules.
 pub(crate) const MODULES: &str = "sys.modules";
 
-/// The most alternatives that are kept for one value; with more it counts as unknown.
+/// The number of alternatives that are kept for one value. A value with more is open.
 const ALTERNATIVES_MAX: usize = 16;
-/// The longest text that is folded, in bytes: a name of an attribute is short.
+/// The longest string that is folded, in bytes. Names of attributes are short.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
-/// The longest start of a text that is kept, in bytes.
+/// The longest start of a string that is kept, in bytes.
 pub(crate) const START_BYTES_MAX: usize = 64;
-/// The most containers that are kept one in the other.
+/// The depth to which nested containers are kept.
 const DEPTH_MAX: usize = 2;
-/// The most elements of a sequence that are kept.
+/// The length up to which the elements of a sequence are distinguished.
 pub(crate) const ITEMS_MAX: usize = 64;
 
 /// One value that an expression may evaluate to.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
-    /// A text that starts like this, and of which the rest is not known.
+    /// A string with this known start and an unknown rest.
     Start(Cow<'a, str>),
-    /// A whole number.
+    /// An integer.
     Number(i64),
     /// A module, function or class from outside of the script, by its qualified name.
     Object(Cow<'a, str>),
-    /// Perhaps this module: an attribute of its name, of an unknown object.
+    /// An attribute of an unknown object that has the name of this module, and may be it.
     MaybeModule(&'static str),
-    /// An instance of a class from outside, by the class's qualified name.
+    /// An instance of an external class, by the qualified name of the class.
     Instance(&'static str),
-    /// The namespace (`__dict__`) of a module, by the module's qualified name; [`MODULES`], or of the
-    /// script itself, without a name.
+    /// The namespace (`__dict__`) of a module, by the module's qualified name, or [`MODULES`]. The empty name stands
+    /// for the namespace of the script.
     Namespace(Cow<'a, str>),
-    /// The function that looks a key up in such a namespace.
+    /// The method that looks a key up in such a namespace.
     LookUp(Cow<'a, str>),
-    /// A method of this name, of an object of which nothing is known.
+    /// A method with this name, of an unknown object.
     Method(&'static str),
     /// A function that takes attributes of its argument.
     Getter(Rc<Getter<'a>>),
-    /// Data that leads nowhere: a truth value, `None`, a number that is not whole.
+    /// Data that leads to no other object: a Boolean, `None`, or a number that is not an integer.
     Plain,
     /// A class that the script defines, by its scope.
     OwnClass(ScopeId),
-    /// An instance of one.
+    /// An instance of a class that the script defines, by the scope of the class.
     Own(ScopeId),
     /// A function that the script defines, by its scope.
     OwnFunction(ScopeId),
@@ -63,21 +63,21 @@ pub(crate) enum Value<'a> {
     Items(Rc<[Values<'a>]>),
     /// A dictionary with known keys.
     Map(Rc<[(Values<'a>, Values<'a>)]>),
-    /// A container of any number of these.
+    /// A container with any number of these values.
     Container(Rc<Values<'a>>),
 }
 
 /// The result of `operator.attrgetter` or `operator.methodcaller`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Getter<'a> {
-    /// The paths of attributes that it takes: texts, and open where others are possible.
+    /// The attribute paths that it takes, as strings. Open if others are possible.
     pub(crate) names: Vec<Values<'a>>,
     /// True if it calls the attribute.
     pub(crate) is_calling: bool,
 }
 
 impl<'a> Value<'a> {
-    /// Tells whether to lose this alternative would be to lose a danger.
+    /// Returns whether dropping this alternative would hide a danger.
     fn matters(&self) -> bool {
         match self {
             Self::Object(path) => !matches!(INDEX.verdict(path), Verdict::Clear),
@@ -87,7 +87,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns what is in a container: the keys and values of a dictionary one after the other.
+    /// Returns the values in a container. Yields the key and the value of each entry of a dictionary in turn.
     fn parts(&self) -> impl Iterator<Item = &Values<'a>> + Clone {
         let (items, pairs, all) = match self {
             Self::Items(items) => (&**items, &[][..], None),
@@ -98,17 +98,17 @@ impl<'a> Value<'a> {
         items.iter().chain(pairs.iter().flat_map(|(key, of)| [key, of])).chain(all)
     }
 
-    /// Tells whether this is the namespace of the script itself.
+    /// Returns whether this is the namespace of the script.
     pub(crate) fn is_globals(&self) -> bool {
         matches!(self, Self::Namespace(path) if path.is_empty())
     }
 
-    /// Tells whether this holds others.
+    /// Returns whether this is a container.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::Items(_) | Self::Map(_) | Self::Container(_))
     }
 
-    /// Returns the number of containers, one in the other; those of more than two are not counted.
+    /// Returns the depth of nested containers, counted up to `most`.
     fn depth(&self, most: usize) -> usize {
         if most == 0 || !self.is_container() {
             return 0;
@@ -144,7 +144,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Tells whether two values are surely the same. Sequences are not compared in depth.
+/// Returns whether two values are certainly equal. Does not compare the elements of sequences.
 #[inline]
 fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     if discriminant(one) != discriminant(other) {
@@ -158,7 +158,8 @@ fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     }
 }
 
-/// The known alternatives of a value. Most have one or none; several are only passed on most often.
+/// The known alternatives of a value. Most values have none or one. Several are shared, because they are mostly passed
+/// on unchanged.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Known<'a> {
     #[default]
@@ -167,7 +168,7 @@ pub(crate) enum Known<'a> {
     Many(Rc<Many<'a>>),
 }
 
-/// Several alternatives, and what all of them weigh.
+/// Several alternatives, with their total weight.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Many<'a> {
     values: SmallVec<[Value<'a>; 4]>,
@@ -175,7 +176,7 @@ pub(crate) struct Many<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Adds one more, at the end.
+    /// Appends an alternative.
     fn push(&mut self, value: Value<'a>) {
         *self = match std::mem::take(self) {
             Self::None => Self::One(value),
@@ -193,7 +194,7 @@ impl<'a> Known<'a> {
         };
     }
 
-    /// Keeps those that are such.
+    /// Keeps the alternatives for which `is_such` holds.
     pub(crate) fn retain(&mut self, is_such: impl Fn(&Value<'a>) -> bool) {
         if !self.iter().all(&is_such) {
             *self = self.iter().filter(|value| is_such(value)).cloned().collect();
@@ -242,27 +243,27 @@ impl<'a> FromIterator<Value<'a>> for Known<'a> {
 pub(crate) struct Values<'a> {
     /// The known alternatives.
     pub(crate) known: Known<'a>,
-    /// True if there may be others.
+    /// True if other values are possible.
     pub(crate) is_open: bool,
 }
 
 impl<'a> Values<'a> {
-    /// Any value: nothing is known.
+    /// Returns an unknown value.
     pub(crate) fn unknown() -> Self {
         Self::only_open(true)
     }
 
-    /// Exactly this value.
+    /// Returns exactly this value.
     pub(crate) fn one(value: Value<'a>) -> Self {
         Self { known: Known::One(value), is_open: false }
     }
 
-    /// No known alternative yet, and perhaps unknown ones.
+    /// Returns no known alternative. `is_open` states whether others are possible.
     pub(crate) fn only_open(is_open: bool) -> Self {
         Self { known: Known::None, is_open }
     }
 
-    /// A module, function or class from outside of the script, by its qualified name.
+    /// Returns a module, function or class from outside of the script, by its qualified name.
     pub(crate) fn object(path: impl Into<Cow<'a, str>>) -> Self {
         Self::one(Value::Object(path.into()))
     }
@@ -272,7 +273,7 @@ impl<'a> Values<'a> {
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
     }
 
-    /// A sequence of these.
+    /// Returns a sequence of these values.
     pub(crate) fn items(items: impl Into<Rc<[Self]>>) -> Self {
         let items = items.into();
         if items.len() > ITEMS_MAX {
@@ -281,12 +282,12 @@ impl<'a> Values<'a> {
         Self::nested(Value::Items(items))
     }
 
-    /// A container of any number of these.
+    /// Returns a container with any number of these values.
     pub(crate) fn container(values: Self) -> Self {
         Self::nested(Value::Container(values.into()))
     }
 
-    /// A dictionary of these keys and values.
+    /// Returns a dictionary with these keys and values.
     pub(crate) fn map(items: Vec<(Self, Self)>) -> Self {
         if items.len() > ITEMS_MAX {
             return Self::container(items.into_iter().flat_map(|(key, of)| [key, of]).collect());
@@ -294,8 +295,8 @@ impl<'a> Values<'a> {
         Self::nested(Value::Map(items.into()))
     }
 
-    /// A container. Of containers in containers in containers nothing is kept: `x = [x]`, over and
-    /// over, would nest without end.
+    /// Returns a container. Drops its content if it nests deeper than [`DEPTH_MAX`], because a repeated `x = [x]` would
+    /// nest without end.
     fn nested(container: Value<'a>) -> Self {
         if container.depth(DEPTH_MAX + 1) > DEPTH_MAX {
             Self::one(Value::Container(Self::unknown().into()))
@@ -304,13 +305,13 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The same alternatives, and possibly others.
+    /// Returns the same alternatives, with others possible.
     pub(crate) fn or_others(mut self) -> Self {
         self.is_open = true;
         self
     }
 
-    /// Adds what `other` may be.
+    /// Adds the alternatives of `other`.
     pub(crate) fn add(&mut self, other: Self) {
         if matches!(self.known, Known::None) {
             self.known = other.known;
@@ -320,7 +321,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Adds what `other` may be, and copies only what is new.
+    /// Adds the alternatives of `other`. Copies only the new ones.
     pub(crate) fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
         match (&self.known, &other.known) {
@@ -340,7 +341,7 @@ impl<'a> Values<'a> {
                 self.known.push(value.clone());
                 continue;
             }
-            // Which one is lost must not decide.
+            // The result must not depend on which alternative is dropped.
             self.is_open = true;
             if value.matters()
                 && let Some(place) = self.known.iter().position(|known| !known.matters())
@@ -352,7 +353,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the steps that it takes to copy, join or fold this.
+    /// Returns the steps for copying, joining or folding this value.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         match &self.known {
@@ -362,7 +363,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the value, if there is exactly one.
+    /// Returns the value, if exactly one is possible.
     pub(crate) fn single(&self) -> Option<&Value<'a>> {
         match &self.known {
             Known::One(value) if !self.is_open => Some(value),
@@ -377,7 +378,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Tells whether this may be a function that looks a name up.
+    /// Returns whether this may be a function that looks a name up.
     pub(crate) fn is_look_up(&self) -> bool {
         self.known.iter().any(|value| matches!(value, Value::LookUp(_)))
     }
@@ -389,7 +390,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// The start of a text, if that is known and not empty; of two texts, the same.
+    /// Returns a string with this known start, cut to [`START_BYTES_MAX`]. Returns an unknown value if the start is
+    /// empty.
     pub(crate) fn start(text: &str) -> Self {
         match &text[..text.floor_char_boundary(START_BYTES_MAX)] {
             "" => Self::unknown(),
@@ -397,7 +399,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the known texts, and whether the value can be nothing else.
+    /// Returns the known strings, and whether they are the only possible values.
     pub(crate) fn texts(&self) -> (impl Iterator<Item = &str>, bool) {
         let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
         let is_complete = !self.is_open && self.known.iter().all(is_text);
@@ -408,12 +410,12 @@ impl<'a> Values<'a> {
         (texts, is_complete)
     }
 
-    /// Tells whether one of the texts is such, here or in a container.
+    /// Returns whether `is_such` holds for a string among the alternatives or in their containers.
     pub(crate) fn any_text(&self, is_such: &mut dyn FnMut(&str) -> bool) -> bool {
         self.any(&mut |value| matches!(value, Value::Text(text) if is_such(text)))
     }
 
-    /// Tells whether one of the alternatives is such, here or in a container.
+    /// Returns whether `is_such` holds for an alternative, or for a value in one of the containers.
     pub(crate) fn any(&self, is_such: &mut dyn FnMut(&Value<'a>) -> bool) -> bool {
         self.known.iter().any(|value| match value {
             value if value.is_container() => value.parts().any(|part| part.any(is_such)),
@@ -421,8 +423,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Returns the elements that an iteration over this yields, one after the other, if they are
-    /// known.
+    /// Returns the elements that an iteration yields, in order, if they are known.
     pub(crate) fn elements(&self) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
@@ -434,7 +435,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the values that one step of an iteration over this may yield.
+    /// Returns the values that one step of an iteration may yield.
     pub(crate) fn any_element(&self) -> Self {
         let mut elements = Self::only_open(self.is_open);
         for value in &self.known {
@@ -450,7 +451,7 @@ impl<'a> Values<'a> {
         elements
     }
 
-    /// Returns what a `with` binds: what a generator yields, and of most objects they themselves.
+    /// Returns the value that a `with` statement binds: the elements of a generator, and most other objects themselves.
     pub(crate) fn entered(&self) -> Self {
         let is_generator = |value: &Value<'_>| matches!(value, Value::Container(_));
         let mut values = self.clone();
@@ -461,7 +462,7 @@ impl<'a> Values<'a> {
         values
     }
 
-    /// Returns everything that is in the containers of this, and what is in no container.
+    /// Returns all values in the containers, and all values that are not containers.
     pub(crate) fn within(&self) -> Self {
         let mut all = Self::only_open(self.is_open);
         for value in &self.known {
@@ -474,7 +475,7 @@ impl<'a> Values<'a> {
         all
     }
 
-    /// Returns what is at `key` of the containers that this may be.
+    /// Returns the value under `key` in the containers that this may be.
     pub(crate) fn item(&self, key: &Self) -> Self {
         let mut found = Self::only_open(self.is_open);
         for value in &self.known {
@@ -489,7 +490,7 @@ impl<'a> Values<'a> {
                 }
                 Value::Map(items) => {
                     let are_known = items.iter().all(|(of, _)| of.single().is_some());
-                    // The last of the same key counts.
+                    // The last entry with the same key counts.
                     let same = items.iter().rfind(|(of, _)| of == key && of.single().is_some());
                     match same.filter(|_| are_known) {
                         Some((_, item)) => found.add(item.clone()),
@@ -510,7 +511,7 @@ impl Extend<Self> for Values<'_> {
     }
 }
 
-/// The alternatives of all of them.
+/// Joins the alternatives of all values.
 impl FromIterator<Self> for Values<'_> {
     fn from_iter<T: IntoIterator<Item = Self>>(all: T) -> Self {
         let mut values = Self::default();

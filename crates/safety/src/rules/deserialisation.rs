@@ -1,4 +1,4 @@
-//! Data that runs code when it is read.
+//! Rules against data that runs code when it is read.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -53,7 +53,7 @@ pub(super) const RULES: &[Rule] = &[
             Calls("numpy.load", Condition::Given(2, "allow_pickle")),
             Methods("read_pickle to_pickle find_class persistent_load", Condition::Always),
             Target::Keywords("allow_pickle"),
-            // Its keywords may come from a dictionary that is not known.
+            // The keywords may come from an unknown dictionary.
             Methods("parse_raw parse_file", Condition::Given(usize::MAX, "allow_pickle")),
         ],
         why: HIDDEN,

@@ -1,4 +1,4 @@
-//! Running code that the analysis has not seen.
+//! Rules against running code that the analysis has not seen.
 
 use super::{Condition, Rule, Severity, Special, Target};
 

@@ -1,4 +1,4 @@
-//! Files and folders.
+//! Rules against access to files and folders.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -47,7 +47,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "files/os",
         severity: Severity::Block,
-        // A plain name of a picture is one of the scratch folder, as long as that is the current one.
+        // The plain name of an image is in the scratch folder, as long as that is the current folder.
         targets: &[
             AllBut("os", OS_HARMLESS),
             Objects("contextlib.chdir"),
@@ -260,7 +260,7 @@ pub(super) const RULES: &[Rule] = &[
 
 const PREFIX: &str = "fromfile_prefix_chars";
 
-/// Members of `os` that only name or describe: names, constants, and facts of this process.
+/// Members of `os` that only name or describe: names, constants, and facts about this process.
 const OS_HARMLESS: &str = "
     CLD_EXITED DirEntry EX_DATAERR EX_OK EX_SOFTWARE EX_USAGE F_OK O_CREAT O_RDONLY O_RDWR
     O_WRONLY PathLike R_OK SEEK_CUR SEEK_END SEEK_SET W_OK X_OK _Environ _exit altsep cpu_count

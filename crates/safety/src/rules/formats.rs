@@ -1,4 +1,4 @@
-//! Libraries that read and write files of a format. They work in memory as well.
+//! Rules for libraries that read and write files of a format. The libraries can work in memory too.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -69,8 +69,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("parse_file from_file", Condition::Imported("z3")),
             Methods("set", Condition::Logs),
             Methods("from_string parse_string", Condition::LogsByText),
-            // What the table of libraries does not have: attributes, native code, and names that are
-            // put together.
+            // Not in the table of libraries: attributes, native code, and composed names.
             Calls("scipy.odr.ODR", Condition::NamesFile(8, "errfile")),
             Calls("scipy.odr.ODR", Condition::NamesFile(9, "rptfile")),
             Target::Keywords("errfile rptfile"),
@@ -140,7 +139,7 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Calls("matplotlib.savefig pylab.savefig", Condition::SavesElsewhere("fname")),
             Methods("savefig", Condition::SavesElsewhere("fname")),
-            // What the table of libraries does not have: methods that pass a name on to others.
+            // Not in the table of libraries: methods that pass a name on to other methods.
             Methods("print_ps print_eps print_gif print_jpg print_jpeg print_tif", TO_FILE),
             Methods("print_tiff print_webp print_avif", TO_FILE),
             Methods("setup saving", Condition::TakesTextAt("matplotlib", 1, "outfile")),

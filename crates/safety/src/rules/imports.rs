@@ -1,4 +1,4 @@
-//! Other ways to a module than an import statement.
+//! Rules against ways to load a module other than an import statement.
 
 use super::{Condition, Rule, Severity, Special, Target};
 
@@ -184,13 +184,13 @@ pub(super) const RULES: &[Rule] = &[
 
 const OF_TEMPLATES: Condition = Condition::Imported("jinja2");
 
-/// Modules of `PIL` that work on images in memory: the others open files, start viewers or import
-/// modules by their names.
+/// Modules of `PIL` that work on images in memory. The other modules open files, start viewers or import modules by
+/// name.
 const PIL_HARMLESS: &str = "
     ExifTags Image ImageChops ImageColor ImageDraw ImageEnhance ImageFilter ImageFont ImageMorph
     ImageOps ImagePalette ImageStat ImageTk ImageTransform UnidentifiedImageError";
 
-/// Members of `fastapi` that describe a server, which nothing starts.
+/// Members of `fastapi` that describe a server without starting one.
 const FASTAPI_HARMLESS: &str = "
     APIRouter BackgroundTasks Body Cookie Depends FastAPI File Form HTTPException Header Path Query
     Request Response Security UploadFile WebSocket responses status";
@@ -200,7 +200,7 @@ const JSONSCHEMA_HARMLESS: &str = "
     Draft201909Validator Draft202012Validator Draft3Validator Draft4Validator Draft6Validator
     Draft7Validator ErrorTree FormatChecker SchemaError ValidationError exceptions validate";
 
-/// Members of `pytest` that tests are written with.
+/// Members of `pytest` for writing tests.
 const PYTEST_HARMLESS: &str = "
     ExitCode RaisesGroup approx deprecated_call exit fail fixture main mark param raises skip
     warns xfail";

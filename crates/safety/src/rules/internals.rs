@@ -1,4 +1,4 @@
-//! The interpreter's internals: from there every object can be reached, whatever its name.
+//! Rules against the interpreter's internals, from which every object can be reached under any name.
 
 use super::{Condition, Rule, Severity, Special, Target};
 
@@ -156,7 +156,7 @@ pub(super) const RULES: &[Rule] = &[
             Calls("operator.attrgetter", Condition::NamesAttributes(0, usize::MAX)),
             Calls("operator.methodcaller", Condition::NamesAttributes(0, 1)),
             Methods("get_field", Condition::NamesAttributes(0, 1)),
-            // The names that it goes down: `reduce(getattr, names, start)`.
+            // The names that it follows: `reduce(getattr, names, start)`.
             Calls("functools.reduce", Condition::NamesAttributes(1, 1)),
         ],
         why: "a text that names attributes, and names the interpreter's inside",
@@ -254,12 +254,12 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Members of `gc` that give out no objects.
+/// Members of `gc` that return no objects.
 const GC_HARMLESS: &str = "
     collect disable enable freeze get_count get_stats get_threshold isenabled
     is_tracked set_threshold unfreeze";
 
-/// Members of `sys` that describe the interpreter, and what a script is run with.
+/// Members of `sys` that describe the interpreter and how the script was started.
 const SYS_HARMLESS: &str = "
     __excepthook__ __stderr__ __stdout__ _MEIPASS _git _is_gil_enabled abiflags activate_stack_trampoline
     api_version argv base_exec_prefix base_prefix builtin_module_names byteorder copyright

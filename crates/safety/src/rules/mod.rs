@@ -1,13 +1,13 @@
-//! The rules, as data: a row for each kind of danger, with the reason and with examples that a test
-//! runs.
+//! Holds the rules as data. Each row has a reason and examples, which a test runs. This module never evaluates a rule.
 //!
-//! A verification script computes and prints. It has no business with files, programs, the
-//! network, native code or the interpreter's internals, and what of these it could reach, the
-//! executor's confinement has to hold as well. So the rows are drawn for what the product needs:
-//! `SymPy`, Z3, the QWED SDKs and the computing part of the standard library pass; a module that
-//! is dangerous as a whole is refused at its import; of a module that scripts need for something
-//! harmless (`os.path`, `sys.exit`, `io.StringIO`) everything is refused but the members that are
-//! listed as harmless, because the list of what is dangerous in it would never be complete.
+//! A verification script computes and prints. It does not need files, programs, the network, native code or the
+//! interpreter's internals. The executor's sandbox must hold any of these that a script could still reach. So the rows
+//! follow the needs of the product:
+//!
+//! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library pass.
+//! - A module that is dangerous as a whole is refused at its import.
+//! - If scripts need a module for something harmless (`os.path`, `sys.exit`, `io.StringIO`), every member is refused
+//! except the listed harmless ones. A list of its dangerous members would never be complete.
 
 mod deserialisation;
 mod execution;
@@ -25,45 +25,43 @@ use std::fmt;
 /// The consequence of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// A note: the script runs, and the result's `_meta` says what was seen.
+    /// A note. The script runs, and the `_meta` of the reply contains the note.
     Note,
-    /// A refusal: the script does not run.
+    /// A refusal. The script does not run.
     Block,
 }
 
-/// One kind of thing that a [`Rule`] looks for.
+/// A kind of thing that a [`Rule`] looks for.
 ///
-/// Names are separated by spaces. Those of modules and objects are qualified; those of builtins
-/// start with `builtins.`.
+/// Names are separated by spaces. Modules and objects have qualified names, and builtins start with `builtins.`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// These modules and everything below them: their import, and every use.
+    /// These modules and everything below them: their import and every use.
     Modules(&'static str),
-    /// Every member of this module but the listed ones. The module itself may be imported and
-    /// renamed, but not be passed around.
+    /// Every member of this module except the listed ones. The module itself may be imported and renamed, but not
+    /// passed to other code.
     AllBut(&'static str, &'static str),
-    /// A module of which only the members that other rows name are dangerous, but which must not be
-    /// passed around.
+    /// A module in which only the members named by other rows are dangerous. It must not be passed to other code.
     Holder(&'static str),
     /// These functions, classes or other objects, called or not.
     Objects(&'static str),
-    /// Attributes of these names, of whatever.
+    /// Attributes with these names, of any object.
     Attributes(&'static str),
     /// Calls of these functions, if the condition holds.
     Calls(&'static str, Condition),
-    /// Calls of methods of these names of an object about which nothing is known, if the condition
-    /// holds. Not if the script defines an attribute of the name itself.
+    /// Calls of methods with these names on an unknown object, if the condition holds. Does not apply if the script
+    /// defines an attribute with the name.
     Methods(&'static str, Condition),
-    /// Calls with one of these keywords, of whatever but the script's own functions. Not if it is
+    /// Calls with one of these keywords, except calls of the script's own functions. Does not apply if the value is
     /// `False` or `None`.
     Keywords(&'static str),
-    /// The functions and methods of the installed libraries that open the file that a parameter
-    /// names, by the generated table.
+    /// The functions and methods of the installed libraries that open the file named by a parameter, from the generated
+    /// table.
     Libraries,
-    /// Texts in a source that does not parse; not where they would only find words.
+    /// Patterns in a source that does not parse. Not used for words that honest text contains.
     Patterns(&'static str),
-    /// A danger that the analysis finds by itself.
+    /// A danger that the analysis finds without a table.
     Special(Special),
 }
 
@@ -73,85 +71,80 @@ pub enum Target {
 pub enum Condition {
     /// Always.
     Always,
-    /// The object is not one of a library about which nothing is known.
+    /// The object is not a member of a library outside the table.
     OfUnknown,
     /// The script imports this module.
     Imported(&'static str),
-    /// The argument at this place, or one of these keywords, may name a file: it is not known to be
-    /// an object in memory.
+    /// The argument at this index, or one of these keywords, may name a file: it is not known to be an object in
+    /// memory.
     NamesFile(usize, &'static str),
-    /// The first argument, or this keyword, may name a file, and is not known to be the plain name of
-    /// a picture in the script's own folder.
+    /// The first argument, or this keyword, may name a file, and is not known to be the plain name of an image in the
+    /// script's own folder.
     SavesElsewhere(&'static str),
-    /// The argument at this place, or this keyword, is known to be a text.
+    /// The argument at this index, or this keyword, is known to be a string.
     IsTextAt(usize, &'static str),
-    /// The script imports this library, and the argument at this place, or this keyword, may be the
-    /// name of a file.
+    /// The script imports this library, and the argument at this index, or this keyword, may be the name of a file.
     TakesTextAt(&'static str, usize, &'static str),
-    /// The first argument, or this keyword, is known to be a text.
+    /// The first argument, or this keyword, is known to be a string.
     TakesText(&'static str),
-    /// The argument at this place, or one of these keywords, is given, and is not `False` or `None`.
+    /// The argument at this index, or one of these keywords, is given, and is not `False` or `None`.
     Given(usize, &'static str),
-    /// The script sets an attribute of this name itself, or puts such a text together.
+    /// The script sets an attribute with this name, or composes its name as a string.
     Sets(&'static str),
-    /// A parameter of Z3 is set that makes it write a log, or is not known.
+    /// A parameter of Z3 is set that makes Z3 write a log, or the parameter is unknown.
     Logs,
-    /// The first argument is a text for Z3 that makes it write a log, or of which not even the start
-    /// is known.
+    /// The first argument is a string for Z3 that makes it write a log, or a string with an unknown start.
     LogsByText,
     /// The first argument, or one of these keywords, is the name of a file and not of a style.
     NamesStyleFile(&'static str),
     /// The first argument is the known name of a module that must not be imported.
     NamesModule,
-    /// An argument names tests of another module, or may: the script sets `sys.argv`.
+    /// An argument names tests of another module, or may do so because the script sets `sys.argv`.
     NamesTests,
     /// The second argument, or the keyword `Loader`, is not one of the safe loaders of YAML.
     UnsafeLoader,
     /// The argument is not the name of a database in memory.
     DatabaseFile,
-    /// The first argument is a statement of SQL that reaches files, or is not known while the script
-    /// imports this library.
+    /// The first argument is an SQL statement that reaches files, or is unknown while the script imports `sqlite3` or
+    /// this library.
     ReachingSql(&'static str),
-    /// The first argument is a script of SQL that reaches files, or that is not known as a whole.
+    /// The first argument is an SQL script that reaches files, or is not completely known.
     ReachingScript,
-    /// A text among the arguments is code that must not run, or is not known.
+    /// A string among the arguments is code that must not run, or is unknown.
     Code,
-    /// A known text among the arguments is a formula that does more than compute.
+    /// A known string among the arguments is a formula that does more than compute.
     Formula,
-    /// A text among the arguments is evaluated, and is not known.
+    /// A string among the arguments is evaluated, and is unknown.
     UnknownFormula,
     /// The first argument is not the known name of a module that may be imported.
     ImportsModule,
     /// A replacement field of the format string takes one of the interpreter's internals.
     FormatsInternals,
-    /// The first argument is the name of an attribute, and is not known.
+    /// The first argument is the name of an attribute, and is unknown.
     UnknownName,
-    /// One of the positional arguments from this place on, this many of them, is a path of
-    /// attributes, or a list of such names, with internals or members of other modules among them.
+    /// One of this many positional arguments, starting at this index, is an attribute path or a list of such paths. It
+    /// contains internals or members of other modules.
     NamesAttributes(usize, usize),
-    /// The first argument, or the keyword `target`, is not the known name of an object that may be
-    /// used.
+    /// The first argument, or the keyword `target`, is not the known name of an object that may be used.
     NamesObject,
 }
 
-/// A danger that the analysis finds by itself: mostly what cannot be known and would matter.
+/// A danger that the analysis finds without a table, mostly a value that is unknown and would matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Special {
-    /// A module of an [`Target::AllBut`] that is used as a value.
+    /// A module of a [`Target::AllBut`] or [`Target::Holder`] that is used as a value.
     ModuleAsValue,
-    /// A computed name of an attribute of an object that leads to others: a module, a function, a
-    /// class from outside.
+    /// A computed attribute name on an object that leads to others: a module, a function, or a class from outside.
     ComputedName,
     /// An encoding declaration other than UTF-8 or ASCII.
     Encoding,
-    /// A top-level module whose name starts with an underscore.
+    /// A top-level module with a name that starts with an underscore.
     PrivateModule,
-    /// A member of a module of the standard library whose name starts with one underscore, or of a
-    /// library's module of such a name.
+    /// A member of a module of the standard library with a name that starts with one underscore, or a member of a
+    /// library's private module.
     PrivateMember,
-    /// The function or module that is the program of a module of the standard library, or of a
-    /// library.
+    /// The function or module that is the program of a module of the standard library or of a library.
     EntryPoint,
     /// An annotation in quotes that does more than name types.
     Annotation,
@@ -163,30 +156,30 @@ pub enum Special {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Stable identifier, `family/name`.
+    /// The stable identifier, `family/name`.
     pub id: &'static str,
     /// The consequence of a finding.
     pub severity: Severity,
-    /// The things that it looks for.
+    /// The targets that it looks for.
     pub targets: &'static [Target],
-    /// The reason why a verification script has no business with it.
+    /// The reason why a verification script does not need it.
     pub why: &'static str,
     /// The alternative to write instead.
     pub remedy: &'static str,
     /// Snippets that the rule finds.
     pub matches: &'static [&'static str],
-    /// Snippets that come close, and that no rule of this severity finds.
+    /// Similar snippets that no rule of this severity finds.
     pub misses: &'static [&'static str],
 }
 
 impl fmt::Debug for Rule {
-    /// The identifier alone: it names the row.
+    /// Shows only the identifier, which names the row.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rule").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-/// The rules, by family. Their order does not matter: findings are reported in source order.
+/// The rules, by family. Their order does not matter, because findings are reported in source order.
 pub static FAMILIES: &[&[Rule]] = &[
     execution::RULES,
     process::RULES,

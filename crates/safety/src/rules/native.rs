@@ -1,4 +1,4 @@
-//! Machine code that Python does not see.
+//! Rules against machine code, which Python cannot inspect.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -13,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("numpy.ctypeslib"),
             Objects("sympy.external.importtools"),
             Methods("LoadLibrary load_library dlopen", Condition::Always),
-            // Behind `ctypes` of an array.
+            // Methods that are reached through the `ctypes` attribute of an array.
             Methods("from_address in_dll", Condition::OfUnknown),
             Target::Attributes("_as_parameter_ _ctypes"),
         ],

@@ -1,4 +1,4 @@
-//! Other machines, and other processes of this one by sockets.
+//! Rules against reaching other machines, and other processes by sockets.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
             Methods("create_connection create_server", Condition::Imported("asyncio")),
             Methods("create_datagram_endpoint create_unix_connection", Condition::Always),
             Methods("create_unix_server sock_connect", Condition::Always),
-            // They ask the resolver, and a name that is asked for reaches its owner.
+            // These methods query the resolver, and the query reaches the owner of the name.
             Methods("getaddrinfo getnameinfo _ensure_resolved", Condition::Always),
             Methods("_getaddrinfo_debug", Condition::Always),
         ],

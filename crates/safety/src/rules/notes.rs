@@ -1,5 +1,4 @@
-//! Notes: what honest scripts need, and what cannot be judged here. It is allowed, and worth
-//! knowing.
+//! Notes on uses that honest scripts need and that the analysis cannot judge. They are allowed and worth knowing.
 
 use super::{Condition, Rule, Severity, Target};
 

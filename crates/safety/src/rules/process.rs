@@ -1,4 +1,4 @@
-//! Starting other programs, and reaching other processes.
+//! Rules against starting programs and reaching other processes.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -87,14 +87,14 @@ pub(super) const RULES: &[Rule] = &[
         id: "process/multiprocessing",
         severity: Severity::Block,
         targets: &[
-            // Its pools of threads start no processes.
+            // The exceptions are thread pools, which start no processes.
             Target::AllBut("multiprocessing", "cpu_count dummy pool"),
             Target::AllBut("multiprocessing.dummy", "Pool"),
             Target::AllBut("multiprocessing.pool", "ThreadPool"),
             Modules("billiard concurrent.futures.process"),
             Objects("concurrent.futures.ProcessPoolExecutor"),
             Methods("set_executable set_forkserver_preload", Condition::Always),
-            // Pools of threads are made from those of processes.
+            // `ThreadPool` is a subclass of the process pool, and these members lead to it.
             Objects(
                 "multiprocessing.pool.ThreadPool.__base__ multiprocessing.pool.ThreadPool._ctx",
             ),

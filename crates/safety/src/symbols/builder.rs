@@ -1,4 +1,4 @@
-//! Builds the symbol table: one walk over the tree, with Python's rules of what binds where.
+//! Builds the symbol table in one walk over the tree, by Python's binding rules.
 
 #![expect(
     clippy::indexing_slicing,
@@ -25,12 +25,12 @@ use super::{
     Symbols, Uses, comprehension, elements, last_name,
 };
 
-/// The bytes of a short source for each of its different names, by experience …
+/// The number of bytes for each distinct name in a short source, from experience.
 const BYTES_OF_NAME: usize = 12;
-/// … the names up to which a source is short, and the bytes for each in a longer one.
+/// The number of names up to which a source counts as short, and the bytes for each name in a longer source.
 const NAMES_MIN: usize = 56;
 const BYTES_OF_NAME_LONG: usize = 64;
-/// The most star imports that count for a name that no row names: alternatives of one another.
+/// The number of star imports that count as alternatives for a name without a row.
 const STARS_MAX: usize = 4;
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -68,25 +68,25 @@ struct Builder<'a> {
     symbols: Symbols<'a>,
     scope: ScopeId,
     block: TextRange,
-    /// The outermost loop around, in the current scope.
+    /// The outermost enclosing loop in the current scope.
     in_loop: Option<TextRange>,
-    /// True while what is bound is bound each time that the block is entered.
+    /// True while the visited names are bound each time the block is entered.
     starts_block: bool,
-    /// The outermost comprehension, within one.
+    /// The outermost enclosing comprehension.
     comprehension: Option<TextRange>,
-    /// The innermost scope that is none of a comprehension.
+    /// The innermost scope that does not belong to a comprehension.
     outside_comprehensions: ScopeId,
-    /// The name that the current expression is given, and the expression.
+    /// The expression that is being assigned, and the name that it is assigned to.
     given_name: Option<(&'a Expr, &'a str)>,
-    /// The call whose function or arguments are being visited.
+    /// The call that directly contains the visited expression, as its function or an argument.
     passed_to: Option<&'a ExprCall>,
     /// The subject of the current `match`.
     matched: Option<&'a Expr>,
-    /// Bindings of `nonlocal` names, whose owner may be seen only later.
+    /// The bindings of `nonlocal` names. Their owner may appear later.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
-    /// The number of times that `globals`, `locals` or `vars` are named …
+    /// The number of times that the source names `globals`, `locals` or `vars`.
     namespace_uses: usize,
-    /// … and of those that are followed by something that only reads.
+    /// The number of those uses that are followed by an operation that only reads.
     namespace_reads: usize,
 }
 
@@ -135,7 +135,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             }
             Stmt::TypeAlias(alias) => {
                 self.bind_target(&alias.name, Source::Unknown, stmt.end());
-                // Its value is computed when it is asked for.
+                // Python computes the value when it is read.
                 self.in_scope(ScopeKind::Function, Definition::Other, stmt.range(), |this| {
                     this.bind_type_params(alias.type_params.as_deref());
                     this.visit_expr(&alias.value);
@@ -250,7 +250,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             self.at_start_of(range, |this| {
                 this.bind(name.as_str(), Source::Caught, range.start(), this.scope);
             });
-            // Python takes the name away at the end of the handler.
+            // Python removes the name at the end of the handler.
             self.symbol(self.scope, name.as_str()).ends_with_handler = true;
         }
         if let Some(kind) = &except.type_ {
@@ -319,7 +319,7 @@ impl<'a> Builder<'a> {
                         continue;
                     }
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
-                    // It may be used under another name.
+                    // The script may use it under another name.
                     self.uses(member);
                     let source =
                         if is_relative { Source::Unknown } else { Source::Member(module, member) };
@@ -340,7 +340,7 @@ impl<'a> Builder<'a> {
         if stars.judged_whole.len() < STARS_MAX && INDEX.judges_calls_of(top(module)) {
             stars.judged_whole.push((place, module));
         }
-        // What a library has in one module is judged as if it were in the topmost one.
+        // A member of a library's module is judged as if it were in the topmost module.
         if !stdlib::contains(module) {
             stars.modules.entry(top(module)).or_insert(place);
         }
@@ -352,7 +352,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds what a simple statement, or the head of a compound one, binds, or a handler may.
+    /// Binds the names that a simple statement, or the head of a compound statement, binds.
     fn bind_targets_of(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Return(returned) => {
@@ -379,12 +379,12 @@ impl<'a> Builder<'a> {
                 if let Some(value) = &assign.value {
                     self.bind_target(&assign.target, Source::Value(value), stmt.end());
                 } else if self.symbols.scopes[self.scope].kind == ScopeKind::Class {
-                    // It binds nothing, but a data class makes an attribute of it.
+                    // It binds nothing, but a data class turns it into an attribute.
                     if let Expr::Name(name) = &*assign.target {
                         self.symbols.own_attributes.insert(name.id.as_str());
                     }
                 } else if self.symbols.scopes[self.scope].kind == ScopeKind::Function {
-                    // It makes the name local, and binds nothing.
+                    // It makes the name local without binding it.
                     self.bind_target(&assign.target, Source::Unknown, stmt.end());
                 }
             }
@@ -418,7 +418,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds what is bound each time that a body is entered.
+    /// Binds names that are bound each time a body is entered.
     fn bind_in_body(&mut self, target: &'a Expr, source: Source<'a>, body: &'a [Stmt]) {
         let (Some(first), Some(last)) = (body.first(), body.last()) else { return };
         self.at_start_of(TextRange::new(first.start(), last.end()), |this| {
@@ -426,7 +426,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Does `work`, whose bindings run each time that `block` is entered, and only then.
+    /// Runs `work`. Its bindings run each time `block` is entered, and only then.
     fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         self.in_block(block, |this| {
             this.starts_block = true;
@@ -435,7 +435,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Visits a part of an expression. What it binds may stay unbound, unless it always runs.
+    /// Visits a part of an expression. Names that it binds may stay unbound, unless it always runs.
     fn visit_part(&mut self, part: &'a Expr, always_runs: bool) {
         let block = if always_runs { self.block } else { part.range() };
         self.in_block(block, |this| this.visit_expr(part));
@@ -521,7 +521,7 @@ impl<'a> Builder<'a> {
         uses
     }
 
-    /// Returns the place of a name among all, to which it is added if it is not there.
+    /// Returns the index of a name, adding the name if it is new.
     fn name(&mut self, name: &'a str) -> usize {
         let Symbols { names, uses, .. } = &mut self.symbols;
         *names.entry(name).or_insert_with(|| {
@@ -530,11 +530,11 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Binds what the function around returns or yields.
+    /// Binds a value that the enclosing function returns or yields.
     fn bind_result(&mut self, source: Source<'a>, is_yielded: bool) {
         let id = self.new_binding(("", 0), source, TextSize::default(), self.scope);
         let function = &mut self.symbols.scopes[self.outside_comprehensions];
-        // What a generator returns goes nowhere.
+        // The return value of a generator is not used.
         if is_yielded && !function.is_generator {
             function.is_generator = true;
             function.results.clear();
@@ -544,7 +544,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds what is put into the container that `holder` names.
+    /// Binds a value that is put into the container named by `holder`.
     fn put_into(&mut self, holder: &'a Expr, source: Source<'a>) {
         if let Some(name) = last_name(holder) {
             let known = self.uses(name).id;
@@ -553,21 +553,21 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts a place where a container, or the script's own namespace, is only read: after anything
-    /// else, a name may stand for something that is not seen here.
+    /// Counts a place that only reads a container or the script's own namespace. After any other use, a name may stand
+    /// for a value that the table does not show.
     fn count_read(&mut self, expr: &'a Expr) {
         self.namespace_reads += usize::from(is_namespace(expr));
         self.count_seen(expr);
     }
 
-    /// Counts a place where it is seen what becomes of a container.
+    /// Counts a place where the further use of a container is visible.
     fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;
         }
     }
 
-    /// Counts a use of a name, and collects what the use tells about it.
+    /// Counts a use of a name, and collects information from the use.
     fn count_use(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Name(name) if name.ctx == ExprContext::Load => {
@@ -595,7 +595,7 @@ impl<'a> Builder<'a> {
                 self.count_read(&subscript.value);
             }
             Expr::Call(call) => {
-                // With an argument it is another object's namespace.
+                // With an argument, `vars` returns the namespace of another object.
                 let is_vars = is_name(&call.func, &["vars"]) && is_namespace(expr);
                 self.namespace_uses += usize::from(is_vars);
                 self.count_call(call);
@@ -609,7 +609,7 @@ impl<'a> Builder<'a> {
         let scope = self.scope;
         self.uses(name).calls.push((scope, call));
         let arguments = call.arguments.args.iter();
-        // Functions that only read the containers that they are given.
+        // Functions that only read the containers in their arguments.
         #[rustfmt::skip]
         let only_reads = matches!(name,
             "all" | "any" | "dict" | "enumerate" | "len" | "list" | "max" | "min" | "print"
@@ -624,11 +624,11 @@ impl<'a> Builder<'a> {
                 arguments.for_each(|argument| self.count_read(argument));
                 return;
             }
-            // The text that runs there is judged.
+            // The engine judges the string that these functions run.
             "Timer" | "repeat" | "timeit" => {
                 call.arguments.keywords.iter().for_each(|keyword| self.count_read(&keyword.value));
             }
-            // An import by a function is one as well.
+            // An import by a function counts as an import.
             "__import__" | "import_module" => {
                 if let Some(Expr::StringLiteral(module)) = call.arguments.args.first() {
                     self.symbols.imported.insert(top(module.value.to_str()));
@@ -636,7 +636,7 @@ impl<'a> Builder<'a> {
             }
             _ => {}
         }
-        // Functions that take or set attributes by names.
+        // Functions that take or set attributes by name.
         #[rustfmt::skip]
         let takes_members = matches!(name,
             "__getattribute__" | "__setattr__" | "attrgetter" | "get_field" | "getattr"
@@ -655,12 +655,12 @@ impl<'a> Builder<'a> {
         }
         let Expr::Attribute(method) = &*call.func else { return };
         let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
-        // Methods that put their arguments into a container, or the elements of these.
+        // Methods that put their arguments, or the elements of their arguments, into a container.
         let is_putting = match name {
             "append" | "appendleft" | "add" | "insert" | "setdefault" | "put" | "set_result" => {
                 true
             }
-            // Of a context variable; others have a method of this name as well.
+            // A method of context variables. Other classes have a method with this name too.
             "set" => self.symbols.imported.contains("contextvars") && arguments.len() == 1,
             _ => false,
         };
@@ -675,7 +675,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the symbol of a name in a scope, which is made if it is not there.
+    /// Returns the symbol of a name in a scope, creating it if necessary.
     fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
         let name = self.name(name);
         self.symbol_of(scope, name)
@@ -694,7 +694,7 @@ impl<'a> Builder<'a> {
         &mut named[id]
     }
 
-    /// Puts the bindings of each symbol into source order.
+    /// Sorts the bindings of each symbol into source order.
     fn put_in_order(&mut self) {
         let Symbols { named, bindings, .. } = &mut self.symbols;
         for symbol in named {
@@ -726,7 +726,7 @@ impl<'a> Builder<'a> {
         self.bind_target_in(target, source, from, self.scope);
     }
 
-    /// Binds the names of a target whose value is evaluated in another scope.
+    /// Binds the names of a target. Its value is evaluated in another scope.
     fn bind_target_in(
         &mut self,
         target: &'a Expr,
@@ -783,7 +783,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Opens a scope, does `work` in it, and closes it.
+    /// Opens a scope, runs `work` in it, and closes it.
     fn in_scope(
         &mut self,
         kind: ScopeKind,
@@ -813,7 +813,7 @@ impl<'a> Builder<'a> {
         self.in_loop = outer_loop;
     }
 
-    /// Does `work` within `block`: what it binds has run only if the block has.
+    /// Runs `work` within `block`. Names that it binds are bound only if the block has run.
     fn in_block(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.block, block);
         work(self);
@@ -874,12 +874,12 @@ impl<'a> Builder<'a> {
         self.comprehension = around;
     }
 
-    /// Binds the target of a walrus, which in a comprehension is a name outside of it.
+    /// Binds the target of a walrus. In a comprehension, the name belongs to the scope outside.
     fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
         let inner = std::mem::replace(&mut self.scope, self.outside_comprehensions);
         if let Expr::Name(name) = target {
-            // A comprehension may run for no element, and in it the conditions come before what
-            // stands before them.
+            // A comprehension may run for no element. Its conditions run before the element expression, which precedes
+            // them in the source.
             let (block, from) = match self.comprehension {
                 Some(comprehension) => (comprehension, comprehension.start()),
                 None => (self.block, from),
@@ -892,8 +892,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Returns the part of a loop that runs more than once: not what a `for` iterates over, where its
-/// target takes nothing.
+/// Returns the part of a loop that runs more than once. The iterable of a `for` is not included if the target consists
+/// of names only.
 fn repeated(stmt: &Stmt) -> TextRange {
     let is_name = |target: &Expr| {
         target.is_name_expr()
@@ -909,14 +909,14 @@ fn repeated(stmt: &Stmt) -> TextRange {
     }
 }
 
-/// Returns the place from which on a statement of the top level may call a function of the script.
+/// Returns the offset from which a top-level statement may call a function of the script.
 fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     match stmt {
         Stmt::FunctionDef(function) => {
             let parameters = function.parameters.iter_non_variadic_params();
             let mut defaults = parameters.filter_map(|parameter| parameter.default.as_deref());
             if !function.decorator_list.is_empty() {
-                // A decorator may call the function before it has its name.
+                // A decorator may call the function before its name is bound.
                 return Some(function.name.start());
             }
             let annotations = function.parameters.iter().filter_map(AnyParameterRef::annotation);
@@ -926,7 +926,7 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
         }
         Stmt::ClassDef(class) => {
             let is_plain = class.decorator_list.is_empty()
-                // A base may look at its subclasses when they are made.
+                // A base class may inspect its subclasses when they are created.
                 && class.arguments.as_ref().is_none_or(|a| a.args.is_empty() && a.keywords.is_empty())
                 && class.body.iter().all(|stmt| calls_from(stmt).is_none());
             (!is_plain).then_some(stmt.start())
@@ -941,7 +941,7 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     }
 }
 
-/// Tells whether evaluating an annotation calls nothing of the script.
+/// Returns whether evaluating an annotation calls no function of the script.
 fn is_plain_type(expr: &Expr) -> bool {
     #[rustfmt::skip]
     const GENERIC: &[&str] = &[
@@ -960,8 +960,8 @@ fn is_plain_type(expr: &Expr) -> bool {
     }
 }
 
-/// Tells whether evaluating `expr` calls nothing of the script: names, literals, members of names,
-/// and displays of these.
+/// Returns whether evaluating `expr` calls no function of the script. True for names, literals, members of names, and
+/// displays of these.
 fn is_plain(expr: &Expr) -> bool {
     match expr {
         Expr::Name(_) => true,
@@ -978,7 +978,7 @@ fn is_name(expr: &Expr, names: &[&str]) -> bool {
     matches!(expr, Expr::Name(name) if names.contains(&name.id.as_str()))
 }
 
-/// Tells whether this is a call that returns the script's own namespace.
+/// Returns whether this is a call that returns the script's own namespace.
 fn is_namespace(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call)
         if is_name(&call.func, &["globals", "locals", "vars"])

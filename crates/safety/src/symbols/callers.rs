@@ -1,4 +1,4 @@
-//! The arguments that a call passes to the parameters of a function.
+//! Matches the arguments of a call to the parameters of a function. Never evaluates them.
 
 use ruff_python_ast::{Expr, ExprCall, Parameters};
 
@@ -6,14 +6,14 @@ use ruff_python_ast::{Expr, ExprCall, Parameters};
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Passed<'a> {
     Argument(&'a Expr),
-    /// Nothing: its default counts.
+    /// No argument, so the default applies.
     Default,
-    /// Something behind a `*` or `**`, perhaps.
+    /// Perhaps an argument from a `*` or `**`.
     Unseen,
 }
 
-/// Returns what a call passes to the parameter `name`, whose function gets `bound` arguments
-/// before the first that stands in the call.
+/// Returns the argument that a call passes to the parameter `name`. The function receives `bound` arguments before the
+/// first one in the call.
 pub(crate) fn argument_for<'a>(
     parameters: &Parameters,
     name: &str,
@@ -22,7 +22,7 @@ pub(crate) fn argument_for<'a>(
 ) -> Passed<'a> {
     let keywords = &call.arguments.keywords;
     let is_named = |arg: &ruff_python_ast::Identifier| arg.as_str() == name;
-    // A keyword of the name of a positional-only parameter is another, for the `**`.
+    // A keyword with the name of a positional-only parameter goes to the `**` parameter instead.
     let is_positional = parameters.posonlyargs.iter().any(|of| of.name().as_str() == name);
     let mut keywords_for = keywords.iter().filter(|_| !is_positional);
     let named = keywords_for.find(|keyword| keyword.arg.as_ref().is_some_and(is_named));

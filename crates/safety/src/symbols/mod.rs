@@ -1,4 +1,5 @@
-//! The symbol table: which name is bound where, and to what, by Python's rules of scope.
+//! Holds the symbol table: where each name is bound and to which value, by Python's scope rules. Never evaluates a
+//! value.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "one kind of binding is asked for")]
 #![expect(
@@ -31,27 +32,27 @@ pub(super) type BindingId = usize;
 /// The scope of the module.
 pub(super) const MODULE: ScopeId = 0;
 
-/// The kind of a scope, in which names can be bound.
+/// The kind of a scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ScopeKind {
     /// The script itself.
     #[default]
     Module,
-    /// The body of a class: not seen from functions in it.
+    /// The body of a class. Functions in it do not see its names.
     Class,
-    /// A function or `lambda`: what is in it runs later.
+    /// A function or `lambda`. Its body runs later.
     Function,
     /// A comprehension or generator expression.
     Comprehension,
 }
 
 impl Symbol {
-    /// Returns all of its bindings.
+    /// Returns all bindings of the symbol.
     pub(super) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
         self.bindings.iter().chain(&self.from_elsewhere).copied()
     }
 
-    /// Returns its binding, if it has only one.
+    /// Returns the binding of the symbol, if it has only one.
     pub(super) fn only(&self) -> Option<BindingId> {
         match (self.bindings.as_slice(), self.from_elsewhere.as_slice()) {
             ([only], []) => Some(*only),
@@ -67,82 +68,82 @@ impl Symbol {
 /// The bindings that a use can see.
 pub(super) type Reaching = SmallVec<[BindingId; 16]>;
 
-/// The most reaching bindings that are told apart.
+/// The number of reaching bindings up to which the analysis distinguishes them.
 pub(super) const REACHING_MAX: usize = 64;
 
 /// The source of a binding's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// `import a.b as c`: the module.
+    /// `import a.b as c`, with the module.
     Import(&'a str),
-    /// `from a import b`: the module and its member.
+    /// `from a import b`, with the module and the member.
     Member(&'a str, &'a str),
     /// The value of an expression.
     Value(&'a Expr),
-    /// An element of the value of an expression, by its place.
+    /// An element of the value of an expression, by its index.
     Item(&'a Expr, usize),
     /// Any element of the value of an expression: the target of a `for`.
     Element(&'a Expr),
-    /// An element, by its place, of any element of the value of an expression.
+    /// An element, by its index, of any element of the value of an expression.
     ElementItem(&'a Expr, usize),
-    /// Anything in the value of an expression, however deep, or that itself.
+    /// The value of an expression, or anything inside it at any depth.
     Within(&'a Expr),
-    /// The object that the value of an expression yields to a `with`.
+    /// The object that the value of an expression gives to a `with`.
     Entered(&'a Expr),
     /// The result of `a += b`.
     Augmented(&'a StmtAugAssign),
     /// A parameter of the function that opens this scope, with its default.
     Parameter(Option<&'a Expr>, ScopeId),
-    /// The parameter that takes all positional arguments that are left, or all named ones.
+    /// The parameter that takes all remaining positional arguments, or all remaining keywords.
     Rest(ScopeId, bool),
-    /// The argument of a class for an annotated name in its body, by its place among those.
+    /// The argument of a class for an annotated name in its body, by the index among the annotated names.
     Field(ScopeId, usize),
-    /// A class or function of the script, by the place of its definition.
+    /// A class or function of the script, by the range of its definition.
     Definition(TextRange),
-    /// An exception that is caught: one of those that the script raises, or another.
+    /// A caught exception: one that the script raises, or any other.
     Caught,
-    /// Something else.
+    /// Any other source.
     Unknown,
 }
 
 /// One place that binds a name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding<'a> {
-    /// The name that is bound: the last one, of an attribute.
+    /// The bound name. For an attribute, its last name.
     pub(super) name: &'a str,
-    /// The place of that name among all.
+    /// The index of the name.
     known: usize,
     pub(super) source: Source<'a>,
     /// The scope in which the source is evaluated.
     pub(super) evaluated_in: ScopeId,
-    /// The place from which on the name is bound.
+    /// The offset from which the name is bound.
     bound_from: TextSize,
-    /// The code that runs only if this binding has run, as long as it comes later.
+    /// The code that runs only if this binding has run, as far as it comes after the binding.
     block: TextRange,
-    /// The outermost loop of its scope around it: in one, what stands later may run earlier.
+    /// The outermost loop around it in its scope. In a loop, later code may run earlier.
     in_loop: Option<TextRange>,
 }
 
 /// A name in a scope.
 #[derive(Debug, Default)]
 pub(super) struct Symbol {
-    /// Its place among all symbols.
+    /// The index of the symbol.
     pub(super) id: SymbolId,
-    /// The bindings in its own scope, in source order.
+    /// The bindings in the symbol's own scope, in source order.
     bindings: SmallVec<[BindingId; 1]>,
-    /// Those of them that stand in loops.
+    /// The bindings in its own scope that are in loops.
     in_loops: SmallVec<[BindingId; 1]>,
-    /// Those of them that run each time that a block is entered: targets of `for`.
+    /// The bindings in its own scope that run each time a block is entered: targets of `for`.
     starting_blocks: SmallVec<[BindingId; 1]>,
     /// The bindings from other scopes, by `global` or `nonlocal`.
     from_elsewhere: SmallVec<[BindingId; 1]>,
     /// `global` or `nonlocal`, if the name belongs to another scope.
     elsewhere: Option<Elsewhere>,
-    /// The place from which on a `del` may have removed it.
+    /// The offset from which a `del` may have removed the name.
     deleted_from: Option<TextSize>,
-    /// True if that `del` stands in a loop.
+    /// True if that `del` is in a loop.
     is_deleted_in_loop: bool,
-    /// True if it is gone at the end of an `except`.
+    /// True if Python removes the name at the end of an `except`.
     ends_with_handler: bool,
 }
 
@@ -155,19 +156,19 @@ enum Elsewhere {
 /// The statement or expression that opens a scope.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Definition<'a> {
-    /// Something that has neither parameters nor members.
+    /// A scope with neither parameters nor members.
     #[default]
     Other,
     /// A class.
     Class(&'a StmtClassDef),
     /// A function.
     Function(&'a StmtFunctionDef),
-    /// A `lambda`, with the name that it is given, or the call that it stands in.
+    /// A `lambda`, with the name that it is assigned to, or the call that contains it.
     Lambda(&'a ExprLambda, Option<&'a str>, Option<&'a ExprCall>),
 }
 
 impl<'a> Definition<'a> {
-    /// The name by which a function is called.
+    /// Returns the name by which a function is called.
     pub(super) fn name(self) -> Option<&'a str> {
         match self {
             Self::Other => None,
@@ -185,7 +186,7 @@ impl<'a> Definition<'a> {
         }
     }
 
-    /// The last names of a function's decorators.
+    /// Returns the last names of the decorators of a function or class.
     pub(super) fn decorators(self) -> impl Iterator<Item = &'a str> {
         let list = match self {
             Self::Function(function) => function.decorator_list.as_slice(),
@@ -199,24 +200,24 @@ impl<'a> Definition<'a> {
     }
 }
 
-/// The uses that a script makes of a name, wherever it stands: as a name or as an attribute.
+/// The uses of a name in a script, as a variable or as an attribute.
 #[derive(Debug, Default)]
 pub(super) struct Uses<'a> {
-    /// Its place among all names.
+    /// The index of the name.
     pub(super) id: usize,
-    /// True if it is more than bound.
+    /// True if the name is used and not only bound.
     is_used: bool,
-    /// The scopes that know it, in order, each with its symbol there.
+    /// The scopes that know the name, in order, each with its symbol.
     symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
-    /// The number of times that it is read …
+    /// The number of times that the name is read.
     loads: usize,
-    /// … of those, where it is only read from …
+    /// The number of these reads that only read from the container.
     reads: usize,
-    /// … and where it is called.
+    /// The calls of the name, with their scopes.
     pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
-    /// The bindings of an attribute of this name.
+    /// The bindings of attributes with this name.
     pub(super) attribute: SmallVec<[BindingId; 1]>,
-    /// The values that are put into the container of this name.
+    /// The values that are put into containers with this name.
     pub(super) contents: SmallVec<[BindingId; 1]>,
 }
 
@@ -231,12 +232,12 @@ impl Uses<'_> {
         symbols.get(place).filter(|(of, _)| *of == scope).map(|(_, symbol)| *symbol)
     }
 
-    /// Tells whether a container of this name may be changed by another name.
+    /// Returns whether another name may change a container with this name.
     pub(super) fn is_aliased(&self) -> bool {
         self.loads > self.reads
     }
 
-    /// Tells whether a function of this name may be called in another way than by it.
+    /// Returns whether a function with this name may be called by other means than the name.
     pub(super) fn is_passed_on(&self) -> bool {
         self.loads > self.calls.len()
     }
@@ -253,9 +254,9 @@ struct Scope<'a> {
     /// The number of annotated names in a class.
     fields: usize,
     parent: Option<ScopeId>,
-    /// The number of scopes around.
+    /// The number of enclosing scopes.
     depth: usize,
-    /// The start of the outermost function around, if what stands here runs later.
+    /// The start of the outermost enclosing function, if the code of this scope runs later.
     deferred_from: Option<TextSize>,
 }
 
@@ -265,18 +266,18 @@ pub(super) struct Symbols<'a> {
     scopes: Vec<Scope<'a>>,
     bindings: Vec<Binding<'a>>,
     named: Vec<Symbol>,
-    /// The whole script.
+    /// The range of the whole script.
     range: TextRange,
     scope_of: HashMap<TextRange, ScopeId>,
     names: HashMap<&'a str, usize>,
-    /// The uses of each name, and where it is bound.
+    /// The uses of each name, and the scopes that bind it.
     uses: Vec<Uses<'a>>,
-    /// The statements at the top level that may call functions, in order.
+    /// The top-level statements that may call functions, in order.
     running: Vec<TextSize>,
     pub(super) star_imports: StarImports<'a>,
-    /// Attributes that the script itself defines: methods, class variables, assigned ones.
+    /// The attributes that the script itself defines: methods, class variables and assigned attributes.
     pub(super) own_attributes: HashSet<&'a str>,
-    /// The keywords of all calls, as far as they name attributes that matter where a script sets them.
+    /// The keywords in calls that name attributes which matter if a script sets them.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
@@ -284,27 +285,27 @@ pub(super) struct Symbols<'a> {
     pub(super) imports: Vec<&'a str>,
     /// The topmost packages of all imports.
     pub(super) imported: HashSet<&'a str>,
-    /// True if names of the script may change in a way that is not seen here.
+    /// True if names of the script may change in ways that the table does not show.
     pub(super) has_dynamic_names: bool,
-    /// True if members are taken by names that are computed: methods may be called by them.
+    /// True if the script takes members by computed names, so it may call methods by them.
     pub(super) has_computed_members: bool,
-    /// True if attributes may be set by names that are computed.
+    /// True if the script may set attributes by computed names.
     pub(super) has_dynamic_attributes: bool,
 }
 
-/// Modules of which everything is imported.
+/// The modules from which everything is imported.
 #[derive(Debug, Default)]
 pub(super) struct StarImports<'a> {
-    /// Each with its place among all.
+    /// The modules, each with its index.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The first of those of which calls of any member are judged, with their places.
+    /// The first modules in which calls of any member are judged, with their indexes.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
-    /// The place of the last.
+    /// The offset of the last star import.
     pub(super) last: Option<TextSize>,
 }
 
 impl<'a> Symbols<'a> {
-    /// Returns the number of scopes around this one.
+    /// Returns the number of scopes around this scope.
     pub(super) fn depth(&self, scope: ScopeId) -> usize {
         self.scopes[scope].depth
     }
@@ -331,7 +332,7 @@ impl<'a> Symbols<'a> {
         &self.bindings[id]
     }
 
-    /// Tells whether the script imports a library whose methods evaluate texts.
+    /// Returns whether the script imports a library with methods that evaluate strings.
     pub(super) fn evaluates_texts(&self) -> bool {
         self.imported.contains("sympy") || self.imported.contains("mpmath")
     }
@@ -349,22 +350,22 @@ impl<'a> Symbols<'a> {
         self.scopes[scope].definition
     }
 
-    /// Returns the scope around another.
+    /// Returns the enclosing scope.
     pub(super) fn parent(&self, scope: ScopeId) -> ScopeId {
         self.scopes[scope].parent.unwrap_or(MODULE)
     }
 
-    /// Returns the class in whose body a scope stands.
+    /// Returns the class that directly contains a scope.
     pub(super) fn class_around(&self, scope: ScopeId) -> Option<ScopeId> {
         self.scopes[scope].parent.filter(|parent| self.scopes[*parent].kind == ScopeKind::Class)
     }
 
-    /// Returns what a function returns or yields, and whether it yields.
+    /// Returns the values that a function returns or yields, and whether it yields.
     pub(super) fn results(&self, scope: ScopeId) -> (&[BindingId], bool) {
         (&self.scopes[scope].results, self.scopes[scope].is_generator)
     }
 
-    /// Returns the uses of the name that is bound.
+    /// Returns the uses of the bound name.
     pub(super) fn uses_of(&self, binding: &Binding<'a>) -> &Uses<'a> {
         &self.uses[binding.known]
     }
@@ -373,31 +374,31 @@ impl<'a> Symbols<'a> {
         self.known(name).filter(|uses| uses.is_used)
     }
 
-    /// Tells whether the script binds this name in any scope.
+    /// Returns whether the script binds this name in any scope.
     pub(super) fn is_bound(&self, name: &str) -> bool {
         self.known(name).is_some_and(|uses| !uses.symbols.is_empty())
     }
 
-    /// Returns the names of the attributes that the script defines, in the order of the source.
+    /// Returns the names of the attributes that the script defines, in source order.
     pub(super) fn attributes(&self) -> impl Iterator<Item = &'a str> {
         let all = self.uses.iter().filter_map(|uses| uses.attribute.first());
         all.map(|id| self.bindings[*id].name)
     }
 
-    /// Returns what is known of a name.
+    /// Returns the uses of a name.
     pub(super) fn known(&self, name: &str) -> Option<&Uses<'a>> {
         self.names.get(name).map(|id| &self.uses[*id])
     }
 
-    /// Returns what is known of the name that stands here.
+    /// Returns the uses of the name in this expression.
     pub(super) fn known_here(&self, name: &ExprName) -> Option<&Uses<'a>> {
         let id = name.node_index.load().as_u32().and_then(|id| usize::try_from(id).ok());
         id.map_or_else(|| self.known(name.id.as_str()), |id| self.uses.get(id))
     }
 
-    /// Looks a name up as Python does, from `scope` outwards, for a use at `offset`. Calls `found`
-    /// with the symbol of each scope that binds it, and whether it is `scope` itself, until it is
-    /// certain that it is bound. Returns whether it is.
+    /// Looks a name up as Python does, from `scope` outwards, for a use at `offset`. Calls `found` with the symbol of
+    /// each scope that binds the name, and with whether that scope is `scope` itself. Stops at the first scope in which
+    /// the name is certainly bound. Returns whether such a scope exists.
     pub(super) fn look_up<'s>(
         &'s self,
         known: Option<&Uses<'a>>,
@@ -408,12 +409,12 @@ impl<'a> Symbols<'a> {
         let Some(uses) = known else { return false };
         let Some((outermost, _)) = uses.symbols.first() else { return false };
         let mut next = Some(scope);
-        // A scope comes after those around it.
+        // A scope has a higher index than its enclosing scopes.
         while let Some(id) = next.filter(|id| id >= outermost) {
             let current = &self.scopes[id];
             next = current.parent;
             let Some(symbol) = uses.symbol_in(id) else { continue };
-            // A class's names are seen in its own body only.
+            // Only the body of a class sees the names of the class.
             if current.kind == ScopeKind::Class && id != scope {
                 continue;
             }
@@ -437,10 +438,10 @@ impl<'a> Symbols<'a> {
         false
     }
 
-    /// Tells whether a use of the symbol of scope `owner` in scope `user` finds it bound.
+    /// Returns whether the symbol of scope `owner` is certainly bound for a use in scope `user`.
     fn is_certain(&self, symbol: &Symbol, owner: ScopeId, user: ScopeId, offset: TextSize) -> bool {
         match self.scopes[owner].kind {
-            // An unbound local is an error, not a name from further out.
+            // An unbound local variable is an error. Python does not search outer scopes for it.
             ScopeKind::Function | ScopeKind::Comprehension => return true,
             ScopeKind::Module | ScopeKind::Class => {}
         }
@@ -461,30 +462,30 @@ impl<'a> Symbols<'a> {
         }
         let deferred_from = self.scopes[user].deferred_from.filter(|_| user != owner);
         let used_at = deferred_from.unwrap_or(offset);
-        // One of the first is as good as any; none of them means that it is not certain.
+        // Checking the first few bindings is enough. If none of them matches, the symbol counts as uncertain.
         symbol.bindings.iter().take(REACHING_MAX).any(|id| {
             let binding = &self.bindings[*id];
             if !binding.block.contains_inclusive(used_at) {
                 return false;
             }
             binding.bound_from <= used_at
-                // A function may use what is defined below it, if nothing runs in between.
+                // A function may use a name that is defined below it, if no call can run in between.
                 || (deferred_from.is_some()
                     && binding.block == self.range
                     && !self.runs_between(used_at, binding.bound_from))
         })
     }
 
-    /// Tells whether a use at `offset` in the same scope can see the only binding of a symbol.
+    /// Returns whether a use at `offset` in the same scope can see the only binding of a symbol.
     pub(super) fn reaches(&self, id: BindingId, offset: TextSize) -> bool {
         let binding = &self.bindings[id];
-        // In a loop, what stands later may have run before.
+        // In a loop, later code may have run before.
         binding.bound_from <= offset
             || binding.in_loop.is_some_and(|range| range.contains_inclusive(offset))
     }
 
-    /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see; `None` if
-    /// there are too many to tell apart.
+    /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see. Returns `None` if there are
+    /// more than [`REACHING_MAX`].
     pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
         if symbol.from_elsewhere.len() > REACHING_MAX {
             return None;
@@ -494,7 +495,7 @@ impl<'a> Symbols<'a> {
         let before = symbol.bindings.partition_point(comes_before);
         for id in symbol.bindings[..before].iter().rev() {
             reaching.push(*id);
-            // What certainly has run hides what was bound before it.
+            // A binding that has certainly run hides earlier bindings.
             if self.bindings[*id].block.contains_inclusive(offset) {
                 break;
             }
@@ -502,7 +503,7 @@ impl<'a> Symbols<'a> {
                 return None;
             }
         }
-        // In a loop, what stands later may have run before.
+        // In a loop, later code may have run before.
         for id in &symbol.in_loops[symbol.in_loops.partition_point(comes_before)..] {
             let in_loop = self.bindings[*id].in_loop;
             if !in_loop.is_some_and(|range| range.contains_inclusive(offset)) {
@@ -516,7 +517,7 @@ impl<'a> Symbols<'a> {
         (reaching.len() <= REACHING_MAX).then_some(reaching)
     }
 
-    /// Returns the place where a symbol is bound first.
+    /// Returns the offset at which a symbol is first bound.
     pub(super) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
         symbol.bindings.first().map(|id| self.bindings[*id].bound_from)
     }
@@ -536,7 +537,7 @@ pub(super) fn last_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the elements of a tuple or list as it stands in the source.
+/// Returns the elements of a tuple or list in the source.
 pub(super) fn elements(expr: &Expr) -> &[Expr] {
     if let Expr::Tuple(tuple) = expr {
         &tuple.elts
@@ -547,8 +548,8 @@ pub(super) fn elements(expr: &Expr) -> &[Expr] {
     }
 }
 
-/// Takes a comprehension apart: the expressions of its elements, the key of a dictionary's first,
-/// and its loops. Empty for another expression.
+/// Splits a comprehension into the expressions of its elements and its loops. For a dictionary the key comes first.
+/// Empty for other expressions.
 pub(super) fn comprehension(expr: &Expr) -> ([Option<&Expr>; 2], &[Comprehension]) {
     match expr {
         Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),
