@@ -1,5 +1,6 @@
-//! The extended attributes of a file: its access control list, and what programs keep there. Without the
-//! list, the group's part of the mode, which is the mask of a list, would be rights of the group.
+//! Copies the extended attributes of a file: its access control list, and the attributes of user programs. Without the
+//! list, the group bits of the mode, which are the mask of a list, would become rights of the group. This module never
+//! touches the system's other attributes.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,15 +9,15 @@ use std::io;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
-/// The most bytes of all names, and of a value (`xattr(7)`).
+/// The maximum size in bytes of the list of names, and of one value (`xattr(7)`).
 const BYTES_MAX: usize = 64 * 1024;
 
-/// The access control list of a file (`acl(5)`).
+/// The name of the access control list (`acl(5)`).
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-/// Names of users' programs begin so. Others are the system's, which a new file gets from that.
+/// The prefix of attributes that user programs set. The system sets the other attributes of a new file itself.
 const OF_USERS: &[u8] = b"user.";
 
-/// Extended attributes by their names.
+/// The extended attributes of a file, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attributes(BTreeMap<Vec<u8>, Vec<u8>>);
 
@@ -25,7 +26,7 @@ impl Attributes {
         let mut buffer = vec![0; BYTES_MAX];
         let names = match flistxattr(file, buffer.as_mut_slice()) {
             Ok(length) => buffer.get(..length).unwrap_or_default().to_vec(),
-            // A file system without them.
+            // The file system has no extended attributes.
             Err(Errno::NOTSUP) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
@@ -38,7 +39,7 @@ impl Attributes {
         Ok(Self(attributes))
     }
 
-    /// Gives a file these, and takes away those that it has besides: a folder hands a list down.
+    /// Sets these attributes on a file, and removes its others, such as a list that it inherited from its folder.
     pub(super) fn put_on(&self, file: &File) -> io::Result<()> {
         let Self(now) = Self::read(file)?;
         for name in now.keys().filter(|name| !self.0.contains_key(*name)) {

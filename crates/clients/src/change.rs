@@ -1,5 +1,5 @@
-//! The line of an installation: file → entries → which one is ours → edit → difference, and then the
-//! write.
+//! Installs and removes this server's entry: reads the file, chooses our entry, edits it, shows the difference, and
+//! then writes. Nothing is written before [`Change::make`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use super::snippet::entry;
 use super::target::{Target, TargetError};
 use super::windows::{self, WindowsError};
 
-/// What is to be done in a client's file.
+/// The change that is requested for a client's file.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub action: Action<'a>,
-    /// The name that a flag says.
+    /// The name of the entry, if a flag gives one.
     pub name: Option<&'a ServerName>,
-    /// The root of the project whose file is meant, instead of the user's.
+    /// The root of a project. If set, the project's file is changed instead of the user's file.
     pub project: Option<&'a Path>,
 }
 
@@ -36,12 +36,12 @@ pub enum Action<'a> {
     Remove,
 }
 
-/// An error that leaves a client's file as it is.
+/// The reason why a change failed. The file is unchanged, unless `claude` made the change.
 #[derive(Debug, Error)]
 pub enum ChangeError {
     #[error("it has no file for a project")]
     NoProjectFile,
-    /// A repository may have links in it, which would lead to files of its user.
+    /// A repository may contain symlinks to other files of the user.
     #[error(
         "{} leads out of the project, to {}; without --project, the user's file is changed",
         .file.display(),
@@ -66,22 +66,22 @@ pub enum ChangeError {
     ClaudeDiffers(PathBuf),
 }
 
-/// What a change does.
+/// The effect of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// There was none.
+    /// Adds the entry, because the file has none.
     Add,
-    /// The entry was ours, and another one.
+    /// Changes our existing entry.
     Update,
-    /// The entry was of 0.2.x, and started this.
+    /// Takes over an entry of 0.2.x, which starts this command.
     TakeOver {
         command: String,
         python: Option<String>,
     },
-    /// It is as wanted.
+    /// No effect: the entry is already as requested.
     AlreadyThere,
     Remove,
-    /// There is none to remove.
+    /// No effect: the file has no entry to remove.
     Absent,
 }
 
@@ -91,24 +91,24 @@ impl Effect {
     }
 }
 
-/// A change that is worked out, and not made yet.
+/// A change that is prepared but not yet made.
 #[derive(Debug)]
 pub struct Change {
     pub effect: Effect,
     /// The name of the entry.
     pub name: String,
     pub file: PathBuf,
-    /// Empty where there is nothing to do.
+    /// Empty if nothing changes.
     pub diff: String,
-    /// Whether the entry, as it will be, opens the admin gate.
+    /// Whether the new entry, or the removed entry, opens the admin gate.
     pub allows_code: bool,
-    /// Other entries of ours in the file.
+    /// The names of other entries of this server in the file.
     pub others: Vec<String>,
-    /// Whether there is anything of the client on this machine; true for the file of a project.
+    /// Whether this machine has any trace of the client. Always true for a project's file, and for a client on Windows.
     pub is_found: bool,
-    /// For a client on the Windows side of this machine.
+    /// Whether the client runs on the Windows side of this machine.
     pub is_on_windows: bool,
-    /// Claude Code's program, where it makes the change.
+    /// The path of Claude Code's program, if that program makes the change.
     pub by_claude: Option<PathBuf>,
     original: Original,
     scope: Scope,
@@ -116,14 +116,14 @@ pub struct Change {
     entry: Value,
 }
 
-/// The entry of this server in a client's file.
+/// The entries of this server in a client's file.
 #[derive(Debug)]
 pub struct State {
     pub file: PathBuf,
-    /// Whether there is anything of the client on this machine.
+    /// Whether this machine has any trace of the client.
     pub is_found: bool,
     pub entries: Result<Vec<EntryState>, ChangeError>,
-    /// The reason why an installation without a name would be refused: another server has the usual one.
+    /// The reason why an installation without a name would be refused: another server has the default name.
     pub obstacle: Option<TargetError>,
 }
 
@@ -131,20 +131,20 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryState {
     pub name: String,
-    /// Whether it starts the server as 0.2.x was started.
+    /// Whether it starts the server in one of the ways of 0.2.x.
     pub is_of_older_version: bool,
     /// Whether it opens the admin gate.
     pub allows_code: bool,
 }
 
-/// Looks for the entries of this server in a client's file.
+/// Finds the entries of this server in a client's file.
 pub fn state(
     client: &Client,
     places: &Places,
     project: Option<&Path>,
 ) -> Result<State, ChangeError> {
     let file = file_of(client, places, project)?.path;
-    // The folder of a project's file says nothing about the client.
+    // The folder of a project's file does not show that the client is installed.
     let is_found = match project {
         None => places.has(client, &file),
         Some(_) => {
@@ -203,7 +203,7 @@ fn file_of(
 }
 
 impl Change {
-    /// Works out the change of a client's file; nothing is written.
+    /// Prepares the change of a client's file. Writes nothing.
     pub fn prepare(
         client: &Client,
         request: Request<'_>,
@@ -257,8 +257,8 @@ impl Change {
                 shown.into_iter().chain(of_entry.into_iter().flatten()).collect();
             difference(client.format, &original, &new, &shown)
         };
-        // A change of an entry is ours: it would take two of its commands, and the values of the
-        // entry in their arguments, where every user of the machine can read them.
+        // The client's program makes additions and removals only. An update would need two of its commands, with the
+        // values of the entry as arguments, which every user of the machine can read.
         let is_theirs = client.writing == Writing::ClientsOwn
             && scope == Scope::User
             && matches!(effect, Effect::Add | Effect::Remove);
@@ -283,12 +283,12 @@ impl Change {
         })
     }
 
-    /// Returns true if there is nothing to write.
+    /// Returns true if nothing would be written.
     pub fn is_nothing(&self) -> bool {
         self.effect.is_nothing()
     }
 
-    /// Makes the change, and returns the backup of the file.
+    /// Makes the change. Returns the path of the file's backup.
     pub fn make(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
         let Some(claude) = &self.by_claude else {
             return Ok(self.original.replace(&self.new, self.scope)?);
@@ -296,13 +296,13 @@ impl Change {
         let backup = self.original.keep_copy()?;
         let made = self.make_by(claude, client);
         if made.is_err() && self.original.is_as_read() {
-            // Nothing was changed, so there is nothing to go back to.
+            // Nothing was changed, so the backup is not needed.
             let _ = backup.as_ref().map(fs::remove_file);
         }
         made.map(|()| backup)
     }
 
-    /// Has Claude Code make the change.
+    /// Runs `claude` to make the change, and checks the result.
     fn make_by(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
         let is_removal = self.effect == Effect::Remove;
         if is_removal {

@@ -1,5 +1,5 @@
-//! Claude Code's own program, which changes its user's file: that is its state as well, and a running
-//! session writes what it remembers over what others have written.
+//! Runs Claude Code's own program to change the user's file. That file is also the program's state, and a running
+//! session overwrites other programs' changes with its own copy. This module never writes the file itself.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-/// The time for which it may run; it takes about a second.
+/// The time limit of `claude`, which takes about a second.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
-/// The most bytes of its words that are passed on.
+/// The maximum number of bytes of `claude`'s error output that are reported.
 const WORDS_BYTES_MAX: u64 = 1000;
-/// The wait for them after its end: a program that it has started may keep the pipe open.
+/// The time to wait for the error output after `claude` has ended. A program that it started may keep the pipe open.
 const WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// No change by Claude Code's program.
+/// The reason why `claude` did not make a change.
 #[derive(Debug, Error)]
 pub enum ClaudeError {
     #[error("failed to run `claude`: {0}")]
@@ -37,7 +37,7 @@ pub(crate) fn add(program: &Path, name: &str, entry: &Value) -> Result<(), Claud
     run(program, "mcp add-json", &["mcp", "add-json", name, &entry, "--scope", "user"])
 }
 
-/// Takes an entry out of the user's file.
+/// Removes an entry from the user's file.
 pub(crate) fn remove(program: &Path, name: &str) -> Result<(), ClaudeError> {
     run(program, "mcp remove", &["mcp", "remove", name, "--scope", "user"])
 }
@@ -71,13 +71,13 @@ fn run(program: &Path, arguments: &'static str, words: &[&str]) -> Result<(), Cl
     Err(ClaudeError::Failed { arguments, words })
 }
 
-/// Reads a pipe to its end, so that its writer never waits, and returns the start of what it wrote.
+/// Reads a pipe to its end, so that its writer never blocks. Sends the start of the output to the returned receiver.
 fn start_of(mut stderr: ChildStderr) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut words = Vec::new();
         let _ = stderr.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
-        // Nobody waits for them where the program did what it was asked for.
+        // After a success, the receiver is already dropped.
         let _ = sender.send(words);
         let _ = io::copy(&mut stderr, &mut io::sink());
     });

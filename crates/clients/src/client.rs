@@ -1,91 +1,91 @@
-//! The clients as data: one row each.
+//! The table of clients, with one row for each. It never accesses a file.
 
 use Place::{AppSupport, Config, Home, Variable};
 
 /// An MCP client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
-    /// Its name on the command line.
+    /// The client's name on the command line.
     pub name: &'static str,
     pub title: &'static str,
     pub format: Format,
-    /// The object of the file that has the servers.
+    /// The key of the object that contains the servers.
     pub(super) key: &'static str,
     pub(super) shape: Shape,
-    /// The user's file on Linux; of several the first that is there, else the first.
+    /// The places of the user's file on Linux. The first that exists is used, or else the first.
     pub(super) linux: &'static [Place],
-    /// The user's file on macOS.
+    /// The places of the user's file on macOS, with the same rule.
     pub macos: &'static [Place],
-    /// The file of a project, below its root; as above.
+    /// The places of a project's file, relative to its root, with the same rule.
     pub project: &'static [&'static str],
     /// Programs on `PATH` that show that the client is installed.
     pub programs: &'static [&'static str],
     pub writing: Writing,
     pub(super) windows: Windows,
-    /// The reason for what is in the row, and its source.
+    /// The reasons for the values of this row, and their source.
     pub why: &'static str,
 }
 
-/// The syntax of a file.
+/// The syntax of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// With comments and trailing commas.
+    /// JSON with comments and trailing commas.
     Json,
     Toml,
     Yaml,
 }
 
-/// The members of an entry besides the command.
+/// The members that an entry of the client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// `command`, `args`, `env`.
+    /// `command`, `args` and `env`.
     Plain,
-    /// The same, with `type`: `stdio`.
+    /// As `Plain`, and `type` is `stdio`.
     Typed,
-    /// The same, with `source`: `custom`.
+    /// As `Plain`, and `source` is `custom`.
     Zed,
-    /// The same as typed, with `tools`: all.
+    /// As `Typed`, and `tools` allows all tools.
     Copilot,
-    /// `command` is the whole command line; `environment`.
+    /// `type`, `command` with the whole command line, `environment` and `enabled`.
     OpenCode,
-    /// `cmd`, `args`, `envs`.
+    /// `type`, `cmd`, `args`, `envs` and `enabled`.
     Goose,
 }
 
-/// Where the user's file is.
+/// The place of a user's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Below the home folder.
     Home(&'static str),
-    /// Below `XDG_CONFIG_HOME`, or `.config` of the home folder.
+    /// Below `XDG_CONFIG_HOME`, or below `.config` in the home folder.
     Config(&'static str),
-    /// Below `Library/Application Support` of the home folder.
+    /// Below `Library/Application Support` in the home folder.
     AppSupport(&'static str),
-    /// Below the folder that a variable names, if it is set, else below the home folder.
+    /// Below the folder that a variable names. If the variable is not set, below the home folder.
     Variable { name: &'static str, file: &'static str, else_home: &'static str },
 }
 
-/// The side of a Windows machine on which the client runs that WSL means.
+/// The side of a Windows machine on which a client of a WSL user runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Windows {
     /// The client runs in WSL, or keeps its file there.
     InWsl,
-    /// There is no other one than that of Windows, which starts programs of WSL by `wsl.exe`.
+    /// The client runs only on Windows. It starts programs in WSL with `wsl.exe`.
     FromWsl,
 }
 
-/// How a client's file is changed.
+/// The way in which a client's file is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writing {
-    /// By this program.
+    /// This program changes the file.
     Ours,
-    /// A new entry, and the removal of one, by the client's own program where that is there.
+    /// The client's own program adds and removes entries, if it is installed. This program makes all other changes.
     ClientsOwn,
-    /// Not at all: the entry is printed, for this reason.
+    /// The file is not changed. The entry is printed, for this reason.
     PrintOnly(&'static str),
 }
 
-/// Below the home folder, on every system.
+/// The same place on every system, by default below the home folder.
 const CODEX: Place =
     Variable { name: "CODEX_HOME", file: "config.toml", else_home: ".codex/config.toml" };
 const CLAUDE_CODE: Place =
@@ -93,7 +93,7 @@ const CLAUDE_CODE: Place =
 const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
-/// All clients, in the order of lists.
+/// All clients, in the order in which they are listed.
 pub const CLIENTS: &[Client] = &[
     Client {
         name: "claude-desktop",
@@ -296,7 +296,7 @@ pub const CLIENTS: &[Client] = &[
     },
 ];
 
-/// Returns the client of a name.
+/// Returns the client with this name.
 pub fn client(name: &str) -> Option<&'static Client> {
     CLIENTS.iter().find(|client| client.name == name)
 }

@@ -1,18 +1,18 @@
-//! The difference that an edit makes, for people: a unified diff in which the values of others are
-//! hidden, as they may be keys and tokens.
+//! Formats the difference that an edit makes as a unified diff for people. It never shows a quoted value that this
+//! program did not write, because that may be a key or a token.
 
 use std::fmt::Write as _;
 
 use super::client::Format;
 
-/// The lines that are shown around what changes.
+/// The number of unchanged lines shown around the change.
 const CONTEXT: usize = 3;
 
-/// In place of a value that is not ours.
+/// Replaces a value that is not ours.
 const HIDDEN: &str = "…";
 
-/// Returns the difference between two texts in the syntax of `format` as one hunk; of the values in them
-/// those in `shown` only.
+/// Returns the difference between two texts in the syntax of `format`, as one hunk. Of the values, it shows only those
+/// in `shown`.
 pub(super) fn unified(
     path: &str,
     format: Format,
@@ -35,7 +35,7 @@ pub(super) fn unified(
     };
     let of_old = old.len() - same_end;
     let of_new = new.len() - same_end;
-    // Writing to a text does not fail.
+    // Writing to a `String` does not fail.
     let mut text = String::new();
     let name = if before.is_some() { path } else { "/dev/null" };
     let _ = writeln!(text, "--- {name}\n+++ {path}");
@@ -56,8 +56,8 @@ pub(super) fn unified(
     text
 }
 
-/// Returns the lines of a text that is in the syntax of `format`, without the values of others: quoted
-/// ones but keys and those in `shown`, and the words of comments, which may be an entry that is turned off.
+/// Returns the lines of a text in the syntax of `format`, with comments and quoted values hidden. Keys, and the values
+/// in `shown`, stay. A comment is hidden because it may be a disabled entry.
 fn redacted(text: &str, format: Format, shown: &[String]) -> Vec<String> {
     let mut redacted = String::new();
     let mut rest = text;
@@ -85,15 +85,15 @@ fn redacted(text: &str, format: Format, shown: &[String]) -> Vec<String> {
 /// A quoted text or a comment, at the start of `text`.
 struct Part<'a> {
     text: &'a str,
-    /// Its length in bytes, with what opens and closes it.
+    /// The length in bytes, including the delimiters.
     length: usize,
     open: &'static str,
     close: &'static str,
     is_quoted: bool,
 }
 
-/// What begins a part, what ends it, and whether it is quoted, and has escapes; the longest of those that
-/// begin in the same way first.
+/// The opening delimiter, the closing delimiter, whether the part is quoted, and whether it has escapes. Of delimiters
+/// that begin alike, the longest comes first.
 type Delimiters = (&'static str, &'static str, bool, bool);
 
 const OF_JSON: &[Delimiters] =
@@ -106,11 +106,11 @@ const OF_TOML: &[Delimiters] = &[
     ("#", "", false, false),
 ];
 
-/// Returns what is before the next part of a text, and that part. One that does not end goes to the end.
+/// Returns the text before the next part, and the part. A part that is never closed extends to the end.
 fn next_part(text: &str, format: Format) -> Option<(&str, Part<'_>)> {
     let known = match format {
         Format::Json => OF_JSON,
-        // A file in YAML is not edited.
+        // YAML files are not edited.
         Format::Toml | Format::Yaml => OF_TOML,
     };
     let begun = |(at, _): (usize, char)| {
@@ -121,7 +121,7 @@ fn next_part(text: &str, format: Format) -> Option<(&str, Part<'_>)> {
     let (before, text) = text.split_at_checked(start)?;
     let inner = text.get(open.len()..).unwrap_or_default();
     let length = match length_before(inner, close, has_escapes) {
-        // Quotation marks may stand right before those that end it.
+        // One or two quotation marks may stand directly before the closing ones.
         Some(length) if close.len() == 3 && is_quoted => {
             let mark = close.get(..1).unwrap_or_default();
             let behind = inner.get(length + 3..).unwrap_or_default();
@@ -134,7 +134,7 @@ fn next_part(text: &str, format: Format) -> Option<(&str, Part<'_>)> {
     Some((before, Part { text, length, open, close, is_quoted }))
 }
 
-/// Returns the number of bytes before what ends a part: a line end, where that is nothing.
+/// Returns the number of bytes before the closing delimiter. If that is empty, the part ends at the end of the line.
 fn length_before(text: &str, close: &str, has_escapes: bool) -> Option<usize> {
     if close.is_empty() {
         return Some(text.find(['\r', '\n']).unwrap_or(text.len()));
@@ -152,7 +152,7 @@ fn length_before(text: &str, close: &str, has_escapes: bool) -> Option<usize> {
     None
 }
 
-/// Returns whether a quoted text is a key, by what is behind it.
+/// Returns whether a quoted text is a key, judging by the text after it.
 fn is_key(behind: &str, format: Format) -> bool {
     match format {
         Format::Json => behind.trim_start().starts_with(':'),

@@ -1,11 +1,12 @@
-//! A configuration as bytes: its encoding, its line ends, and the edit of one entry in it.
+//! A configuration as bytes: handles its encoding and line ends, and edits one entry in it. An edit that would change
+//! anything else fails.
 
 use super::client::Format;
 use super::edit::{Edit, EditError, Server, position};
 use super::jsonc_file::JsoncFile;
 use super::toml_file::TomlFile;
 
-/// The mark that some Windows programs begin UTF-8 with.
+/// The byte order mark, with which some Windows programs begin UTF-8.
 const BOM: &str = "\u{feff}";
 
 /// The content of a client's file.
@@ -14,22 +15,22 @@ pub(super) struct Document {
     format: Format,
     key: &'static str,
     has_bom: bool,
-    /// Each line of a TOML file ends with a carriage return and a line feed; the text here has none.
+    /// Whether each line of a TOML file ends with CR LF. The text here has only LF.
     has_returns: bool,
     text: String,
 }
 
-/// What happens to one entry.
+/// An operation on one entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operation<'a> {
-    /// It is made, or these members of it are changed; first it may get another name.
+    /// Creates the entry, or changes these of its members. First renames it if `rename_from` is set.
     Put { rename_from: Option<&'a str>, name: &'a str, edits: &'a [Edit] },
-    /// It is taken out.
+    /// Removes the entry.
     Remove { name: &'a str },
 }
 
 impl Document {
-    /// Reads the bytes of a file; none are an empty file.
+    /// Reads the content of a file. No bytes are a valid, empty file.
     pub(crate) fn read(format: Format, key: &'static str, bytes: &[u8]) -> Result<Self, EditError> {
         let text = str::from_utf8(bytes).map_err(|error| {
             let (line, column) = position(bytes, error.valid_up_to());
@@ -41,7 +42,7 @@ impl Document {
         };
         let mut document = Self { format, key, has_bom, has_returns: false, text: text.to_owned() };
         if format == Format::Toml {
-            // The editor of TOML would make them all line feeds.
+            // The TOML editor would change all line ends to LF.
             let lines = text.matches('\n').count();
             if lines > 0 && text.matches("\r\n").count() == lines {
                 document.has_returns = true;
@@ -64,8 +65,7 @@ impl Document {
         }
     }
 
-    /// Carries an operation out, and returns the new bytes of the file. Everything but the entry is
-    /// as it was, or it is an error.
+    /// Applies an operation, and returns the new content of the file. Fails if anything but the entry would change.
     pub(super) fn edited(&self, operation: Operation<'_>) -> Result<Vec<u8>, EditError> {
         let text = match self.format {
             Format::Json => self.edited_json(operation)?,
@@ -115,7 +115,7 @@ impl Document {
 }
 
 impl<'a> Operation<'a> {
-    /// The name of the entry before and after.
+    /// Returns the name of the entry before and after the operation.
     fn names(self) -> (&'a str, &'a str) {
         match self {
             Self::Put { rename_from, name, .. } => (rename_from.unwrap_or(name), name),

@@ -1,4 +1,4 @@
-//! Changes of one entry, and the reasons for which a file is not changed, whatever its format.
+//! The changes of one entry, and the reasons not to change a file, for all formats. It never reads or writes a file.
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -8,7 +8,7 @@ use thiserror::Error;
 pub(super) enum Member {
     Text(String),
     List(Vec<String>),
-    /// The word `true`.
+    /// The value `true`.
     Yes,
 }
 
@@ -23,59 +23,59 @@ impl Member {
     }
 }
 
-/// A change of one member. What is already as wanted keeps its bytes.
+/// A change of one member. A member that already has the requested value keeps its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// The member has this value.
+    /// Sets the member to this value.
     Set(&'static str, Member),
-    /// The member is there; a value that it has stays.
+    /// Adds the member with this value. An existing value stays.
     Default(&'static str, Member),
-    /// The object in a member has this text under a key; its other keys stay.
+    /// Sets one key of the object in a member to this text. The other keys stay.
     SetIn(&'static str, String, String),
 }
 
-/// A server's entry, as a file has it.
+/// A server's entry in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Server {
     pub name: String,
     pub(super) members: Value,
 }
 
-/// An error that leaves a file as it is.
+/// An error that leaves a file unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EditError {
-    /// The client itself could not read it.
+    /// The client cannot parse the file either.
     #[error("line {line}, column {column}: {message}")]
     Syntax { line: usize, column: usize, message: String },
-    /// Not the encoding that all clients have.
+    /// All clients use UTF-8.
     #[error("line {line}, column {column}: the file is not UTF-8")]
     NotUtf8 { line: usize, column: usize },
-    /// Another structure than the client's.
+    /// The structure of the file differs from the client's.
     #[error("{0} is not an object")]
     NotAnObject(String),
-    /// The parsers of clients differ in which one they take.
+    /// Parsers of clients differ in which duplicate they use.
     #[error("{0} occurs twice")]
     Twice(String),
-    /// To break the line takes too long.
+    /// Breaking the line would take too long.
     #[error("{what} has more than {members_max} members on one line; format the file first")]
     OneLine { what: String, members_max: usize },
-    /// Of TOML that mixes the line ends of two systems, the editor keeps one kind.
+    /// For TOML with mixed line ends, the editor would keep only one kind.
     #[error("lines end in two ways, and an edit would change the others; use one kind of line end")]
     LineEnds,
-    /// The result is not what was there and the entry: a defect.
+    /// A defect: the edit changed more than the entry.
     #[error("the edit would have changed more than the entry; please report this")]
     Collateral,
 }
 
 impl EditError {
-    /// Creates the error of what is wrong at a byte of a text.
+    /// Creates a syntax error at a byte offset in a text.
     pub(crate) fn at(text: &str, offset: usize, message: impl Into<String>) -> Self {
         let (line, column) = position(text.as_bytes(), offset);
         Self::Syntax { line, column, message: message.into() }
     }
 }
 
-/// Returns the line and the column of a byte, counted from 1, columns in characters.
+/// Returns the line and the column of a byte offset, both counted from 1. Columns count characters.
 pub(super) fn position(text: &[u8], offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.split(|byte| *byte == b'\n').count();

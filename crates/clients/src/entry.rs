@@ -1,4 +1,4 @@
-//! The entry of this server: what a flag puts into it, and how an entry is recognised as ours.
+//! Builds this server's entry from flags, and recognises an entry as ours. It never reads or writes a file.
 
 use std::fmt;
 use std::path::Path;
@@ -15,17 +15,17 @@ use super::program::Launch;
 pub const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
 /// The variable that names the interpreter.
 pub const PYTHON: &str = "QWED_MCP_PYTHON";
-/// The name of the entry, where no flag says another one.
+/// The default name of the entry.
 pub(super) const NAME_DEFAULT: &str = "qwed";
 
-/// The longest name of a server that every client takes.
+/// The longest name of a server that every client accepts.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The name of a server in a client's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerName(String);
 
-/// A name that not every client takes.
+/// A name that some client does not accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected 1 to 64 letters, digits, - and _")]
 pub struct ServerNameError;
@@ -41,7 +41,7 @@ impl FromStr for ServerName {
 }
 
 impl ServerName {
-    /// Returns the name of the entry where no flag says another one.
+    /// Returns the default name of the entry.
     pub fn usual() -> Self {
         Self(NAME_DEFAULT.to_owned())
     }
@@ -57,7 +57,7 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// Programs that start another one, which an argument names; and the reason why an entry has them.
+/// Programs that start another program, which an argument names, and the reasons why entries use them.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -66,19 +66,19 @@ const LAUNCHERS: &[(&str, &str)] = &[
     ("env", "variables in the command"),
 ];
 
-/// What starts the Python package of 0.2.x, as a module or as a file.
+/// The modules of the Python package of 0.2.x that start the server, and below, their files.
 const MODULES: [&str; 3] = ["qwed_mcp", "qwed_mcp.server", "qwed_mcp.__main__"];
 const MODULE_FILES: [&str; 2] = ["qwed_mcp/server.py", "qwed_mcp/__main__.py"];
 
-/// The name of the program, and of its package.
+/// The name of the program and of its package.
 const PROGRAM: &str = "qwed-mcp";
 
-/// The command line that an entry starts.
+/// The command line of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandLine(Vec<String>);
 
 impl CommandLine {
-    /// Reads the command line of an entry, in any client's shape.
+    /// Reads the command line of an entry, in the shape of any client with an editable file.
     pub(crate) fn of(members: &Value) -> Option<Self> {
         let command = members.get("command")?;
         let texts = |value: &Value| -> Option<Vec<String>> {
@@ -93,7 +93,7 @@ impl CommandLine {
         Some(Self(words))
     }
 
-    /// Returns true if it starts this server, of whatever version.
+    /// Returns true if it starts this server, in any version.
     pub(super) fn is_ours(&self) -> bool {
         let Some((program, arguments)) = self.0.split_first() else { return false };
         let stem = stem(program);
@@ -108,8 +108,8 @@ impl CommandLine {
             || (is_launcher && (runs_module || arguments.iter().any(|word| names_program(word))))
     }
 
-    /// Returns true for the ways in which 0.2.x was started: by a name that is looked up, by Python,
-    /// or by a launcher that takes any version.
+    /// Returns true if it starts the server in one of the ways of 0.2.x: by a name that is looked up on `PATH`, by
+    /// Python, or by a launcher without a pinned version.
     pub(crate) fn is_of_older_version(&self) -> bool {
         let Some(program) = self.0.first() else { return false };
         let is_path = program.contains(['/', '\\']) && stem(program) == PROGRAM;
@@ -117,20 +117,20 @@ impl CommandLine {
         self.is_ours() && !is_path && !is_pinned && stem(program) != "wsl"
     }
 
-    /// Returns the interpreter that it starts, where that is an absolute path.
+    /// Returns the interpreter that it starts, if that is an absolute path.
     pub(crate) fn python(&self) -> Option<&str> {
         let program = self.0.first()?;
         (stem(program).starts_with("python") && Path::new(program).is_absolute())
             .then_some(program.as_str())
     }
 
-    /// Returns the program.
+    /// Returns the program, or an empty text.
     pub(crate) fn program(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// Returns the words that are shown to people: the program, what names this one, and the names of
-    /// options. Any other may be a secret.
+    /// Returns the words that may be shown to people: the program, launchers, names of this server, and names of
+    /// options. Any other word may be a secret.
     pub(crate) fn shown(&self) -> impl Iterator<Item = &str> {
         let words = self.0.iter().map(String::as_str).enumerate();
         let is_shown = |(at, word): &(usize, &str)| {
@@ -145,7 +145,7 @@ impl CommandLine {
         words.filter(is_shown).map(|(_, word)| word)
     }
 
-    /// Returns whether it sets a variable to the word `true`, as entries for WSL do.
+    /// Returns whether it sets a variable to `true`, as entries for WSL do.
     pub(super) fn sets_true(&self, name: &str) -> bool {
         let is_true = |value: &str| value.eq_ignore_ascii_case("true");
         self.assignments().iter().any(|(known, value)| known == name && is_true(value))
@@ -165,7 +165,7 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// Returns the name of a program without its folder and `.exe`.
+/// Returns the name of a program in lower case, without its folder and `.exe`.
 fn stem(program: &str) -> String {
     let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_lowercase();
     name.strip_suffix(".exe").unwrap_or(&name).to_owned()
@@ -180,12 +180,12 @@ fn names_program(word: &str) -> bool {
     is_requirement || stem(word) == PROGRAM
 }
 
-/// Returns true for a module of 0.2.x that is the server.
+/// Returns true for a module of 0.2.x that starts the server.
 fn names_module(word: &str) -> bool {
     MODULES.contains(&word)
 }
 
-/// Returns true for the file of such a module.
+/// Returns true for the file of a module of 0.2.x that starts the server.
 fn names_module_file(word: &str) -> bool {
     let word = word.replace('\\', "/");
     MODULE_FILES.iter().any(|file| word.ends_with(file))
@@ -198,11 +198,11 @@ fn is_option(word: &str) -> bool {
     is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
-/// Texts that an entry may have, whatever flags say.
+/// Texts that an entry may contain independently of flags.
 const CONSTANTS: [&str; 8] = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
 
-/// Returns the texts of an entry that are shown to people: those of its command line, and values that this program has
-/// written. Any other value may be a secret.
+/// Returns the texts of an entry that may be shown to people: words of its command line, and values that this program
+/// wrote. Any other value may be a secret.
 pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<String> {
     let is_own = |name: &str, value: &str| match name {
         ALLOW_CODE => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
@@ -222,18 +222,18 @@ pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<St
     words.map(str::to_owned).chain(values).chain(assignments).collect()
 }
 
-/// What flags say about the entry.
+/// The contents of the entry that flags determine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
     pub launch: &'a Launch,
-    /// The variables that flags name.
+    /// The variables that flags set.
     pub variables: &'a [(String, String)],
-    /// The WSL distribution that a client on Windows starts it in.
+    /// The WSL distribution in which a client on Windows starts the server.
     pub distribution: Option<&'a str>,
 }
 
 impl Wanted<'_> {
-    /// Returns the texts of the entry that are no secret: those of flags, and of this program.
+    /// Returns the texts of the entry that are not secret: the values of flags, and constants of this program.
     pub(crate) fn shown(&self) -> Vec<String> {
         let Launch { command, arguments, .. } = self.launch;
         let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
@@ -243,13 +243,13 @@ impl Wanted<'_> {
         known.chain(launch).chain(assignments).chain(values).collect()
     }
 
-    /// Returns the changes that make an entry as wanted: of a new one, or of one that starts `known`.
+    /// Returns the edits that create the entry, or that change an entry with the command line `known`.
     pub(super) fn edits(&self, shape: Shape, known: Option<&CommandLine>) -> Vec<Edit> {
         let mut words = vec![self.launch.command.clone()];
         words.extend(self.launch.arguments.iter().cloned());
         let mut variables = self.variables.to_vec();
         if let Some(distribution) = self.distribution {
-            // The variables of an entry do not get into WSL.
+            // WSL does not receive the variables of an entry, so `env` sets them.
             let mut assignments = known.map(CommandLine::assignments).unwrap_or_default();
             assignments.retain(|(name, _)| variables.iter().all(|(known, _)| known != name));
             assignments.append(&mut variables);

@@ -1,4 +1,4 @@
-//! A file that is read, and replaced as a whole or not at all.
+//! Reads a file, and replaces it as a whole or not at all. It never writes into an existing file.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -11,56 +11,56 @@ use thiserror::Error;
 
 use super::attributes::Attributes;
 
-/// The largest file that is edited: the state of Claude Code, which grows for years, has some MiB.
+/// The size limit of a file that is edited. The state of Claude Code, which grows for years, has some MiB.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The most backups of one second.
+/// The maximum number of backups in one second.
 const BACKUPS_PER_SECOND_MAX: u32 = 100;
 
-/// The mode of a backup: what was in the file may be secret.
+/// The mode of a backup, because its content may be secret.
 const PRIVATE: u32 = 0o600;
-/// The mode of a new file of the user's.
+/// The mode of a new file of the user.
 const OWNERS: u32 = 0o600;
-/// The mode of a new file of a project, of which the user's mask takes away.
+/// The mode of a new file of a project, before the umask applies.
 const SHARED: u32 = 0o666;
 
-/// An error that leaves a file as it is.
+/// An error that leaves a file unchanged.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// A folder, a pipe, a device.
+    /// The path is a folder, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// To make its target could put the file where nobody looks for it.
+    /// Creating the target could put the file in an unexpected place.
     #[error("{} is a link that leads to no file; make the file, or remove the link", .0.display())]
     Dangling(PathBuf),
-    /// No client's configuration.
+    /// No configuration of a client is that large.
     #[error("{} is larger than 16 MiB", .0.display())]
     TooLarge(PathBuf),
-    /// Somebody does not want it to be changed.
+    /// The mode does not let the owner write.
     #[error("{} is read-only", .0.display())]
     ReadOnly(PathBuf),
-    /// The new file would be this user's.
+    /// The new file would belong to the current user.
     #[error("{} belongs to another user, and would be yours afterwards", .0.display())]
     OfOthers(PathBuf),
-    /// Another program, probably the client.
+    /// Another program, probably the client, changed the file.
     #[error("{} was changed meanwhile by another program; run the command again", .0.display())]
     Changed(PathBuf),
-    /// The system.
+    /// A system call failed.
     #[error("failed to {action} {}: {source}", .path.display())]
     System { action: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// Whose file it is.
+/// Whether a file belongs to the user or to a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     User,
     Project,
 }
 
-/// A file as it was read.
+/// The state of a file when it was read.
 #[derive(Debug)]
 pub(super) struct Original {
-    /// Without links.
+    /// The canonical path.
     path: PathBuf,
     content: Option<Content>,
 }
@@ -77,7 +77,7 @@ struct Content {
 }
 
 impl Original {
-    /// Reads a file, or takes it down as missing.
+    /// Reads a file, or records that it is missing.
     pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
         let failed = |action| {
             let path = path.to_owned();
@@ -102,12 +102,12 @@ impl Original {
         }
     }
 
-    /// Returns the path without links.
+    /// Returns the canonical path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the file is below a folder, once all links are followed.
+    /// Returns whether the canonical path is below a folder.
     pub(super) fn is_within(&self, folder: &Path) -> Result<bool, FileError> {
         let real = folder.canonicalize().map_err(|source| {
             let path = folder.to_owned();
@@ -116,7 +116,7 @@ impl Original {
         Ok(self.path.starts_with(real))
     }
 
-    /// Returns whether the file is still as it was read.
+    /// Returns whether the file is unchanged since it was read.
     pub(super) fn is_as_read(&self) -> bool {
         match &self.content {
             Some(content) => self.is_unchanged(content).is_ok(),
@@ -124,13 +124,14 @@ impl Original {
         }
     }
 
-    /// Returns the bytes; `None` where there is no file.
+    /// Returns the content; `None` if the file does not exist.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| content.bytes.as_slice())
     }
 
-    /// Replaces the file by one with these bytes, with its mode, owner, group, access control list and
-    /// attributes, and returns the backup of the old one, unless it was empty. Whatever ends this, the file is the old one or the new one.
+    /// Replaces the file with this content, and keeps its mode, owner, group, access control list and attributes.
+    /// Returns the backup of the old file, unless that was empty or missing. Even after an interruption, the path has
+    /// either the complete old file or the complete new file.
     pub(crate) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let Some(content) = &self.content else {
@@ -147,7 +148,7 @@ impl Original {
             sync(folder);
             return Ok(None);
         };
-        // To rename over it takes no right to write it: the mode says what its owner wants.
+        // Renaming over a file needs no write permission on it. So check the mode, which states its owner's intention.
         if content.mode & 0o200 == 0 {
             return Err(FileError::ReadOnly(self.path.clone()));
         }
@@ -156,7 +157,7 @@ impl Original {
         let has_content = !content.bytes.is_empty();
         let backup = has_content.then(|| self.back_up(folder, content)).transpose()?;
         if let Err(error) = self.is_unchanged(content) {
-            // Nothing was replaced, so there is nothing to go back to.
+            // Nothing was replaced, so the backup is not needed.
             let _ = backup.map(fs::remove_file);
             return Err(error);
         }
@@ -165,14 +166,14 @@ impl Original {
         Ok(backup)
     }
 
-    /// Keeps a copy of the file beside it, and returns its path; `None` where there is nothing in it.
+    /// Copies the file to a backup next to it. Returns the path of the backup; `None` if the file is empty or missing.
     pub(super) fn keep_copy(&self) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let content = self.content.as_ref().filter(|content| !content.bytes.is_empty());
         content.map(|content| self.back_up(folder, content)).transpose()
     }
 
-    /// Makes a file beside the original, with the bytes on the disk.
+    /// Creates a temporary file next to the original, with content that is synced to the disk.
     fn temporary(
         &self,
         folder: &Path,
@@ -190,7 +191,7 @@ impl Original {
         Ok(file)
     }
 
-    /// Gives a file the owner, the group and the attributes of the original, and a mode.
+    /// Gives a file the original's owner, group and attributes, and a mode.
     fn take_over(&self, content: &Content, file: &File, mode: u32) -> Result<(), FileError> {
         let now = file.metadata().map_err(self.failed("look at the copy of"))?;
         let owner = (now.uid() != content.owner).then_some(content.owner);
@@ -205,7 +206,7 @@ impl Original {
         }
         let kept = content.attributes.put_on(file);
         kept.map_err(self.failed("keep the access control list and the attributes of"))?;
-        // With a list, this is its mask, too.
+        // If the file has an access control list, this also sets the list's mask.
         let mode = fs::Permissions::from_mode(mode);
         file.set_permissions(mode).map_err(self.failed("keep the mode of"))?;
         file.sync_all().map_err(self.failed("write beside"))
@@ -257,7 +258,7 @@ impl Content {
             move |source| FileError::System { action, path, source }
         };
         let before = path.symlink_metadata().map_err(failed("find"))?;
-        // Before it is opened: a pipe would wait for a writer.
+        // Check before opening the file, because opening a pipe would wait for a writer.
         if !before.is_file() {
             return Err(FileError::NotAFile(path.to_owned()));
         }
@@ -287,7 +288,7 @@ impl Content {
     }
 }
 
-/// Returns the path of a file that is not there, without the links in what there is of its folders.
+/// Returns the path of a missing file, with symlinks resolved in the folders that exist.
 fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
     let mut folder = path.parent();
     while let Some(candidate) = folder {
@@ -296,7 +297,7 @@ fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
                 let rest = path.strip_prefix(candidate).unwrap_or(path);
                 return Ok(real.join(rest));
             }
-            // A link that leads nowhere is no folder to make.
+            // A dangling symlink is not a folder that can be created.
             Err(error) if candidate.symlink_metadata().is_ok() => return Err(error),
             Err(error) if error.kind() == io::ErrorKind::NotFound => folder = candidate.parent(),
             Err(error) => return Err(error),
@@ -305,8 +306,8 @@ fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Has the names of a folder written to the disk. Not every file system can, and the file is whole
-/// without that.
+/// Syncs the names in a folder to the disk. Errors are ignored: some file systems cannot do it, and the file is
+/// complete without it.
 fn sync(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
@@ -320,7 +321,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         let names = || fs::read_dir(folder.path()).unwrap().count();
-        // Appears, changes, is replaced, vanishes.
+        // The file appears, changes, is replaced and vanishes.
         let absent = Original::read(&path).unwrap();
         fs::write(&path, "theirs").unwrap();
         assert!(matches!(absent.replace(b"ours", Scope::User), Err(FileError::Changed(_))));
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(names(), 0);
     }
 
-    /// An access control list, as the kernel has it: of the owner, user 24601, the group, and the mask.
+    /// Returns an access control list in the kernel's format, for the owner, user 24601, the group, the mask and
+    /// others.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     fn access_list(rights: u8) -> Vec<u8> {
         let entries = [(1_u16, 6, u32::MAX), (2, rights, 24_601), (4, 0, u32::MAX)];
@@ -378,7 +380,7 @@ mod tests {
         let backup = replace();
         assert_eq!(value(&path, LIST), Ok(access_list(4)));
         assert_eq!(value(&path, "user.note"), Ok(b"kept".to_vec()));
-        // Nobody but the owner has any right to the backup.
+        // Only the owner has any right to the backup.
         assert_eq!(backup.metadata().unwrap().mode() & 0o7777, PRIVATE);
 
         set(folder.path(), INHERITED, &access_list(6));

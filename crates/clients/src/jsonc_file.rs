@@ -1,4 +1,5 @@
-//! JSON with comments: the syntax tree keeps every byte that is not edited.
+//! Edits JSON with comments. The syntax tree keeps every byte that is not edited. This module never reads or writes a
+//! file.
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::edit::{Edit, EditError, Member, Server};
 
-/// What clients read: comments and trailing commas, and no other liberty.
+/// The syntax that clients accept: comments and trailing commas, and no other extension.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,
@@ -22,11 +23,11 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The most members of an object on one line that gets another one. The tree breaks such a line at each
-/// member, in a time that is quadratic in their number: 2,000 take some tenths of a second.
+/// The maximum number of members of a one-line object to which a member is added. The syntax tree breaks such a line at
+/// each member, in quadratic time: 2,000 members take some tenths of a second.
 const ONE_LINE_MEMBERS_MAX: usize = 2000;
 
-/// A file whose servers are in the object `key`.
+/// A file with its servers in the object `key`.
 pub(super) struct JsoncFile {
     root: CstRootNode,
     key: &'static str,
@@ -47,7 +48,7 @@ impl JsoncFile {
         Ok(file)
     }
 
-    /// Returns the entries of all servers, in their order.
+    /// Returns the entries of all servers, in the order of the file.
     pub(crate) fn servers(&self) -> Result<Vec<Server>, EditError> {
         let Some(object) = self.servers_object()? else { return Ok(Vec::new()) };
         let server = |property: CstObjectProp| {
@@ -58,7 +59,7 @@ impl JsoncFile {
         Ok(object.properties().into_iter().map(server).collect())
     }
 
-    /// Edits the entry of a name, which is made where it is missing.
+    /// Edits the entry with this name. Creates it if it is missing.
     pub(super) fn apply(&self, name: &str, edits: &[Edit]) -> Result<(), EditError> {
         let not_an_object = |what: &str| EditError::NotAnObject(format!("`{what}`"));
         let file = self.root.object_value_or_set();
@@ -91,7 +92,7 @@ impl JsoncFile {
         Ok(())
     }
 
-    /// Gives an entry another name, which has no character that JSON escapes.
+    /// Renames an entry. The new name must not have a character that JSON escapes.
     pub(super) fn rename(&self, name: &str, new_name: &str) -> Result<(), EditError> {
         if let Some(ObjectPropName::String(literal)) =
             self.server(name)?.and_then(|server| server.name())
@@ -101,8 +102,8 @@ impl JsoncFile {
         Ok(())
     }
 
-    /// Returns the text without an entry, its comma, and the lines that only they are on. The tree
-    /// would take comments behind the entry away too.
+    /// Returns the text without an entry, its comma, and the lines that contain nothing else. The syntax tree would
+    /// also remove comments after the entry.
     pub(crate) fn removed(&self, name: &str) -> Result<String, EditError> {
         let text = self.text();
         let Some(server) = self.server(name)? else { return Ok(text) };
@@ -114,7 +115,7 @@ impl JsoncFile {
         if let Some(gap) = comma(node.next_siblings()) {
             rest.replace_range(gap..=gap, "");
         } else if let Some(gap) = comma(node.previous_siblings()) {
-            // The last one of several: the comma before it would be a trailing one.
+            // The entry was the last member, so the comma before it would become a trailing comma.
             let comma = start - gap - 1;
             first.replace_range(comma..=comma, "");
         }
@@ -125,7 +126,7 @@ impl JsoncFile {
             Some(next) if indent.ends_with('\n') => (indent, next),
             Some(_) | None => (first.as_str(), rest.as_str()),
         };
-        // Nothing is left between the brackets.
+        // If the object is empty now, leave nothing between its brackets.
         let (open, close) = (first.trim_end(), rest.trim_start());
         Ok(if open.ends_with('{') && close.starts_with('}') && server_was_alone(&node) {
             format!("{open}{close}")
@@ -138,7 +139,7 @@ impl JsoncFile {
         self.root.to_string()
     }
 
-    /// Returns the values of the file without a server's entry, and its comments outside of that.
+    /// Returns the values and the comments of the file, except those in a server's entry.
     pub(crate) fn without(&self, name: &str) -> Result<(Value, Vec<String>), EditError> {
         let mut value = self.root.to_serde_value().unwrap_or_default();
         let mut comments = Vec::new();
@@ -146,7 +147,7 @@ impl JsoncFile {
         if let Some(server) = self.server(name)? {
             let mut of_server = Vec::new();
             comments_of(&server.children(), &mut of_server);
-            // They stand together.
+            // The comments of the entry are consecutive.
             let is_start = |at: &usize| {
                 comments.get(*at..).is_some_and(|rest| rest.starts_with(of_server.as_slice()))
             };
@@ -176,7 +177,7 @@ impl JsoncFile {
     }
 }
 
-/// Returns the member of an object that has a name, if there is one only.
+/// Returns the member of an object with this name. Fails if several members have it.
 fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditError> {
     let mut named = object
         .properties()
@@ -188,7 +189,7 @@ fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditE
     }
 }
 
-/// Fails if a member that is added to an object would take too long.
+/// Fails if adding a member to an object would take too long.
 fn require_room(object: &CstObject, what: &str) -> Result<(), EditError> {
     let is_on_one_line = !object.children().iter().any(CstNode::is_newline);
     if is_on_one_line && object.properties().len() > ONE_LINE_MEMBERS_MAX {
@@ -200,7 +201,7 @@ fn require_room(object: &CstObject, what: &str) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Returns where a node begins in the text, in bytes.
+/// Returns the offset of a node in the text, in bytes.
 fn offset(node: &CstNode) -> usize {
     let before = |node: &CstNode| -> usize {
         node.previous_siblings().map(|sibling| sibling.to_string().len()).sum()
@@ -208,7 +209,8 @@ fn offset(node: &CstNode) -> usize {
     before(node) + node.ancestors().map(|parent| before(&CstNode::from(parent))).sum::<usize>()
 }
 
-/// Returns the bytes between a node and the comma that is next among its siblings.
+/// Returns the number of bytes between a node and the next comma among its siblings. Returns `None` if another value
+/// comes first.
 fn comma(siblings: impl Iterator<Item = CstNode>) -> Option<usize> {
     let mut gap = 0;
     for sibling in siblings {
@@ -223,7 +225,7 @@ fn comma(siblings: impl Iterator<Item = CstNode>) -> Option<usize> {
     None
 }
 
-/// Returns whether nothing but white space is between a server's entry and the brackets around it.
+/// Returns whether only white space is between a server's entry and the brackets around it.
 fn server_was_alone(node: &CstNode) -> bool {
     let mut siblings = node.previous_siblings().chain(node.next_siblings());
     siblings.all(|sibling| sibling.is_whitespace() || sibling.is_newline() || sibling.is_token())

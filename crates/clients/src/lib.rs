@@ -1,8 +1,8 @@
-//! The configurations of MCP clients: where each client has its file, the shape of this server's entry
-//! there, and how the entry gets in and out.
+//! Edits the configuration files of MCP clients: where each client keeps its file, the shape of this server's entry in
+//! it, and how the entry is added and removed.
 //!
-//! It changes one entry of a file and nothing else: what it cannot read, it leaves alone. It decides
-//! nothing about what the server may do: a permission that is in no flag is in no entry.
+//! This crate changes one entry of a file and nothing else. It never edits a file that it cannot parse. It never
+//! decides which permissions the server has: it writes a permission into an entry only if a flag asks for it.
 //!
 //! An internal part of `qwed-mcp`, without a promise of stability.
 

@@ -1,9 +1,10 @@
-//! The extended attributes of a file, where they are not kept: elsewhere than on Linux.
+//! The stand-in for `attributes` where extended attributes are not copied: on systems other than Linux, and in portable
+//! builds. It never reads or writes an attribute.
 
 use std::fs::File;
 use std::io;
 
-/// No attributes.
+/// An empty set of attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attributes;
 

@@ -1,4 +1,5 @@
-//! The places of this user: home, folders for configurations, programs on `PATH`.
+//! Finds the places of a user: the home folder, folders for configurations, and programs on `PATH`. It never changes a
+//! file.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,39 +12,39 @@ use super::client::{Client, Place, Windows};
 /// Folders that the system empties.
 const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/var/folders"];
 
-/// Where programs of the user are that windows do not have on their `PATH`.
+/// Folders of the user's programs that graphical programs often lack on their `PATH`.
 const PROGRAM_FOLDERS: [&str; 2] = [".local/bin", ".cargo/bin"];
-/// The same for all users.
+/// The same folders for all users.
 const SHARED_PROGRAM_FOLDERS: [&str; 3] = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin"];
 
-/// No home folder.
+/// No home folder is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder; set HOME to an absolute path")]
 pub struct NoHome;
 
-/// The places of a user, from the environment.
+/// The places of a user, as the environment names them.
 #[derive(Debug, Clone)]
 pub struct Places {
     home: PathBuf,
     config: PathBuf,
     is_macos: bool,
-    /// The folders that clients' own variables name.
+    /// The folders that variables of clients name, by variable.
     named: Vec<(&'static str, PathBuf)>,
     path: OsString,
     temporary: Vec<PathBuf>,
     /// The `uv` that started this program.
     pub uv: Option<PathBuf>,
-    /// The WSL distribution that this is, where it is one.
+    /// The WSL distribution in which this program runs, if any.
     distribution: Option<String>,
 }
 
 impl Places {
-    /// Reads the places from `lookup`, which returns a variable's value by its name.
+    /// Reads the places with `lookup`, which returns a variable's value by its name.
     pub fn from_lookup(
         lookup: impl Fn(&str) -> Option<OsString>,
         is_macos: bool,
     ) -> Result<Self, NoHome> {
-        // What is not absolute would depend on where this was started.
+        // A relative path would depend on the current folder.
         let folder =
             |name: &str| lookup(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
         let home = folder("HOME").ok_or(NoHome)?;
@@ -73,7 +74,7 @@ impl Places {
         })
     }
 
-    /// Returns the user's file of a client: of several the first that is there, else the first.
+    /// Returns the user's file of a client: the first place that exists, or else the first.
     pub(super) fn user_file(&self, client: &Client) -> Option<PathBuf> {
         let places = if self.is_macos { client.macos } else { client.linux };
         let files: Vec<PathBuf> = places.iter().map(|place| self.path_of(*place)).collect();
@@ -81,27 +82,27 @@ impl Places {
         there.or(files.first()).cloned()
     }
 
-    /// Returns the WSL distribution that this is, for a client on the Windows side.
+    /// Returns the WSL distribution in which this program runs, if the client runs on the Windows side.
     pub(super) fn distribution_for(&self, client: &Client) -> Option<&str> {
         self.distribution.as_deref().filter(|_| client.windows == Windows::FromWsl)
     }
 
-    /// Returns whether something of a client is on this machine: its folder, its file, a program.
+    /// Returns whether this machine has any trace of a client: its folder, its file or one of its programs.
     pub fn has(&self, client: &Client, file: &Path) -> bool {
-        // A file right in the home folder says more than its folder.
+        // The home folder always exists, so it does not count as a trace of a client.
         let folder = file.parent().filter(|folder| *folder != self.home);
         file.symlink_metadata().is_ok()
             || folder.is_some_and(Path::is_dir)
             || client.programs.iter().any(|name| self.program(name).is_some())
     }
 
-    /// Returns the first program of a name on `PATH`, absolute, with its links as they are.
+    /// Returns the first program with this name on `PATH`, as an absolute path. Symlinks are not resolved.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         let folders = std::env::split_paths(&self.path).filter(|folder| folder.is_absolute());
         folders.map(|folder| folder.join(name)).find(|file| is_program(file))
     }
 
-    /// Returns the first program of a name on `PATH` or in the folders where installers put it.
+    /// Returns the first program with this name on `PATH`, or else in the folders where installers put programs.
     pub(super) fn installed_program(&self, name: &str) -> Option<PathBuf> {
         let own = PROGRAM_FOLDERS.iter().map(|folder| self.home.join(folder));
         let shared = SHARED_PROGRAM_FOLDERS.iter().map(PathBuf::from);
@@ -110,8 +111,8 @@ impl Places {
         })
     }
 
-    /// Returns whether a path is in a folder that the system empties. A home folder there lives as
-    /// long as the configurations in it.
+    /// Returns whether a path is in a folder that the system empties. A path below the home folder is not, even if the
+    /// home folder itself is in such a folder: then the configurations vanish with it.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let is_in = |path: &Path, folder: &Path| {
             path.starts_with(folder)
@@ -133,7 +134,7 @@ impl Places {
     }
 }
 
-/// Returns true for a file that somebody may execute.
+/// Returns true for a regular file that at least one user may execute.
 pub fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

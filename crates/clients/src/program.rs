@@ -1,4 +1,5 @@
-//! The command of an entry: this program by a path that stays, or what fetches it again.
+//! Chooses the command of an entry: this program by a path that stays valid, or `uvx`, which fetches it again. It never
+//! writes an entry.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use thiserror::Error;
 
 use super::places::Places;
 
-/// What an entry starts.
+/// The command that an entry starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     pub command: String,
@@ -14,56 +15,56 @@ pub struct Launch {
     pub note: Option<Note>,
 }
 
-/// Something to know about the command.
+/// A note about the command, for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// This program is where nothing stays, for that reason; uv fetches it at each start.
+    /// The path of this program is temporary, for this reason. uv fetches the program at each start.
     ByUvx { program: PathBuf, why: &'static str },
-    /// The path has the version in it; a link leads to it.
+    /// The path contains the version. The entry uses a symlink that leads to it.
     ByLink { program: PathBuf, why: &'static str },
-    /// The path has the version in it, and no link leads to it.
+    /// The path contains the version, and no symlink leads to it.
     Versioned { why: &'static str },
-    /// The path is that of a build.
+    /// The path is in a folder of builds.
     BuildFolder,
 }
 
-/// No command that will still be there tomorrow.
+/// The reason why no command would stay valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProgramError {
-    /// Neither this program nor uv can be named.
+    /// The path of this program is temporary, and uv was not found.
     #[error(
         "{} does not stay where it is ({why}), and there is no uvx to fetch it again. Install it \
          with `uv tool install \"qwed-mcp[sdk]>=0.3\"`, or with pip into a virtual environment, and run \
          `qwed-mcp install` from there", .program.display()
     )]
     Vanishes { program: PathBuf, why: &'static str },
-    /// Configurations are text.
+    /// Configurations are text, so a path must be UTF-8.
     #[error("the path of this program is not UTF-8: {}", .0.display())]
     NotUtf8(PathBuf),
 }
 
-/// What is done about a path that does not stay.
+/// The remedy for a path that does not stay valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instead {
-    /// The files go away: uv fetches the program at each start.
+    /// The files are temporary, so uv fetches the program at each start.
     Fetch,
-    /// The next version has another path: a link on `PATH` leads to the newest.
+    /// The next version has another path, so the entry uses a symlink on `PATH` to the newest version.
     Link,
-    /// It is the user's own doing.
+    /// The user built the program, so a note is enough.
     Note,
 }
 
-/// A kind of path that does not stay.
+/// A kind of path that does not stay valid.
 struct Passing {
     fits: fn(&Path, &Places) -> bool,
     why: &'static str,
     instead: Instead,
 }
 
-/// The paths that do not stay; the first that fits counts.
+/// The kinds of paths that do not stay valid. The first match counts.
 const PASSING: &[Passing] = &[
     Passing {
-        // archive-v0, environments-v2, builds-v0: whatever the cache itself is called.
+        // Such as `archive-v0`, `environments-v2` and `builds-v0`, in a cache folder with any name.
         fits: |path, _| {
             parts(path).any(|part| {
                 let version = ["archive-v", "environments-v", "builds-v"]
@@ -112,7 +113,7 @@ fn parts(path: &Path) -> impl Iterator<Item = &str> {
     path.components().filter_map(|part| part.as_os_str().to_str())
 }
 
-/// Returns the command that starts `program`, whose path has no links in it, also tomorrow.
+/// Returns a command that starts `program`, a canonical path, and that stays valid.
 pub fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramError> {
     let passing = PASSING.iter().find(|passing| (passing.fits)(program, places));
     let Some(Passing { why, instead, .. }) = passing else {
@@ -145,7 +146,7 @@ pub fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramError> {
     }
 }
 
-/// Returns `uvx` by a path that stays.
+/// Returns a path of `uvx` that stays valid.
 fn uvx(places: &Places) -> Option<PathBuf> {
     let beside = places.uv.as_ref().map(|uv| uv.with_file_name("uvx"));
     let beside = beside.filter(|uvx| super::places::is_program(uvx));
@@ -197,7 +198,7 @@ mod tests {
         fs::create_dir(home.path().join("bin")).unwrap();
         let uvx = home.path().join("bin/uvx");
         fs::write(&uvx, "").unwrap();
-        // No program yet.
+        // The file is not executable yet.
         assert!(launch(Path::new(vanishing[0]), &places).is_err());
         fs::set_permissions(&uvx, fs::Permissions::from_mode(0o755)).unwrap();
         for path in vanishing {
@@ -214,7 +215,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let places = places(&home);
-        // Also where the home folder itself is in a temporary one.
+        // This holds even if the home folder itself is in a temporary folder.
         let own = home.join(".local/share/uv/tools/qwed-mcp/bin/qwed-mcp");
         for path in [Path::new("/usr/bin/qwed-mcp"), &own] {
             let command = path.to_str().unwrap().to_owned();

@@ -1,4 +1,5 @@
-//! The entry as a text for people: what belongs into a client's file, or a link that opens the client.
+//! Formats the entry for people: as text for a client's file, or as a link that opens the client. It never writes a
+//! file.
 
 use std::fmt::Write as _;
 
@@ -15,21 +16,21 @@ use super::entry::{ServerName, Wanted};
 use super::places::Places;
 use super::program::Launch;
 
-/// No text for a client.
+/// The reason why no text exists for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NoSnippet {
     #[error("{0} has no link that adds a server; cursor and vscode have")]
     NoLink(&'static str),
 }
 
-/// The clients that a link opens.
+/// A client that a link can open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     Cursor,
     VsCode,
 }
 
-/// Returns what belongs into a client's file.
+/// Returns the text that belongs into a client's file.
 pub fn snippet(
     client: &Client,
     name: &ServerName,
@@ -49,7 +50,7 @@ pub fn snippet(
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Returns the link that opens a client, which asks its user and adds the entry.
+/// Returns the link that opens a client. The client asks its user and then adds the entry.
 pub fn link(
     client: &Client,
     name: &ServerName,
@@ -80,7 +81,7 @@ pub fn link(
     })
 }
 
-/// Returns the entry that edits make.
+/// Returns the entry that the edits create.
 pub(crate) fn entry(edits: &[Edit]) -> Value {
     let mut entry = Map::new();
     for edit in edits {
@@ -98,9 +99,9 @@ pub(crate) fn entry(edits: &[Edit]) -> Value {
     Value::Object(entry)
 }
 
-/// Returns an entry as YAML, whose quoted texts and lists are those of JSON.
+/// Returns an entry as YAML. Quoted texts and lists have the syntax of JSON.
 fn yaml(key: &str, name: &str, edits: &[Edit]) -> String {
-    // Writing to a text does not fail.
+    // Writing to a `String` does not fail.
     let mut text = format!("{key}:\n  {name}:\n    name: {name}\n");
     let mut nested = None;
     for edit in edits {

@@ -1,4 +1,4 @@
-//! The entry of a file that a request is about.
+//! Chooses the entry of a file that a request applies to. It never changes the entry.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 use super::edit::Server;
 use super::entry::{CommandLine, NAME_DEFAULT, ServerName};
 
-/// No entry that could be meant, or too many.
+/// The reason why no entry can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// It is not for this program to change.
+    /// This program does not change entries of other servers.
     #[error(
         "`{name}` in {} is another server ({command}); choose another name with --name",
         .file.display()
     )]
     Foreign { file: PathBuf, name: String, command: String },
-    /// Only its user knows which one is to go.
+    /// Only the user can decide which entry to remove.
     #[error(
         "{} has more than one entry of this server ({names}); say which one with --name",
         .file.display()
@@ -24,19 +24,19 @@ pub enum TargetError {
     Several { file: PathBuf, names: String },
 }
 
-/// The entry that a request is about.
+/// The entry that a request applies to.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
-    /// The name that it has, or gets.
+    /// The name of the entry. If it is renamed, its new name.
     pub name: String,
-    /// The entry, where there is one.
+    /// The entry, if it exists.
     pub server: Option<&'a Server>,
-    /// Other entries of this server.
+    /// The names of other entries of this server.
     pub others: Vec<String>,
 }
 
 impl<'a> Target<'a> {
-    /// Chooses the entry to change or to remove, by the name that a flag says, if one does.
+    /// Chooses the entry to change or to remove. `wanted` is the name from a flag.
     pub(crate) fn choose(
         servers: &'a [Server],
         is_removal: bool,
@@ -49,7 +49,7 @@ impl<'a> Target<'a> {
         let asked = wanted.map_or(NAME_DEFAULT, ServerName::as_str);
         let server = match (servers.iter().find(|server| server.name == asked), wanted) {
             (Some(same), _) if is_ours(&same) => Some(same),
-            // Another one has the usual name; ours may have another.
+            // Another server has the default name, but our entry may have a different name.
             (Some(_), None) if !ours.is_empty() => Self::only(&ours, is_removal, file)?,
             (Some(_), None) | (None, Some(_)) if is_removal => None,
             (Some(same), _) => {
@@ -59,7 +59,7 @@ impl<'a> Target<'a> {
                 return Err(TargetError::Foreign { file, name, command });
             }
             (None, None) => Self::only(&ours, is_removal, file)?,
-            // A name that is asked for is a second entry, but for one of 0.2.x: that is renamed.
+            // A new name from a flag means a second entry. An entry of 0.2.x is renamed instead.
             (None, Some(_)) => {
                 let is_older =
                     |server: &&Server| line(server).is_some_and(|line| line.is_of_older_version());
@@ -67,7 +67,7 @@ impl<'a> Target<'a> {
             }
         };
         let name = match server {
-            // Permissions in the client name the entry; the usual name is not worth losing them.
+            // The client stores permissions by the entry's name, so keep it. The default name is not worth losing them.
             Some(server) if wanted.is_none() => server.name.clone(),
             Some(_) | None => asked.to_owned(),
         };
@@ -76,7 +76,7 @@ impl<'a> Target<'a> {
         Ok(Self { name, server, others })
     }
 
-    /// Returns the first of our entries; to remove one of several takes its name.
+    /// Returns the first of our entries. Fails if one of several would be removed, because that requires a name.
     fn only(
         ours: &[&'a Server],
         is_removal: bool,
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// The name of the entry that is meant and the name that it gets, or an error.
+    /// Returns the old and the new name of the chosen entry, and the other entries, or an error.
     fn choose(servers: &[(&str, &str)], is_removal: bool, name: &str) -> String {
         let server = |(name, command): &(&str, &str)| {
             let members = json!({ "command": command });

@@ -1,5 +1,4 @@
-//! Files of every client and every style, in memory: the entry gets in, gets out again, and nothing else
-//! changes.
+//! Adds the entry to files of every client and style, and removes it again, in memory. Nothing else may change.
 
 use serde_json::Value;
 
@@ -40,7 +39,7 @@ fn written() -> impl Iterator<Item = &'static Client> {
     CLIENTS.iter().filter(|client| !matches!(client.writing, Writing::PrintOnly(_)))
 }
 
-/// Files in which nothing but the entry may change: `@KEY@` is the client's key.
+/// Files in which only the entry may change. `@KEY@` stands for the client's key.
 const JSON_FILES: &[&str] = &[
     "{\n  \"@KEY@\": {}\n}\n",
     "{\n  \"@KEY@\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n",
@@ -102,7 +101,7 @@ fn files_that_are_missing_or_empty_get_what_the_client_reads() {
     }
 }
 
-/// The entry as each client's documents have it.
+/// The expected entries are from each client's documentation.
 #[test]
 fn entries_have_their_clients_shape() {
     let path = "/opt/qwed/bin/qwed-mcp";
@@ -263,7 +262,7 @@ fn an_entry_that_is_no_object_or_is_there_twice_is_left_alone() {
     }
 }
 
-/// Numbers that look random, the same at each run.
+/// A generator of pseudo-random numbers, which are the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -277,7 +276,7 @@ impl Dice {
         texts[self.roll(texts.len())]
     }
 
-    /// White space and comments, as they may stand between any two tokens.
+    /// Returns white space or a comment, which may stand between any two tokens.
     fn gap(&mut self, end: &str) -> String {
         let end = end.to_owned();
         match self.roll(8) {
@@ -323,8 +322,8 @@ impl Dice {
     }
 }
 
-/// Whatever a file looks like: all its values and comments are there afterwards, its lines in their
-/// order, and it is the same bytes again where the servers stand on lines of their own.
+/// Adding and removing the entry keeps all values and comments of a file, in their order. If the servers stand on lines
+/// of their own, the file has the same bytes again.
 #[test]
 fn random_files_lose_nothing() {
     let cursor = super::client("cursor").unwrap();
@@ -338,7 +337,7 @@ fn random_files_lose_nothing() {
         let added = put(cursor, &file, "qwed", true);
         assert_eq!(put(cursor, &added, "qwed", true), added, "{file}");
         let removed = remove(cursor, &added, "qwed");
-        // White space and commas apart, which may move, it is the same text.
+        // White space and commas may move. The rest of the text is the same.
         let bare = |text: &str| text.replace([' ', '\t', '\r', '\n', ','], "");
         assert_eq!(bare(&removed), bare(&file), "seed {seed}\n{file}\n----\n{added}");
         same_again += usize::from(removed == file);

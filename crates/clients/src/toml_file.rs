@@ -1,4 +1,4 @@
-//! TOML: the document keeps every byte that is not edited.
+//! Edits TOML. The document keeps every byte that is not edited. This module never reads or writes a file.
 
 use serde_json::{Value as Json, json};
 use toml_edit::{
@@ -7,7 +7,7 @@ use toml_edit::{
 
 use super::edit::{Edit, EditError, Member, Server};
 
-/// A file whose servers are in the table `key`.
+/// A file with its servers in the table `key`.
 pub(super) struct TomlFile {
     document: DocumentMut,
     key: &'static str,
@@ -19,7 +19,7 @@ impl TomlFile {
             let offset = error.span().map_or(0, |span| span.start);
             EditError::at(text, offset, error.message())
         })?;
-        // What it does not keep, it must not be given.
+        // Refuse a text that the document does not reproduce.
         if document.to_string() != text {
             return Err(EditError::LineEnds);
         }
@@ -30,7 +30,7 @@ impl TomlFile {
         Ok(file)
     }
 
-    /// Returns the entries of all servers, in their order.
+    /// Returns the entries of all servers, in the order of the file.
     pub(crate) fn servers(&self) -> Vec<Server> {
         let servers = self.servers_table().into_iter().flat_map(TableLike::iter);
         servers
@@ -38,7 +38,7 @@ impl TomlFile {
             .collect()
     }
 
-    /// Edits the entry of a name, which is made where it is missing.
+    /// Edits the entry with this name. Creates it if it is missing.
     pub(super) fn apply(&mut self, name: &str, edits: &[Edit]) -> Result<(), EditError> {
         let not_an_object = |what: &str| EditError::NotAnObject(format!("`{what}`"));
         let servers = self.document.entry(self.key).or_insert_with(|| {
@@ -76,7 +76,7 @@ impl TomlFile {
         Ok(())
     }
 
-    /// Gives an entry another name.
+    /// Renames an entry.
     pub(super) fn rename(&mut self, name: &str, new_name: &str) {
         let servers = self.document.get_mut(self.key).and_then(Item::as_table_like_mut);
         if let Some(servers) = servers
@@ -86,13 +86,13 @@ impl TomlFile {
         }
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, name: &str) {
         let servers = self.document.get_mut(self.key).and_then(Item::as_table_like_mut);
         let Some(Item::Table(entry)) = servers.and_then(|servers| servers.remove(name)) else {
             return;
         };
-        // Comments above it may be about anything: they go to what follows.
+        // Comments above the entry may be about anything, so they move to the following text.
         let above = entry.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
         if !above.contains('#') {
             return;
@@ -131,7 +131,7 @@ impl TomlFile {
     }
 }
 
-/// Returns the tables right in a table.
+/// Returns the direct subtables of a table.
 fn tables(table: &Table) -> impl Iterator<Item = &Table> {
     table.iter().flat_map(|(_, item)| {
         let of_array = item.as_array_of_tables().into_iter().flat_map(ArrayOfTables::iter);
@@ -139,13 +139,13 @@ fn tables(table: &Table) -> impl Iterator<Item = &Table> {
     })
 }
 
-/// Returns the least position of a table's header that is behind another position.
+/// Returns the smallest position of a table's header that is greater than `position`.
 fn next_position(table: &Table, position: Option<isize>) -> Option<isize> {
     let own = table.position().filter(|own| Some(*own) > position && !table.is_implicit());
     tables(table).filter_map(|table| next_position(table, position)).chain(own).min()
 }
 
-/// Returns the table whose header has a position.
+/// Returns the table with a header at this position.
 fn table_at(table: &mut Table, position: isize) -> Option<&mut Table> {
     if table.position() == Some(position) && !table.is_implicit() {
         return Some(table);
@@ -168,7 +168,7 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     match table.get_mut(name) {
         Some(item) if to_json(item) == wanted.to_json() => {}
         Some(item) => {
-            // A comment behind it stays.
+            // Keep a comment after the value.
             if let Some(old) = item.as_value() {
                 *new.decor_mut() = old.decor().clone();
             }
@@ -178,7 +178,7 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     }
 }
 
-/// Returns an item as JSON, as far as entries of servers have it.
+/// Returns an item as JSON. Types that entries of servers do not use become null.
 fn to_json(item: &Item) -> Json {
     match item {
         Item::Value(value) => value_to_json(value),

@@ -1,5 +1,5 @@
-//! The Windows side of a machine, seen from WSL. Written from Microsoft's documents: it was not run on
-//! Windows.
+//! Finds folders on the Windows side of a machine, from WSL. The code follows Microsoft's documentation and was not
+//! tested on Windows. It never changes a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use thiserror::Error;
 
 use super::places::Places;
 
-/// Where Windows has its interpreter of commands, seen from WSL.
+/// The path of the Windows command interpreter in WSL.
 const CMD: &str = "/mnt/c/Windows/System32/cmd.exe";
 
-/// Below the folder for the settings of applications.
+/// The file of Claude Desktop, below the folder for application settings.
 const CLAUDE_DESKTOP: &str = "Claude/claude_desktop_config.json";
 
-/// An error that leaves the folders of the Windows user unknown.
+/// The reason why the folders of the Windows user are unknown.
 #[derive(Debug, Error)]
 pub enum WindowsError {
     #[error("failed to ask Windows for its folder of settings ({}): {source}", .program.display())]
@@ -24,19 +24,19 @@ pub enum WindowsError {
     Answer(String),
 }
 
-/// Returns the file of Claude Desktop on the Windows side.
+/// Returns the path of Claude Desktop's file on the Windows side.
 pub(super) fn claude_desktop(places: &Places) -> Result<PathBuf, WindowsError> {
     let program = places.program("cmd.exe").unwrap_or_else(|| PathBuf::from(CMD));
     let mut command = Command::new(&program);
     command.args(["/d", "/c", "echo", "%APPDATA%"]);
-    // cmd.exe complains of a current folder that Windows does not have.
+    // cmd.exe warns if the current folder does not exist on Windows.
     if Path::new("/mnt/c").is_dir() {
         command.current_dir("/mnt/c");
     }
     let answer = ask(command).map_err(|source| WindowsError::Ask { program, source })?;
     let folder = answer.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let path = match places.program("wslpath") {
-        // It knows where the drives are mounted.
+        // `wslpath` knows where the drives are mounted.
         Some(wslpath) => {
             let mut command = Command::new(&wslpath);
             command.args(["-u", folder]);
@@ -55,7 +55,7 @@ fn ask(mut command: Command) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the path of a Windows path where drives are mounted by default.
+/// Returns the path of a Windows path in WSL, if drives are mounted at their default place.
 fn mounted(path: &str) -> Option<PathBuf> {
     let (drive, rest) = path.split_once(":\\")?;
     let is_drive = drive.len() == 1 && drive.chars().all(|c| c.is_ascii_alphabetic());

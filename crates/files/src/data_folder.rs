@@ -1,4 +1,4 @@
-//! The user's folder for data: the store of the governed tools, and environments for scripts.
+//! Finds the user's data folder, for the store of the governed tools and for environments. It never creates the folder.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,38 +9,38 @@ use etcetera::base_strategy::Xdg;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-/// The permissions of the group and of everybody.
+/// The permissions of the group and of all other users.
 const OTHERS: u32 = 0o077;
 
-/// Below the user's folder for data.
+/// The name of the folder below the user's data folder.
 const NAME: &str = "qwed-mcp";
 
-/// No folder for data.
+/// The reason why the data folder is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder to keep data in; set HOME, or QWED_MCP_DATA_DIR to a folder")]
 pub struct NoDataFolder;
 
-/// Returns the configured folder, or the user's one for data (`XDG_DATA_HOME`, `~/.local/share`).
+/// Returns the configured folder, or else a folder in the user's data folder (`XDG_DATA_HOME`, `~/.local/share`).
 pub fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
     if let Some(configured) = configured {
         return Ok(configured.to_owned());
     }
-    // Values that are not absolute are ignored, as the XDG specification asks for.
+    // Relative values are ignored, as the XDG specification requires.
     own(&Xdg::new().map_err(|_| NoDataFolder)?.data_dir())
 }
 
-/// Returns the folder below the user's one for data.
+/// Returns this program's folder below the user's data folder.
 fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
-    // An empty HOME gives a folder wherever the program was started.
+    // With an empty HOME, the path is relative to the current folder.
     if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
 }
 
-/// The owner of a folder, and who else may use it.
+/// The owner and the permissions of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderState {
     pub mode: u32,
     pub owner: u32,
-    /// Open to this user alone.
+    /// Whether only the current user has access to it.
     pub is_private: bool,
 }
 

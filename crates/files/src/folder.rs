@@ -1,8 +1,9 @@
-//! Folders that others write into, reached by descriptors: listed, read and removed whatever they hold.
+//! Lists, reads and removes folders that other processes write into. Folders are reached through file descriptors, and
+//! may have any content.
 //!
-//! Every name is looked up in the folder that holds it, and no link is followed, so that nobody can lead
-//! a reader out by exchanging a folder between a look at it and its use. Nothing here opens what is no
-//! plain file, or waits for a writer. It never decides who may read what.
+//! Every name is looked up in its open folder, and symlinks are not followed. So a process cannot lead a reader
+//! elsewhere by exchanging a folder between a check and its use. This module never opens anything but regular files and
+//! folders, and never waits for a writer. It never decides which user may read a file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -20,28 +21,28 @@ use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fsta
 use nix::unistd::{UnlinkatFlags, fsync, unlinkat};
 use uuid::Uuid;
 
-/// The unit of `st_blocks`.
+/// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
-/// Names that are removed between two listings of a folder.
+/// The number of names that are removed between two listings of a folder.
 const BATCH: usize = 1024;
 
-/// The most times that a folder is emptied which others fill meanwhile.
+/// The maximum number of attempts to empty a folder while other processes fill it.
 const REMOVAL_ROUNDS_MAX: u32 = 16;
 
 /// An open folder.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// The entry of a name, itself: of a link, the link.
+/// The metadata of an entry. For a symlink, the metadata of the symlink itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
     pub kind: Kind,
-    /// The owner may read, write and enter it.
+    /// Whether the owner may read, write and enter it.
     pub is_owners: bool,
-    /// Another name stands for it too.
+    /// Whether it has other hard links.
     has_more_links: bool,
     pub bytes: u64,
-    /// Bytes that are allocated: a file with holes says that it has more.
+    /// The number of allocated bytes. A file with holes has fewer than `bytes`.
     pub disk_bytes: u64,
     pub modified: SystemTime,
     identity: Identity,
@@ -51,17 +52,17 @@ pub struct Stat {
 pub enum Kind {
     File,
     Folder,
-    /// A link, a pipe, a socket, a device.
+    /// A symlink, a pipe, a socket or a device.
     Other,
 }
 
-/// The device and the inode: a folder keeps them when it is renamed.
+/// The device and the inode. A folder keeps them when it is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 
 impl Stat {
-    /// Tells whether it is a regular file without another name. The other name of one that has could
-    /// be anywhere: the file would be one that its owner never meant to show.
+    /// Returns true for a regular file with a single hard link. Another hard link could be anywhere, so the file could
+    /// be one that its owner never meant to show.
     pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
@@ -108,38 +109,38 @@ impl From<Folder> for File {
 }
 
 impl Folder {
-    /// Opens the folder that a path of the admin's names; this one may be a link.
+    /// Opens the folder at a path from the admin. The path may be a symlink.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self(open(path, flags, Mode::empty())?))
     }
 
-    /// Opens a folder in this one.
+    /// Opens a folder in this folder.
     pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(&self.0, name, flags, Mode::empty()) {
-            // Not every Unix says of a link that it is no folder.
+            // Some Unix systems return these errors for a symlink instead of `ENOTDIR`.
             Err(Errno::ELOOP | Errno::EMLINK) => Err(io::ErrorKind::NotADirectory.into()),
             opened => Ok(Self(opened?)),
         }
     }
 
-    /// Opens a plain file in this folder to read it; everything else is an invalid input.
+    /// Opens a plain file in this folder for reading. Fails with `InvalidInput` for anything else.
     pub fn file(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, Stat::is_plain_file)
     }
 
-    /// Opens a regular file in this folder to read it, also one that has other names.
+    /// Opens a regular file in this folder for reading, even if it has other hard links.
     pub fn linked_file(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, |stat| stat.kind == Kind::File)
     }
 
     fn open_file(&self, name: &OsStr, is_expected: fn(&Stat) -> bool) -> io::Result<File> {
-        // Opening a device can already do something.
+        // Opening a device can already have an effect.
         if !is_expected(&self.stat(name)?) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // Not blocking: it may have become a pipe by now, which would wait for a writer.
+        // Do not block: the entry may be a pipe by now, and opening a pipe would wait for a writer.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty());
         match file {
@@ -153,34 +154,34 @@ impl Folder {
         }
     }
 
-    /// Returns what a link says.
+    /// Returns the target of a symlink.
     pub fn link(&self, name: &OsStr) -> io::Result<OsString> {
         Ok(readlinkat(&self.0, name)?)
     }
 
-    /// Creates a file that only the server's user may read.
+    /// Creates a file that only the server's Unix user may read or write.
     pub fn create_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
     }
 
-    /// Creates a folder that only the server's user may enter.
+    /// Creates a folder that only the server's Unix user may enter.
     pub fn create_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
     }
 
-    /// Looks at the entry of a name.
+    /// Returns the metadata of an entry.
     pub fn stat(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)?.into())
     }
 
-    /// Looks at this folder.
+    /// Returns the metadata of this folder.
     pub fn own_stat(&self) -> io::Result<Stat> {
         Ok(fstat(&self.0)?.into())
     }
 
-    /// Returns the names in this folder, but no more than so many.
+    /// Returns at most `names_max` names in this folder.
     pub fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         self.each_name(|name| {
@@ -193,7 +194,7 @@ impl Folder {
         Ok(names)
     }
 
-    /// Hands over the names in this folder, in no order, until `each` has enough of them.
+    /// Passes the names in this folder to `each`, in no particular order, until it returns `Break`.
     pub fn each_name(&self, mut each: impl FnMut(OsString) -> ControlFlow<()>) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut folder = Dir::openat(&self.0, ".", flags, Mode::empty())?;
@@ -210,24 +211,24 @@ impl Folder {
         Ok(())
     }
 
-    /// Locks the folder, if nobody else has. The lock is given back when the file is closed.
+    /// Locks the folder, unless it is already locked. Closing the returned file releases the lock.
     pub fn try_lock(&self) -> Result<File, TryLockError> {
         let folder = File::from(self.folder(OsStr::new(".")).map_err(TryLockError::Error)?);
         folder.try_lock()?;
         Ok(folder)
     }
 
-    /// Moves the entry of a name into the folder `to`.
+    /// Moves an entry into the folder `to`.
     pub fn rename(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
-    /// Gives the owner of an entry all rights in it: scripts close folders for everybody.
+    /// Gives the owner all rights to an entry, because scripts may remove all rights to a folder.
     pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
 
-    /// Removes a name that is no folder's.
+    /// Removes an entry that is not a folder.
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
@@ -237,7 +238,7 @@ impl Folder {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
     }
 
-    /// Waits until everything in the file system of this folder is on the disk.
+    /// Waits until all data in the file system of this folder is on the disk.
     pub fn sync_file_system(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         nix::unistd::syncfs(&self.0)?;
@@ -259,23 +260,23 @@ pub struct Bounds {
     pub depth_max: usize,
 }
 
-/// The part of a tree that a walk saw.
+/// The part of a tree that a walk visited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     All,
-    /// Some of it: a bound ended the walk, or a folder that could not be read, or was moved meanwhile.
+    /// Only a part: a bound ended the walk, a folder could not be read, or a folder was moved meanwhile.
     Part,
 }
 
-/// A folder on the way of a walk, and its names that are still to be visited.
+/// A folder on the path of a walk, and the names in it that are not yet visited.
 struct Level {
     identity: Identity,
     names: Vec<OsString>,
 }
 
 impl Folder {
-    /// Shows `visit` everything below this folder by its relative path. However deep it is, two folders
-    /// are open at a time.
+    /// Calls `visit` with the relative path of everything below this folder. At any depth, at most two folders are open
+    /// at a time.
     pub fn walk(&self, bounds: Bounds, mut visit: impl FnMut(&Path, &Stat)) -> io::Result<Reach> {
         let mut reach = Reach::All;
         let mut entries_left = bounds.entries_max;
@@ -288,7 +289,7 @@ impl Folder {
                 let Some(parent) = levels.last() else { break };
                 path.pop();
                 here = here.folder(OsStr::new(".."))?;
-                // Tests that still run may have moved the folder: its parent is no longer ours.
+                // Tests that are still running may have moved the folder. Its parent may then be outside of the walk.
                 if here.own_stat()?.identity != parent.identity {
                     return Ok(Reach::Part);
                 }
@@ -320,7 +321,7 @@ impl Folder {
         Ok(reach)
     }
 
-    /// Opens a folder in this one, also one that its owner has closed for everybody.
+    /// Opens a folder in this folder, even if its owner removed all rights to it.
     pub fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
         match self.folder(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -331,8 +332,8 @@ impl Folder {
         }
     }
 
-    /// Removes a folder in this one with all that is in it, or as much of it as may be removed; the
-    /// error is the first of what stayed. A folder that is not there is removed.
+    /// Removes a folder in this folder with its content, or as much of it as possible. Returns the first error of a
+    /// removal. A missing folder is not an error.
     pub fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
         let mut rounds_left = REMOVAL_ROUNDS_MAX;
@@ -340,7 +341,7 @@ impl Folder {
             top.remove_contents()?;
             rounds_left -= 1;
             match absent_is_done(self.remove_folder(name)) {
-                // Something came meanwhile: another process may be removing the same folder.
+                // New entries appeared meanwhile. Another process may be removing the same folder.
                 Err(error)
                     if error.kind() == io::ErrorKind::DirectoryNotEmpty && rounds_left > 0 => {}
                 removed => return removed,
@@ -348,19 +349,18 @@ impl Folder {
         }
     }
 
-    /// Removes all that is in this folder, or as much of it as may be removed; the error is the first
-    /// of what stayed.
+    /// Removes the content of this folder, or as much of it as possible. Returns the first error of a removal.
     ///
-    /// Folders in folders are moved up into this one before they are emptied: no path gets long, and
-    /// however deep it is, two folders are open at a time.
+    /// Subfolders are moved up into this folder before they are emptied. So no path gets long, and at any depth at most
+    /// two folders are open at a time.
     pub fn remove_contents(&self) -> io::Result<()> {
         loop {
             let mut moved_up = 0;
             let emptied = self.empty(&mut |entry, _| {
                 let Some(folder) = self.folder_to_empty(entry)? else { return Ok(()) };
                 folder.empty(&mut |below, stat| {
-                    // To move a folder is to change it: its parent is another one. Whether it could
-                    // be opened for its owner shows then.
+                    // Moving a folder changes its parent entry, which requires the right to write to the folder. If the
+                    // change of the mode failed, the move fails too.
                     if !stat.is_owners {
                         let _ = folder.make_owners(below);
                     }
@@ -377,8 +377,8 @@ impl Folder {
         }
     }
 
-    /// Removes the files in this folder and hands its folders to `remove_folder`, as long as one of
-    /// them goes; the error is the first of what stays.
+    /// Removes the files in this folder and passes its folders to `remove_folder`, for as long as this removes at least
+    /// one entry. Returns the first error of a removal.
     fn empty(
         &self,
         remove_folder: &mut dyn FnMut(&OsStr, &Stat) -> io::Result<()>,
@@ -398,7 +398,7 @@ impl Folder {
                 }
             }
             if removed == 0 && count == batch {
-                // None of these goes, and there may be more behind them.
+                // None of these entries can be removed, and other entries may follow them.
                 batch = usize::MAX;
             } else if removed == 0 || (removed == count && count < batch) {
                 return stays;
@@ -406,11 +406,11 @@ impl Folder {
         }
     }
 
-    /// Opens a folder in this one whose owner may have closed it for himself; `None` if it is gone.
+    /// Opens a folder in this folder, even if its owner removed all rights to it; `None` if it is gone.
     fn folder_to_empty(&self, name: &OsStr) -> io::Result<Option<Self>> {
-        // To change a mode costs a disk as much as to remove a name.
+        // Change the mode only if necessary, because it costs the disk as much as removing a name.
         if !self.stat(name).is_ok_and(|stat| stat.is_owners) {
-            // Whether this helped shows when it is opened.
+            // If this fails, opening the folder fails too.
             let _ = self.make_owners(name);
         }
         match self.folder(name) {
@@ -424,7 +424,7 @@ impl Folder {
 impl Level {
     fn list(folder: &Folder, entries_left: &mut usize, reach: &mut Reach) -> io::Result<Self> {
         let identity = folder.own_stat()?.identity;
-        // One more than may be walked, to know whether there is more.
+        // List one name more than the limit, to detect whether there are more.
         let mut names = folder.names(entries_left.saturating_add(1))?;
         if names.len() > *entries_left {
             names.truncate(*entries_left);
@@ -436,7 +436,7 @@ impl Level {
     }
 }
 
-/// Takes a name that is gone for a success: others may remove the same folder.
+/// Treats a missing entry as removed, because other processes may remove the same folder.
 fn absent_is_done(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

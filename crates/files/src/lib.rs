@@ -1,6 +1,7 @@
-//! Files and folders that others may change or own, read and written with that in mind.
+//! Reads and writes files and folders that other users or processes may change or own.
 //!
-//! It knows nothing of scripts, clients or policies, and decides nothing: it reports what is there.
+//! This crate knows nothing about scripts, clients or policies. It never decides anything: it reports the state of
+//! files.
 //!
 //! An internal part of `qwed-mcp`, without a promise of stability.
 

@@ -1,36 +1,36 @@
-//! The symlink closure of a set of paths: the files, folders and links of the machine that have to
-//! be there for each path to resolve to the same file.
+//! Computes the symlink closure of a set of paths: the files, folders and symlinks that must exist so that each path
+//! resolves to the same file. It never changes a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The most links on the way to one path, as in the kernel (`path_resolution(7)`).
+/// The maximum number of symlinks in the resolution of one path, as in the kernel (`path_resolution(7)`).
 const LINKS_MAX: usize = 40;
 
-/// A part of the machine's file tree: real files and folders, the links that lead to them, and the
-/// folders that are gone through on the way.
+/// A part of the machine's file tree: real files and folders, the symlinks that lead to them, and the folders that the
+/// resolution passes.
 #[derive(Debug, Default)]
 pub struct LinkClosure {
     real: BTreeSet<PathBuf>,
     way: Way,
 }
 
-/// The places on the way to a path.
+/// The places that the resolution of a path visits.
 #[derive(Debug, Default)]
 struct Way {
-    /// Each link, and what it says.
+    /// Each symlink and its target.
     links: BTreeMap<PathBuf, PathBuf>,
-    /// The folders that are left by `..`. The kernel looks them up; every other folder on the way
-    /// is above a link or above the end of the way.
+    /// The folders that are left by `..`. The kernel looks them up. Every other folder in the resolution is above a
+    /// symlink or above the resolved path.
     folders: BTreeSet<PathBuf>,
-    /// The last place that was looked at, whether or not anything is there.
+    /// The last place that was looked up, even if it does not exist.
     reached: PathBuf,
 }
 
 impl LinkClosure {
-    /// Takes `path` in, and everything on its way. False if there is nothing at `path`.
+    /// Adds `path` and all places in its resolution. Returns false if `path` does not exist.
     pub fn add(&mut self, path: &Path) -> bool {
         let mut way = Way::default();
         let Some(real) = resolve(path, &mut way) else { return false };
@@ -40,9 +40,9 @@ impl LinkClosure {
         true
     }
 
-    /// Returns the real paths, none below another.
+    /// Returns the real paths that are not below another real path.
     pub fn real(&self) -> Vec<PathBuf> {
-        // Sorted, so that a folder comes before what is below it.
+        // The paths are sorted, so a folder comes before its content.
         let mut kept: Vec<PathBuf> = Vec::new();
         for path in &self.real {
             if !kept.iter().any(|folder| path.starts_with(folder)) {
@@ -52,13 +52,13 @@ impl LinkClosure {
         kept
     }
 
-    /// Returns the links that are not below a real path already: where each is, and what it says.
+    /// Returns each symlink that is not below a real path, and its target.
     pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
         let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
     }
 
-    /// Returns the folders on the way that are not below a real path already.
+    /// Returns the folders in the resolution that are not below a real path.
     pub fn folders(&self) -> Vec<PathBuf> {
         self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
     }
@@ -68,8 +68,8 @@ impl LinkClosure {
     }
 }
 
-/// Returns whether something in `folder`, which is a real path, takes part in the resolution of
-/// `path`, as far as `path` resolves.
+/// Returns whether the resolution of `path` visits a place in `folder`, which must be a canonical path. If `path` does
+/// not resolve completely, only the visited places count.
 pub fn leads_through(path: &Path, folder: &Path) -> bool {
     let mut way = Way::default();
     resolve(path, &mut way);
@@ -77,16 +77,15 @@ pub fn leads_through(path: &Path, folder: &Path) -> bool {
     places.any(|place| place.starts_with(folder))
 }
 
-/// Returns the places on the way to `path`, which has to be absolute: each link, each folder that
-/// is left by `..`, and its real path. `None` if nothing is at `path`.
+/// Returns the places in the resolution of `path`, which must be absolute: each symlink, each folder that is left by
+/// `..`, and the canonical path. Returns `None` if `path` does not exist.
 pub fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
     let mut way = Way::default();
     let real = resolve(path, &mut way)?;
     Some(way.links.into_keys().chain(way.folders).chain([real]).collect())
 }
 
-/// Resolves `path`, which has to be absolute, to its real path, and adds the places on the way to
-/// `way`.
+/// Resolves `path`, which must be absolute, to its canonical path, and adds the visited places to `way`.
 fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
@@ -96,7 +95,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     let mut followed = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
-            // There is nothing above the root, which is always there.
+            // The root has no parent, and it always exists.
             if real.parent().is_some() {
                 way.folders.insert(real.clone());
                 real.pop();
@@ -127,7 +126,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     Some(real)
 }
 
-/// Returns the names of a path, last one first.
+/// Returns the names in a path in reverse order.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -170,7 +169,7 @@ mod tests {
             ]
         );
 
-        // What is below a folder that is there needs nothing of its own.
+        // A place below a real folder needs no entry of its own.
         assert!(closure.add(&root.join("versions")));
         assert_eq!(closure.real(), [root.join("versions")]);
         assert_eq!(closure.links().len(), 2);
@@ -199,7 +198,7 @@ mod tests {
             let mut closure = LinkClosure::default();
             assert!(closure.add(&link), "{name}");
             assert_eq!(closure.real(), [root.join("bin/python")], "{name}");
-            // What is above the folder of the test is the machine's.
+            // The folders above the test's folder depend on the machine.
             let folders = closure.folders().into_iter();
             let below = folders.filter(|folder| *folder != root && folder.starts_with(&root));
             let through = through.iter().map(|folder| root.join(folder));
@@ -226,7 +225,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         symlink("b", folder.path().join("a")).unwrap();
         symlink("a", folder.path().join("b")).unwrap();
-        // The circle is two links long, so their number alone would never end it.
+        // The circle has two symlinks, so a limit on distinct symlinks would never end the resolution.
         assert!(!LinkClosure::default().add(&folder.path().join("a")));
     }
 }

@@ -1,10 +1,10 @@
-//! Protection of the admin's files against changes by others, as sshd has it (`StrictModes` in
-//! `sshd_config(5)`).
+//! Checks that other users cannot change the admin's files, like sshd with `StrictModes` (`sshd_config(5)`). It never
+//! changes a mode or an owner.
 //!
-//! The policy, the tokens and the audit log are worth nothing if somebody else can write them, or put
-//! other files in their place. So they, and every folder and link on the way to them, have to belong
-//! to root or to the user of this process, and be written to by nobody else. Rights that an access
-//! control list gives are seen, too: its mask is the group's part of the mode (`acl(5)`).
+//! The policy, the tokens and the audit log are worthless if another user can write or replace them. So these files,
+//! and every folder and symlink in the resolution of their paths, must belong to root or to the user of this process.
+//! No other user may have permission to write to them. Rights from an access control list are detected too, because its
+//! mask is the group's part of the mode (`acl(5)`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,13 +15,13 @@ use thiserror::Error;
 
 use crate::links::places_on_the_way;
 
-/// Writing by the group, and by everybody.
+/// The permissions of the group and of all other users to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// The sticky bit: in a folder with it, who may write may not remove or rename what is not theirs
-/// (`/tmp`).
+/// The sticky bit. In a folder with this bit, such as `/tmp`, a user with permission to write cannot remove or rename
+/// files of other users.
 const STICKY: u32 = 0o1000;
 
-/// Something on the way to a file that others can change. The text is for the admin: it has the path.
+/// A place in the resolution of a path that other users can change. The text is for the admin, and contains the path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unprotected {
     #[error(
@@ -37,8 +37,8 @@ pub enum Unprotected {
     Unknown { path: PathBuf },
 }
 
-/// Fails if anybody but root and the user of this process can change what is at `path`, or put
-/// something else there. `path` has to be there.
+/// Fails if a user other than root and the user of this process can change or replace the file at `path`. The file must
+/// exist.
 pub fn require_protected(path: &Path) -> Result<(), Unprotected> {
     require_protected_for(path, geteuid().as_raw())
 }
@@ -47,7 +47,7 @@ fn require_protected_for(path: &Path, user: u32) -> Result<(), Unprotected> {
     let unknown = || Unprotected::Unknown { path: path.to_owned() };
     let absolute = std::path::absolute(path).map_err(|_| unknown())?;
     let places = places_on_the_way(&absolute).ok_or_else(unknown)?;
-    // From the root on: who can change a folder can change all that is below.
+    // Start at the root, because a user that can change a folder can change everything below it.
     let mut ancestors: Vec<&Path> = places.iter().flat_map(|place| place.ancestors()).collect();
     ancestors.sort_unstable();
     ancestors.dedup();
@@ -61,7 +61,7 @@ fn look_at(place: &Path, user: u32) -> Result<(), Unprotected> {
     if owner != 0 && owner != user {
         return Err(Unprotected::Owner { path: path(), owner, user });
     }
-    // A link has no permissions: the folder that it is in has.
+    // A symlink has no permissions. The permissions of its folder apply.
     let is_shared_safely = found.is_dir() && mode & STICKY != 0;
     if !found.is_symlink() && mode & WRITABLE_BY_OTHERS != 0 && !is_shared_safely {
         return Err(Unprotected::Writable { path: path(), mode });
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn everything_on_the_way_is_looked_at() {
-        // Below a folder that everybody may write to, and that is sticky.
+        // The test's folder is below a sticky folder to which all users may write.
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("a/b")).unwrap();
@@ -99,14 +99,14 @@ mod tests {
             }
             mode(path, before);
         }
-        // The bit says nothing of a file.
+        // On a file, the sticky bit has no effect.
         mode("a/b/file", 0o1666);
         assert!(require_protected(&way).is_err());
         mode("a/b/file", 0o600);
         mode("c", 0o1777);
         assert_eq!(require_protected(&way), Ok(()));
 
-        // Whoever asks: the owner of all of this is another user then.
+        // If the test does not run as root, its files belong to another user than root.
         let owner = geteuid().as_raw();
         if owner != 0 {
             assert!(matches!(require_protected_for(&way, 0), Err(Unprotected::Owner { .. })));
@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(require_protected_for(&way, 4321), Ok(()));
             chown(root.join(path), Some(0), None).unwrap();
         }
-        // A link of somebody else's, in a folder that everybody may write to.
+        // The symlink belongs to another user, and is in a folder to which all users may write.
         symlink(root.join("a/b/file"), root.join("c/link")).unwrap();
         std::os::unix::fs::lchown(root.join("c/link"), Some(4321), None).unwrap();
         assert!(matches!(require_protected(&root.join("c/link")), Err(Unprotected::Owner { .. })));

@@ -1,19 +1,19 @@
-//! Canonical JSON: the text that Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))`
-//! writes. The hashes of bills of materials and of the audit log are taken of it.
+//! Canonical JSON: the text that Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))` writes. The hashes
+//! of bills of materials and of the audit log are computed over this text.
 //!
-//! This module is a leaf and uses nothing else of the crate.
+//! This module uses no other module of the crate.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Returns the canonical text of `value`: keys sorted by code point, nothing between the tokens, all
-/// characters but printable ASCII escaped.
+/// Returns the canonical text of `value`: keys are sorted by code point, tokens are not separated by spaces, and all
+/// characters except printable ASCII are escaped.
 ///
-/// Numbers are written as `serde_json` writes them; what is hashed here has integers only.
+/// Numbers are written as `serde_json` writes them. The hashed values contain only integers.
 pub fn canonical_json(value: &Value) -> String {
-    // The map may keep its members as they came, if another crate asks serde for that. UTF-8 sorts
-    // as the code points do.
+    // Sort here, because another crate may enable the feature of `serde_json` that preserves the order of members.
+    // UTF-8 sorts like code points.
     let mut value = value.clone();
     value.sort_all_objects();
     let mut text = String::new();
@@ -22,9 +22,9 @@ pub fn canonical_json(value: &Value) -> String {
             text.push(character);
             continue;
         }
-        // It stands in a string: there is nothing between the tokens.
+        // The character is inside a string, because only ASCII is outside.
         for unit in character.encode_utf16(&mut [0; 2]) {
-            // Writing to a text does not fail.
+            // Writing to a `String` does not fail.
             let _ = write!(text, "\\u{unit:04x}");
         }
     }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_text_is_what_python_writes() {
-        // From `json.dumps(…, sort_keys=True, separators=(",", ":"))`.
+        // Generated with `json.dumps(…, sort_keys=True, separators=(",", ":"))`.
         for (value, expected) in [
             (json!({ "b": [1, null, true], "a": {} }), r#"{"a":{},"b":[1,null,true]}"#),
             (

@@ -1,11 +1,11 @@
-//! The characters that a program reads and a person does not see, or that a terminal obeys.
+//! Detects characters that programs read and people do not see, and characters that control a terminal.
 //!
-//! The table is Unicode's `Default_Ignorable_Code_Point` and `Bidi_Control`, and what terminals obey,
-//! but for what people write with: the two joiners (U+200C, U+200D) and the first sixteen selectors
-//! of variants (U+FE00 to U+FE0F), without which many scripts and emoji are others. It never changes a text.
+//! The table contains Unicode's `Default_Ignorable_Code_Point` and `Bidi_Control`, and the control characters of
+//! terminals. It leaves out characters that people need for writing: the two joiners (U+200C, U+200D) and the first
+//! sixteen variation selectors (U+FE00 to U+FE0F), because many scripts and emoji differ without them. This module
+//! never changes a text.
 
-/// Characters that are obeyed instead of shown, or seen by a program and not by a person: the first
-/// and the last of each range, and why it is hidden.
+/// The hidden characters: the first and the last of each range, and the reason.
 const HIDDEN: [(char, char, &str); 20] = [
     ('\0', '\u{8}', "control characters: BEL, backspace"),
     ('\u{b}', '\u{1f}', "control characters: ESC starts what a terminal obeys, CR writes over"),
@@ -39,7 +39,7 @@ const HIDDEN: [(char, char, &str); 20] = [
     ),
 ];
 
-/// Returns whether a character is in the table. Tabs and ends of lines are not.
+/// Returns whether a character is hidden. Tabs and line feeds are not.
 pub fn is_hidden(c: char) -> bool {
     HIDDEN.iter().any(|(first, last, _)| (first..=last).contains(&&c))
 }

@@ -1,8 +1,8 @@
-//! Manifests of what takes part in a result: checks of a skill's manifest before the skill is loaded,
-//! and the AI bill of materials.
+//! Manifests of the parts that produce a result: checks of a skill's manifest before the skill is loaded, and the AI
+//! bill of materials.
 //!
-//! A part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which has the modules as `qwed_mcp::provenance`
-//! and `qwed_mcp::aibom`. Each has a feature of its own; both are on by default.
+//! This crate is a part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which exports the modules as `qwed_mcp::provenance`
+//! and `qwed_mcp::aibom`. Each module has a feature of its own. Both features are on by default.
 
 #[cfg(feature = "aibom")]
 pub mod aibom;

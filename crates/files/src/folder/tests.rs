@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Returns a folder with a folder `tree` in it.
+/// Creates a folder that contains a folder `tree`.
 fn with_tree() -> (tempfile::TempDir, Folder, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let tree = parent.path().join("tree");
@@ -14,7 +14,7 @@ fn with_tree() -> (tempfile::TempDir, Folder, PathBuf) {
     (parent, folder, tree)
 }
 
-/// A thread exchanges the file with a link, also between the look at the file and its opening.
+/// A thread exchanges the file with a symlink, also between the check of the file and its opening.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_that_becomes_a_link_while_it_is_opened_is_not_followed() {
@@ -69,15 +69,15 @@ fn whatever_is_in_a_tree_is_removed_and_nothing_else() {
     }
     folder.remove_tree(OsStr::new("tree")).unwrap();
     assert!(!tree.exists() && kept.join("file").exists());
-    // It is gone already.
+    // The folder is already gone.
     folder.remove_tree(OsStr::new("tree")).unwrap();
-    // A link to a folder is none.
+    // A symlink to a folder is not a folder.
     symlink(&kept, &tree).unwrap();
     folder.remove_tree(OsStr::new("tree")).unwrap_err();
     assert!(kept.join("file").exists());
 }
 
-/// Deeper than a path is long, and than a process has descriptors.
+/// The tree is deeper than the longest path, and than the number of file descriptors of a process.
 #[test]
 fn a_deep_tree_is_walked_and_removed() {
     let (_parent, folder, tree) = with_tree();

@@ -1,4 +1,4 @@
-//! The bill as a `CycloneDX` 1.6 document, for software that reads inventories.
+//! Writes the bill as a `CycloneDX` 1.6 document, for software that reads inventories.
 //!
 //! Source: ECMA-424, `CycloneDX` bill of materials specification, 1st edition (version 1.6).
 
@@ -13,15 +13,15 @@ use super::{AiBom, Component, ComponentType, SERVER};
 const SCHEMA: &str = "http://cyclonedx.org/schema/bom-1.6.schema.json";
 const SPEC_VERSION: &str = "1.6";
 
-/// The characters that a package URL has percent-encoded.
+/// The characters that are percent-encoded in a package URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl AiBom {
-    /// Returns the same bill as a `CycloneDX` 1.6 document.
+    /// Returns the bill as a `CycloneDX` 1.6 document.
     ///
-    /// Models are components of the type `machine-learning-model`, engines are libraries with their
-    /// package URL where the version is known, tools are services, and the hash of the manifest is a
-    /// property. A part that is listed twice is in it once. The serial number is a new one each time.
+    /// Models are components of the type `machine-learning-model`. Engines are libraries, with their package URL if the
+    /// version is known. Tools are services. The hash of the manifest is a property. A part that is listed twice
+    /// appears once. Each document has a new serial number.
     pub fn to_cyclonedx(&self) -> Value {
         let parts = &self.components;
         let mut seen = HashSet::new();
@@ -40,7 +40,7 @@ impl AiBom {
             .with_version(Some(env!("CARGO_PKG_VERSION").to_owned()));
         let mut tool = as_component(&server);
         if let Some(fields) = tool.as_object_mut() {
-            // The one in the list of components may be another version's.
+            // The list of components may contain the server too, and references are unique in a document.
             fields.remove("bom-ref");
         }
         let property = |name: &str, value: &str| json!({ "name": name, "value": value });
@@ -91,7 +91,7 @@ fn as_component(component: &Component) -> Value {
         fields.insert("purl".to_owned(), json!(package_url(distribution, version)));
     }
     if component.kind == ComponentType::Generator {
-        // Nothing is known of the model but its name, and that it writes.
+        // Only the model's name is known, and that it generates text.
         let card = json!({ "modelParameters": { "task": "text-generation" } });
         fields.insert("modelCard".to_owned(), card);
     }
@@ -106,7 +106,7 @@ fn part(component: &Component) -> Value {
     json!({ "name": "qwed:type", "value": json!(component.kind) })
 }
 
-/// Returns a component's name within the document.
+/// Returns the reference of a component within the document.
 fn reference(component: &Component) -> String {
     let kind = json!(component.kind);
     let kind = kind.as_str().unwrap_or_default();
@@ -116,7 +116,7 @@ fn reference(component: &Component) -> String {
     }
 }
 
-/// Returns a package URL of the type `pypi`: the name in lower case, with `-` for `_`.
+/// Returns a package URL of the type `pypi`. The name is in lower case, with `-` instead of `_`.
 fn package_url(distribution: &str, version: &str) -> String {
     let name = distribution.to_lowercase().replace('_', "-");
     let escaped = |text| utf8_percent_encode(text, RESERVED).to_string();

@@ -1,4 +1,4 @@
-//! The manifest, with the field names and words of the documents.
+//! The manifest, with the documented field names and words. It never looks up a component.
 
 use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::canonical_json::canonical_json;
 /// The compliance profile that every manifest names.
 pub const COMPLIANCE: &str = "QWED_AI_SPM_v1";
 
-/// The reason why there is no bill.
+/// The reason why a bill cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AiBomError {
@@ -24,17 +24,17 @@ pub enum AiBomError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AiBom {
-    /// The time at which it was made: ISO 8601, UTC, to the microsecond.
+    /// The time of creation: ISO 8601, UTC, to the microsecond.
     pub timestamp: String,
     /// The parts of the pipeline.
     pub components: Components,
-    /// [`COMPLIANCE`].
+    /// Always [`COMPLIANCE`].
     pub compliance: &'static str,
-    /// True if the versions of something that was used are not known; only in the bill of a session.
+    /// True if the versions of some used parts are unknown. Set only in the bill of a session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
-    /// SHA-256, in lower-case hexadecimal digits, over all other fields but `timestamp`: as JSON with
-    /// sorted keys, without spaces, non-ASCII characters escaped. The same components in the same
+    /// The SHA-256 hash of all other fields except `timestamp`, in lower-case hexadecimal digits. It is computed over
+    /// JSON with sorted keys, without spaces, and with non-ASCII characters escaped. The same components in the same
     /// order have the same hash.
     pub manifest_hash: String,
 }
@@ -45,11 +45,11 @@ pub struct AiBom {
 pub struct Components {
     /// The models that wrote the scripts.
     pub models: Vec<Component>,
-    /// The libraries that verified.
+    /// The verification engines.
     pub verification_engines: Vec<Component>,
     /// The tools that were called.
     pub mcp_tools: Vec<Component>,
-    /// The programs that they ran in; only in the bill of a session.
+    /// The interpreter, the server and the clients. Set only in the bill of a session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<Component>,
 }
@@ -58,20 +58,20 @@ pub struct Components {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct Component {
-    /// Its name: a model, an importable name such as `qwed_legal.FairnessGuard`, a tool, a program.
+    /// The name of a model, an importable name such as `qwed_legal.FairnessGuard`, or the name of a tool or a program.
     pub name: String,
-    /// Its part.
+    /// The role of the component.
     #[serde(rename = "type")]
     pub kind: ComponentType,
-    /// The Python distribution that brought it, where that is known.
+    /// The Python distribution that contains the component, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<String>,
-    /// Its version, where that is known.
+    /// The version, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// The part that a component had.
+/// The role of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -86,12 +86,12 @@ pub enum ComponentType {
     Interpreter,
     /// The server that ran the tools.
     McpServer,
-    /// The client that called them.
+    /// The client that called the tools.
     McpClient,
 }
 
 impl Component {
-    /// Returns a component of which only the name is known.
+    /// Creates a component with a name only.
     pub fn new(name: impl Into<String>, kind: ComponentType) -> Self {
         Self { name: name.into(), kind, distribution: None, version: None }
     }
@@ -102,8 +102,7 @@ impl Component {
 }
 
 impl AiBom {
-    /// Returns the bill of the model, the verification engines and the MCP tools of these names, in
-    /// their order.
+    /// Creates the bill of a model, verification engines and MCP tools from their names. Keeps their order.
     ///
     /// # Errors
     ///
@@ -139,12 +138,12 @@ impl AiBom {
         }))
     }
 
-    /// Returns the bill of these parts, made now.
+    /// Creates the bill of these parts, with the current time.
     pub fn new(components: Components) -> Self {
         Self::made(components, false)
     }
 
-    /// Returns the bill of these parts, made now, which says that versions are missing from it.
+    /// Creates the bill of these parts, with the current time and a mark that versions are missing.
     #[cfg(feature = "session")]
     pub(super) fn incomplete(components: Components) -> Self {
         Self::made(components, true)
@@ -166,7 +165,7 @@ impl AiBom {
     }
 }
 
-/// The name of [`AiBom::from_names`] in the documents.
+/// The documented name of [`AiBom::from_names`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AiBomGenerator;
 

@@ -1,8 +1,8 @@
-//! The AI bill of materials: which model, verification engines and tools had a part in a result.
+//! The AI bill of materials: the model, verification engines and tools that produced a result.
 //!
-//! [`AiBom::from_names`] makes one from names, as the Python implementation does, with the same hash.
-//! In the server, `Session` takes note of what is really used, and writes the bill of that. Either
-//! can be written as `CycloneDX` too.
+//! [`AiBom::from_names`] creates a bill from names, with the same hash as the Python implementation. In the server,
+//! `Session` records the parts that are really used, and writes their bill. Both bills can also be written as
+//! `CycloneDX`.
 
 mod cyclonedx;
 mod manifest;
@@ -18,5 +18,5 @@ pub use manifest::{
 #[doc(hidden)]
 pub use session::{InstalledPackages, Package, Session, UnusableFile, destination, engines};
 
-/// The server in bills, whose version is that of this package too.
+/// The server's name in bills. Its version is the version of this crate.
 const SERVER: &str = "qwed-mcp";

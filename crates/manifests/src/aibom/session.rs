@@ -1,4 +1,5 @@
-//! The record of what one session of a server really used.
+//! Records the parts that one session of a server really used, and writes their bill. It never looks up versions
+//! itself: the caller does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -12,24 +13,23 @@ use uuid::Uuid;
 
 use super::{AiBom, Component, ComponentType, Components, SERVER};
 
-/// The libraries that count as verification engines, beside all that start with [`ENGINE_PREFIX`].
+/// The libraries that count as verification engines, in addition to all with the prefix [`ENGINE_PREFIX`].
 const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
-/// The start of the names of QWED's packages.
+/// The prefix of the names of QWED's packages.
 const ENGINE_PREFIX: &str = "qwed_";
 
-/// Scripts, clients and callers choose names: of each kind no more than this many are kept, nor
-/// longer ones.
+/// The maximum number of names of each kind, and below, of characters in a name. Names are bounded because scripts,
+/// clients and callers choose them.
 const NAMES_MAX: usize = 1000;
 const NAME_CHARS_MAX: usize = 200;
 
-/// A file with this ending gets the bill as `CycloneDX`, whose recommended ending it is.
+/// The recommended ending of `CycloneDX` files. A file with this ending gets the bill in that format.
 const CYCLONEDX_ENDING: &str = ".cdx.json";
 
-/// Record of the models, tools and engines that are used, from which the bill is made. Shared by all
-/// threads.
+/// A record of the used models, tools and engines, from which the bill is created. All threads share it.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// The model, where no client names one.
+    /// The model, if no client names one.
     model: Option<String>,
     used: Mutex<Used>,
 }
@@ -40,14 +40,14 @@ struct Used {
     engines: BTreeSet<String>,
     models: BTreeSet<String>,
     clients: BTreeSet<(String, String)>,
-    /// True as soon as a script has run.
+    /// True once a script has run.
     has_run: bool,
-    /// The modules whose packages were looked for.
+    /// The modules with a requested look-up of their packages.
     asked: BTreeSet<String>,
-    /// Look-ups that [`Session::record_script`] has asked for and that have brought no versions.
+    /// Look-ups that [`Session::record_script`] requested and that have not returned versions.
     unanswered: usize,
     python: Option<String>,
-    /// By module.
+    /// The packages by module.
     packages: BTreeMap<String, Package>,
 }
 
@@ -56,38 +56,38 @@ struct Used {
 pub struct InstalledPackages {
     /// The version of the interpreter.
     pub python: String,
-    /// The packages that were asked for and that are there, by module.
+    /// The requested packages that are installed, by module.
     pub packages: BTreeMap<String, Package>,
 }
 
 /// An installed package.
 #[derive(Debug, Clone)]
 pub struct Package {
-    /// Its name on `PyPI`.
+    /// The name on `PyPI`.
     pub distribution: String,
-    /// Its version.
+    /// The installed version.
     pub version: String,
 }
 
-/// The reason why no bill can be written to a path.
+/// The reason why a bill cannot be written to a path.
 #[derive(Debug, Error)]
 pub enum UnusableFile {
     /// The folder of the path does not exist.
     #[error("there is no folder")]
     NoFolder,
-    /// A device, a pipe, a socket: to replace it would take it from every other program.
+    /// The path is a device, a pipe or a socket. Replacing it would take it away from every other program.
     #[error("it is not a regular file")]
     NotAFile,
-    /// A symlink whose target does not exist.
+    /// A dangling symlink.
     #[error("it is a link that leads to no file")]
     Dangling,
-    /// The system does not show what is at the path.
+    /// The metadata of the path cannot be read.
     #[error("it cannot be looked at: {0}")]
     Unknown(#[source] io::Error),
 }
 
-/// Returns the file or the folder that a path leads to, or the path itself where nothing is there yet. A bill
-/// replaces regular files only; of a link it replaces the target.
+/// Returns the file or folder to which a path leads, or the path itself if it does not exist yet. A bill replaces only
+/// regular files. Instead of a symlink, it replaces the target.
 ///
 /// # Errors
 ///
@@ -117,17 +117,17 @@ pub fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
 }
 
 impl Session {
-    /// Returns a session in which nothing was used yet. `model` is that of callers that name none.
+    /// Creates a session without any used parts. `model` is the model of callers that do not name one.
     pub fn new(model: Option<String>) -> Self {
         Self { model, used: Mutex::default() }
     }
 
-    /// Records a tool, of which a call was allowed.
+    /// Records a tool, after a call of it was allowed.
     pub fn record_tool(&self, name: &str) {
         add(&mut self.used().tools, name);
     }
 
-    /// Records the client, as it names itself.
+    /// Records the client by the name and version that it claims.
     pub fn record_client(&self, name: &str, version: &str) {
         let clients = &mut self.used().clients;
         if clients.len() < NAMES_MAX {
@@ -142,8 +142,8 @@ impl Session {
         }
     }
 
-    /// Records a script that ran and imports `engines`, names as [`engines`] returns them. Returns the
-    /// modules whose packages were not looked for yet; `None` if there is nothing to look for.
+    /// Records a script that ran and imports `engines`, with names as [`engines`] returns them. Returns the modules
+    /// that need a look-up of their packages; `None` if no look-up is needed.
     pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();
@@ -162,7 +162,7 @@ impl Session {
         Some(new)
     }
 
-    /// Records the packages that scripts ran with: the answer to one look-up.
+    /// Records the interpreter and the packages from one look-up.
     pub fn record_packages(&self, installed: InstalledPackages) {
         let mut used = self.used();
         used.unanswered = used.unanswered.saturating_sub(1);
@@ -170,7 +170,7 @@ impl Session {
         used.packages.extend(installed.packages);
     }
 
-    /// Returns the bill of everything so far.
+    /// Returns the bill of all parts recorded so far.
     pub fn manifest(&self) -> AiBom {
         let used = self.used();
         let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
@@ -203,9 +203,9 @@ impl Session {
         if used.unanswered == 0 { AiBom::new(components) } else { AiBom::incomplete(components) }
     }
 
-    /// Writes the bill to the file at `path`, as `CycloneDX` if it ends in `.cdx.json`; into a new
-    /// file, if there is a folder at `path`. There is never a part of a bill: the file that was there
-    /// is replaced when the new one is complete. Returns the file's path.
+    /// Writes the bill to the file at `path`, as `CycloneDX` if `path` ends in `.cdx.json`. If `path` is a folder,
+    /// creates a new file in it. An existing file is replaced only when the new file is complete. Returns the path of
+    /// the file.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Session {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::Builder::new()
             .prefix(".aibom-")
-            // It holds no secret, and the ones who collect bills may be other users.
+            // The bill contains no secrets, and other users may collect it.
             .permissions(Permissions::from_mode(0o644))
             .tempfile_in(folder.unwrap_or(Path::new(".")))?;
         file.write_all(format!("{text}\n").as_bytes())?;
@@ -240,8 +240,8 @@ impl Session {
     }
 }
 
-/// Returns those of the imported names that are verification engines, as a bill names them: `sympy`, `z3`,
-/// and for QWED's packages what was imported from them, such as `qwed_legal.FairnessGuard`.
+/// Returns the imported names that are verification engines, as a bill names them. These are `sympy` and `z3`, and for
+/// QWED's packages the full imported name, such as `qwed_legal.FairnessGuard`.
 pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports
         .filter_map(|import| match module_of(import) {

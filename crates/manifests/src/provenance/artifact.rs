@@ -1,4 +1,5 @@
-//! The file that a manifest's digest is of.
+//! Compares the file of a skill with the digest in its manifest. It never opens a file outside of the manifest's
+//! folder, unless the caller names the file.
 
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
@@ -9,20 +10,20 @@ use super::checks::wrong_type;
 use super::digest::Digest;
 use super::finding::{Finding, excerpt, is_unseen};
 
-/// The file that the digest of a manifest is of.
+/// The file to which the digest of a manifest applies.
 #[derive(Debug)]
 pub(super) struct Artifact {
-    /// The name that it was given.
+    /// The name of the file in findings.
     name: String,
     place: Place,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// The place that the caller names.
+    /// The caller named this path.
     Anywhere(PathBuf),
-    /// A manifest may name what is beside it, and nothing else: it must not make anybody read
-    /// other files of the machine.
+    /// The manifest named this path. It must be below the manifest's folder, because a manifest must not cause other
+    /// files of the machine to be read.
     Within { folder: PathBuf, path: PathBuf },
 }
 
@@ -32,8 +33,8 @@ impl Artifact {
         Self { name: path.display().to_string(), place: Place::Anywhere(path.to_owned()) }
     }
 
-    /// Returns the file that the manifest names in its field `artifact`, a path relative to the
-    /// manifest's folder; `None` if it names none.
+    /// Returns the file that the manifest names in its field `artifact`, as a path relative to the manifest's folder.
+    /// Returns `None` if the manifest does not name a file.
     pub(super) fn named_by_manifest(
         manifest: &Map<String, Value>,
         folder: &Path,
@@ -58,7 +59,7 @@ impl Artifact {
         Ok(Some(Self { name, place: Place::Within { folder: folder.to_owned(), path } }))
     }
 
-    /// Compares the file with the digest of its manifest.
+    /// Compares the file with the digest of its manifest. Returns a finding if they differ or the file cannot be read.
     pub(super) fn compare(&self, digest: &Digest) -> Option<Finding> {
         let name = excerpt(&self.name);
         let found = self.open().and_then(|file| {
@@ -75,7 +76,7 @@ impl Artifact {
         }
     }
 
-    /// Returns the finding where there is no digest to compare with.
+    /// Returns the finding for a manifest that names a file but has no digest.
     pub(super) fn without_digest(&self) -> Finding {
         let name = excerpt(&self.name);
         Finding::high(format!("Artifact '{name}' cannot be verified: the manifest has no digest"))
@@ -94,7 +95,7 @@ impl Artifact {
                 path
             }
         };
-        // Before it is opened: opening a pipe would wait for a writer.
+        // Check before opening the file, because opening a pipe would wait for a writer.
         if !path.metadata().map_err(reason)?.is_file() {
             return Err("it is not a regular file".to_owned());
         }

@@ -1,4 +1,5 @@
-//! The five checks of the documents, in their order. Each gives all that it finds.
+//! The five documented checks, in their order. Each returns all of its findings. They never read a file and never use
+//! the network.
 
 use serde_json::{Map, Number, Value};
 use url::Url;
@@ -7,29 +8,29 @@ use super::digest::Digest;
 use super::finding::{Finding, excerpt, is_unseen};
 use super::host::{self, HostName, Registry};
 
-/// Registries without sufficient vetting of what is uploaded to them.
+/// Registries that do not sufficiently vet uploads.
 const BLOCKED_REGISTRIES: &[&str] =
     &["agentstore.dev", "clawdhub.com", "llm-tools.net", "moltbot.io", "skillhub.ai"];
 
-/// The domains at which skills may have their source unless the caller names more.
+/// The domains that are trusted in source URLs. The caller may add domains.
 const TRUSTED_DOMAINS: &[&str] =
     &["bitbucket.org", "github.com", "gitlab.com", "npmjs.com", "pypi.org", "qwedai.com"];
 
-/// The fewest downloads with which somebody can have looked at the skill.
+/// The minimum number of downloads. With fewer, a review of the skill is unlikely.
 const DOWNLOADS_MIN: i128 = 10;
 
-/// The divisor of round counts: real ones are rarely divisible by it, those that a bot was set to
-/// reach are.
+/// The divisor of suspiciously round counts. Real counts are rarely divisible by it, but the targets of download bots
+/// are.
 const DOWNLOADS_ROUND: i128 = 1000;
 
-/// The reason against a text in which a person does not see what a program reads.
+/// The finding for a text with characters that programs read and people do not see.
 const UNSEEN: &str = "contains invisible or control characters";
 
-/// The reason against a text that an installer may use as a path to other folders.
+/// The finding for a text that an installer may use as a path to other folders.
 const PATH: &str = "is a path to other folders";
 
-/// Requires `name` and `version`, of which a person sees every character, and which stay what they are as the name of a
-/// folder. A version is ASCII, because digits of other scripts look like others, and sort elsewhere.
+/// Requires `name` and `version`. People must see each of their characters, and they must be safe as the name of a
+/// folder. A version must be ASCII, because digits of other scripts look similar and sort differently.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     let fault = |field| {
         let Some(text) = filled_text(manifest, field) else {
@@ -53,25 +54,25 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     ["name", "version"].into_iter().filter_map(fault).collect()
 }
 
-/// Returns whether a text, used as a path, leads out of the folder that it is joined to. `@org/skill` does not.
+/// Returns whether a text, used as a path, leads out of the folder to which it is joined. `@org/skill` does not.
 fn leads_elsewhere(text: &str) -> bool {
     text.contains('\\') || text.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
-/// Returns whether a character is drawn where it stands alone. White space, the two joiners, the variation selectors and
-/// the empty Braille pattern are not. Characters that are hidden everywhere are another finding.
+/// Returns whether a character is visible on its own. White space, the two joiners, the variation selectors and the
+/// empty Braille pattern are not. Characters that are hidden everywhere cause a different finding.
 fn is_drawn(character: char) -> bool {
     let is_blank =
         matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
     !is_blank && !character.is_whitespace()
 }
 
-/// Returns the text of a field without the spaces around it; `None` if it is no text, or blank.
+/// Returns the trimmed text of a field; `None` if it is not a text, or blank.
 pub(super) fn filled_text<'m>(manifest: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
     manifest.get(field)?.as_str().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Requires a registry of the allowlist, or where there is none, one that is not blocked.
+/// Requires a registry of the allowlist. Without an allowlist, requires a registry that is not blocked.
 pub(super) fn registry(
     manifest: &Map<String, Value>,
     allowlist: Option<&[Registry]>,
@@ -87,7 +88,7 @@ pub(super) fn registry(
         let shown = excerpt(&text);
         Finding::high(format!("Skill loaded from untrusted registry: {shown} ({reason})"))
     };
-    // Not from `text`, which is for people: the case of a path matters to an allowlist.
+    // Do not parse `text`, which is for people: an allowlist distinguishes upper and lower case in a path.
     let Some(registry) = filled_text(manifest, "registry").and_then(Registry::parse) else {
         return vec![untrusted("not a host name")];
     };
@@ -102,8 +103,8 @@ pub(super) fn registry(
         .filter(|blocked| registry.host.is_within(blocked))
         .map(|blocked| untrusted(&format!("blocked: {blocked}")))
         .collect();
-    // A blocklist cannot list what looks like a well-known registry; an allowlist can say that such a
-    // name is meant.
+    // A blocklist cannot contain every look-alike of a well-known registry. An allowlist can contain such a name if it
+    // is intended.
     if registry.host.is_internationalised() {
         findings.push(untrusted("internationalised host name, possible look-alike"));
     }
@@ -113,7 +114,7 @@ pub(super) fn registry(
     findings
 }
 
-/// Requires a source at a trusted domain, by HTTPS, and without disguise.
+/// Requires a source URL at a trusted domain, with HTTPS and without disguise.
 pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) -> Vec<Finding> {
     let raw = match manifest.get("source_url") {
         Some(Value::String(raw)) => raw,
@@ -130,7 +131,7 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
     }
     let url = match Url::parse(text) {
         Ok(url) => url,
-        // It has neither a scheme nor a host.
+        // The text has neither a scheme nor a host.
         Err(url::ParseError::RelativeUrlWithoutBase) => {
             return vec![untrusted_domain(""), insecure_scheme("")];
         }
@@ -138,7 +139,7 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
     };
 
     let mut findings = Vec::new();
-    // A program that does not trim the URL has another one.
+    // A program that does not trim the URL reads a different URL.
     if text != raw {
         findings.push(Finding::medium(format!(
             "Invalid source URL: {shown} (has white space around it)"
@@ -152,7 +153,7 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
         findings.push(insecure_scheme(url.scheme()));
     }
     findings.extend(host.and_then(|host| disguise(text, &url, &host)).map(Finding::medium));
-    // The checks of the host are more exact about what is hidden there.
+    // For the host, the checks above report hidden characters more precisely.
     if findings.is_empty() && text.contains(is_unseen) {
         findings.push(Finding::medium(format!("Invalid source URL: {shown} ({UNSEEN})")));
     }
@@ -173,11 +174,10 @@ fn is_trusted(host: &HostName, trusted: &[HostName]) -> bool {
         || trusted.iter().any(|domain| host.is_within(domain.as_str()))
 }
 
-/// Returns the fault in the way `text` writes `host`, even where the host itself is trusted.
+/// Returns the fault in the spelling of `host` in `text`, even if the host itself is trusted.
 ///
-/// The host must be written exactly as it was read. So no difference between this parser and the
-/// one that later downloads the skill can lead elsewhere, and a person who reads the URL sees where
-/// it leads.
+/// The spelling must be exactly the parsed host. Then the program that later downloads the skill cannot parse a
+/// different host, and a person reading the URL sees the real host.
 fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     let written = host::authority_as_written(text, url).unwrap_or_default();
     if written.contains('@') || host::has_user_information(url) {
@@ -193,7 +193,7 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
         return None;
     }
     let shown = excerpt(written);
-    // An IPv6 address has colons of its own.
+    // An IPv6 address contains colons.
     if let Some((_, port)) = written.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
         return Some(format!("Source URL names a port: {}", excerpt(port)));
     }
@@ -201,7 +201,7 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     Some(format!("Source URL host '{shown}' is not written as '{host}' — possible look-alike"))
 }
 
-/// Requires a digest that can be compared; `None` for a skill without one, unless it `is_required`.
+/// Requires a digest that can be compared. Returns `None` for a skill without a digest, unless a digest is required.
 pub(super) fn digest(
     manifest: &Map<String, Value>,
     is_required: bool,
@@ -221,7 +221,7 @@ pub(super) fn digest(
     Digest::parse(text).map(Some).map_err(|error| Finding::high(error.to_string()))
 }
 
-/// Requires a number of downloads, where there is one, that looks like one that people have made.
+/// Requires a plausible number of downloads, if the manifest has one.
 pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     let number = match manifest.get("download_count") {
         None | Some(Value::Null) => return Vec::new(),
@@ -246,14 +246,14 @@ pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     findings
 }
 
-/// Returns the number as an integer; `None` if it has a fraction. A number out of range ends at the
-/// range's bound, which is still far beyond any count.
+/// Returns the number as an integer; `None` if it has a fraction. A number out of range becomes the nearest bound of
+/// the range, which is still far beyond any real count.
 fn whole_count(number: &Number) -> Option<i128> {
     if let Some(count) = number.as_i128() {
         return Some(count);
     }
     let count = number.as_f64().filter(|count| count.fract() == 0.0)?;
-    // Written without an exponent, a whole number is an integer's text.
+    // Without an exponent, a whole number is formatted like an integer.
     let digits = format!("{count:.0}");
     let bound = if count < 0.0 { i128::MIN } else { i128::MAX };
     Some(digits.parse().unwrap_or(bound))
@@ -263,8 +263,8 @@ pub(super) fn wrong_type(field: &str, found: Option<&Value>) -> Finding {
     Finding::medium(format!("Invalid {field} type: {}", python_type(found)))
 }
 
-/// Returns the type as the Python implementation names it, whose texts these are. A missing field is
-/// None there.
+/// Returns the name of the type in Python, because findings repeat the texts of the Python implementation. A missing
+/// field is `None` there.
 fn python_type(value: Option<&Value>) -> &'static str {
     match value {
         None | Some(Value::Null) => "NoneType",

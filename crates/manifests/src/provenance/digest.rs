@@ -1,4 +1,4 @@
-//! Digests as manifests write them, `algorithm:hex_digest`, and of files.
+//! Digests as manifests write them, `algorithm:hex_digest`, and digests of files.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use thiserror::Error;
 
 use super::finding::excerpt;
 
-/// The most digits that are shown of a digest with others than hexadecimal ones.
+/// The maximum number of digits shown from a digest that is not hexadecimal.
 const DIGITS_SHOWN: usize = 32;
 
-/// The part of a file that is hashed at a time.
+/// The number of bytes that are hashed at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A hash function that is accepted.
+/// An accepted hash function.
 #[derive(Debug)]
 struct Algorithm {
     name: &'static str,
@@ -23,21 +23,21 @@ struct Algorithm {
     hash: fn(&mut dyn Read) -> io::Result<String>,
 }
 
-/// The hash functions, the weakest first.
+/// The accepted hash functions, from the weakest to the strongest.
 static ALGORITHMS: [Algorithm; 3] = [
     Algorithm { name: "sha256", hex_digits: 64, hash: hashed::<Sha256> },
     Algorithm { name: "sha384", hex_digits: 96, hash: hashed::<Sha384> },
     Algorithm { name: "sha512", hex_digits: 128, hash: hashed::<Sha512> },
 ];
 
-/// A digest in its one spelling: lower-case digits. Displays as manifests write it.
+/// A digest with lower-case digits. Displays in the format of manifests.
 #[derive(Debug, Clone)]
 pub(super) struct Digest {
     algorithm: &'static Algorithm,
     hex: String,
 }
 
-/// The reason why a text is no digest. Displays as the finding.
+/// The reason why a text is not a valid digest. Displays as the finding.
 #[derive(Debug, Error)]
 pub(super) enum DigestError {
     #[error("Malformed digest format: {0} (expected 'algorithm:hex_digest')")]
@@ -70,12 +70,12 @@ impl Digest {
         Ok(Self { algorithm, hex: digits.to_ascii_lowercase() })
     }
 
-    /// Computes the digest of `content`, by the same function as this one.
+    /// Computes the digest of `content` with the hash function of this digest.
     pub(super) fn of_same_kind(&self, mut content: impl Read) -> io::Result<Self> {
         Ok(Self { algorithm: self.algorithm, hex: (self.algorithm.hash)(&mut content)? })
     }
 
-    /// Returns true if this is the same digest as `other`. Takes the same time wherever they differ.
+    /// Returns true if the digests are equal. The time does not depend on the place of a difference.
     pub(super) fn matches(&self, other: &Self) -> bool {
         self.algorithm.name == other.algorithm.name
             && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()

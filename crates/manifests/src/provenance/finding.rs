@@ -1,4 +1,4 @@
-//! The finding of a check, and excerpts of a manifest's own text.
+//! The findings of checks, and excerpts of a manifest that are safe to show.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::hidden::is_hidden;
 
-/// The longest text, in characters, that is repeated from a manifest.
+/// The maximum number of characters that are repeated from a manifest.
 const EXCERPT_CHARS_MAX: usize = 200;
-/// A text that is longer than this has more characters than are repeated.
+/// A text with more bytes also has more characters than the maximum.
 pub(super) const EXCERPT_BYTES_MAX: usize = 4 * EXCERPT_CHARS_MAX;
 
 /// One reason not to load a skill.
@@ -19,27 +19,28 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Returns a finding that alone marks a skill as an attack, or that makes its content uncertain.
+    /// Creates a finding that alone marks a skill as an attack, or that makes its content uncertain.
     pub(super) fn high(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::High, text: text.into() }
     }
 
-    /// Returns a finding that a skill in order does not have.
+    /// Creates a finding that a well-formed skill does not have.
     pub(super) fn medium(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::Medium, text: text.into() }
     }
 }
 
-/// The risk of a skill; the worst is the greatest.
+/// The risk of a skill, in increasing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SkillRisk {
     /// Nothing was found.
     None,
-    /// The manifest is not in order.
+    /// The manifest has faults.
     Medium,
-    /// An untrusted registry, a suspicious pattern, or no digest that could be compared.
+    /// An untrusted registry, a dangerous pattern, a duplicate field, a missing or invalid digest, or an artifact that
+    /// cannot be verified.
     High,
 }
 
@@ -60,13 +61,13 @@ impl fmt::Display for SkillRisk {
     }
 }
 
-/// Returns whether a character is read by programs and not seen by a person, or is a control character.
+/// Returns whether a character is hidden from people, or is a control character.
 pub(super) fn is_unseen(character: char) -> bool {
     character.is_control() || is_hidden(character)
 }
 
-/// Returns the beginning of `text`, on one line and with nothing unseen in it: whoever wrote the manifest must not be able to write lines
-/// into a log, or to make a finding as long as the manifest.
+/// Returns the beginning of `text`, on one line and with hidden characters escaped. The author of a manifest must not
+/// be able to inject lines into a log, or to make a finding as long as the manifest.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown = String::new();
     for (count, character) in text.chars().enumerate() {

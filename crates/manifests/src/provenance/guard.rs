@@ -1,4 +1,4 @@
-//! The guard: its options, and the line of a verification.
+//! The guard: its options, and the order of the checks. It never loads a skill.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::finding::{Finding, excerpt};
 use super::host::{HostName, Registry};
 use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 
-/// Judges skill manifests.
+/// The checks of skill manifests, with their options.
 ///
 /// ```
 /// use qwed_manifests::provenance::SkillProvenanceGuard;
@@ -40,16 +40,15 @@ use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 /// ```
 #[derive(Debug, Clone)]
 pub struct SkillProvenanceGuard {
-    /// The registries that a skill may come from; `None` for all but those that are known for poor
-    /// vetting.
+    /// The registries from which a skill may come; `None` for all registries except those known for poor vetting.
     registries: Option<Vec<Registry>>,
-    /// The domains that are trusted beside the built-in ones.
+    /// The domains that are trusted in addition to the built-in domains.
     trusted_domains: Vec<HostName>,
-    /// True if a skill must have a digest. One that it has must be well-formed either way.
+    /// True if a skill must have a digest. A digest must be well-formed in any case.
     requires_digest: bool,
 }
 
-/// An entry of an allowlist that would cover nothing.
+/// An entry of an allowlist that would cover nothing, or too much.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{}' {reason}", excerpt(.entry))]
 pub struct InvalidEntry {
@@ -71,27 +70,26 @@ impl InvalidEntry {
         &self.entry
     }
 
-    /// Returns the reason, as it goes after the entry.
+    /// Returns the reason, in a form that follows the entry in a sentence.
     pub fn reason(&self) -> &str {
         self.reason
     }
 }
 
 impl SkillProvenanceGuard {
-    /// Returns a guard that blocks the known untrusted registries, trusts the built-in domains, and
-    /// requires a digest.
+    /// Creates a guard that blocks the known untrusted registries, trusts the built-in domains, and requires a digest.
     pub fn new() -> Self {
         Self { registries: None, trusted_domains: Vec::new(), requires_digest: true }
     }
 
-    /// Accepts skills from these registries alone, instead of blocking the known untrusted ones.
+    /// Accepts only skills from these registries, instead of blocking the known untrusted registries.
     ///
-    /// An entry is a host, or a host with a port or a path that must be the same in the manifest.
-    /// It covers no sub-domains. Without an entry, no skill is accepted.
+    /// An entry is a host, or a host with a port or a path that must be equal in the manifest. It does not cover
+    /// subdomains. Without entries, no skill is accepted.
     ///
     /// # Errors
     ///
-    /// If an entry names no host for certain: it would cover nothing.
+    /// If an entry does not name a host unambiguously, because such an entry would cover nothing.
     pub fn with_trusted_registries<S: AsRef<str>>(
         self,
         registries: impl IntoIterator<Item = S>,
@@ -104,12 +102,12 @@ impl SkillProvenanceGuard {
         Ok(Self { registries: Some(entries), ..self })
     }
 
-    /// Trusts source URLs at these domains and their sub-domains too.
+    /// Also trusts source URLs at these domains and their subdomains.
     ///
     /// # Errors
     ///
-    /// If an entry is not simply a host, or an internationalised one: a manifest never passes with
-    /// such a host. If it has no dot, such as `com`: it would trust the hosts of others.
+    /// If an entry is not just a host, or is an internationalised host, because a manifest never passes with such a
+    /// host. If an entry has no dot, such as `com`, because it would trust hosts of other parties.
     pub fn with_trusted_domains<S: AsRef<str>>(
         mut self,
         domains: impl IntoIterator<Item = S>,
@@ -127,7 +125,7 @@ impl SkillProvenanceGuard {
         Ok(self)
     }
 
-    /// Requires a digest of each skill, or accepts skills without one.
+    /// Sets whether each skill must have a digest.
     #[must_use]
     pub fn require_digest(self, required: bool) -> Self {
         Self { requires_digest: required, ..self }
@@ -135,26 +133,26 @@ impl SkillProvenanceGuard {
 
     /// Judges the skill that `manifest` describes.
     ///
-    /// Never fails: a field that cannot be read is a finding. All checks are made, whatever the
-    /// ones before have found. Takes time linear in the size of the manifest. The file behind
-    /// the digest is not looked at; see [`SkillProvenanceGuard::verify_file`].
+    /// Never fails: an unreadable field is a finding. All checks run, even after a finding. Takes time linear in the
+    /// size of the manifest. Does not read the file to which the digest applies; see
+    /// [`SkillProvenanceGuard::verify_file`].
     pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
         self.verify(manifest, Vec::new(), Ok(None))
     }
 
-    /// Judges a manifest as it is written: a duplicate field is a finding too.
+    /// Judges a manifest as it was written: a duplicate field is also a finding.
     pub fn verify_manifest(&self, manifest: &SkillManifest) -> SkillVerification {
         self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
     }
 
-    /// Judges the skill whose manifest is in the file at `path`, and compares its digest with the
-    /// skill itself, if it is there: the file `artifact`, or else the one that the manifest's field
-    /// `artifact` names, a path relative to the manifest's folder that stays in there.
+    /// Judges the skill with the manifest in the file at `path`, and compares its digest with the skill itself, if that
+    /// is available. The skill is the file `artifact`, or else the file that the manifest's field `artifact` names. The
+    /// field must be a path relative to the manifest's folder, and must not lead out of it.
     ///
     /// # Errors
     ///
-    /// If the file holds nothing that could be judged. A skill that must not be loaded is no error,
-    /// nor is an artifact that cannot be read: that is a finding.
+    /// If the file contains nothing that can be judged. A skill that must not be loaded is not an error. An artifact
+    /// that cannot be read is a finding, not an error.
     pub fn verify_file(
         &self,
         path: &Path,
@@ -173,7 +171,7 @@ impl SkillProvenanceGuard {
         Ok(self.verify(manifest.fields(), duplicates, artifact))
     }
 
-    /// Makes all checks in their order.
+    /// Runs all checks in their order.
     fn verify(
         &self,
         manifest: &Map<String, Value>,
@@ -184,7 +182,7 @@ impl SkillProvenanceGuard {
         let artifact = artifact.map_or_else(Some, |artifact| match (&digest, artifact?) {
             (Ok(Some(digest)), artifact) => artifact.compare(digest),
             (Ok(None), artifact) => Some(artifact.without_digest()),
-            // The fault of the digest is a finding already.
+            // The faulty digest is already a finding.
             (Err(_), _) => None,
         });
         let findings: Vec<Finding> = [

@@ -1,17 +1,17 @@
-//! Hosts as they are compared: never as pieces of text.
+//! Compares hosts in their parsed form, and never as parts of a text.
 //!
-//! The `url` crate reads what a browser would: it maps full-width letters and other dots to ASCII,
-//! undoes percent-encoding and writes the rest as punycode. Two names of the same host are the same
-//! text afterwards, and two hosts never are.
+//! The `url` crate reads hosts like a browser: it maps full-width letters and other dots to ASCII, decodes
+//! percent-encoding, and converts the rest to Punycode. As a result, two spellings of the same host are equal, and two
+//! different hosts never are.
 
 use url::{Host, Url};
 
-/// A host in its one spelling: lower case, no trailing dot, ASCII.
+/// A host in its canonical spelling: lower case, no trailing dot, ASCII.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostName(String);
 
 impl HostName {
-    /// Returns the host of `url`; `None` if it has none, or one that cannot be a registered name.
+    /// Returns the host of `url`; `None` if it has no host, or a host that cannot be a registered name.
     pub(super) fn of(url: &Url) -> Option<Self> {
         let name = match url.host()? {
             Host::Domain(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
@@ -24,29 +24,29 @@ impl HostName {
         &self.0
     }
 
-    /// Returns true for `domain` and its sub-domains.
+    /// Returns true for `domain` and its subdomains.
     pub(super) fn is_within(&self, domain: &str) -> bool {
         self.0.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 
-    /// Returns true for a name without a dot, such as `com`: others own the hosts below it.
+    /// Returns true for a name without a dot, such as `com`. Other parties own the hosts below such a name.
     pub(super) fn is_single_label(&self) -> bool {
         !self.0.contains(['.', ':'])
     }
 
-    /// Returns true if people see other letters than the host is compared by.
+    /// Returns true if people see other letters than the letters that are compared.
     pub(super) fn is_internationalised(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))
     }
 }
 
 fn is_label(label: &str) -> bool {
-    // Underscores are no part of host names, and the internal names of many networks have them.
+    // Underscores are not valid in host names, but many internal networks use them.
     !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// A registry as a manifest or a caller names it: a host, maybe with a port, a path, and a scheme
-/// in front, which does not matter.
+/// A registry as a manifest or a caller names it: a host, optionally with a port, a path, and a leading scheme, which
+/// is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Registry {
     pub(super) host: HostName,
@@ -55,8 +55,8 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Parses a text; `None` if it names no host for certain. Two parsers may not agree on those, and
-    /// a registry that is blocked must not get through between them.
+    /// Parses a text; `None` if it does not name a host unambiguously. Two parsers may read an ambiguous text
+    /// differently, and a blocked registry must not pass because of this difference.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if is_ambiguous(text) || text.contains(char::is_whitespace) {
@@ -66,8 +66,7 @@ impl Registry {
         if location.contains("://") {
             return None;
         }
-        // Whatever the scheme is, the host is read by the rules of the web: those are the strict
-        // ones.
+        // Parse the host by the rules of HTTPS URLs, because they are the strict rules. The scheme does not matter.
         let url = Url::parse(&format!("https://{location}")).ok()?;
         if has_user_information(&url) {
             return None;
@@ -76,33 +75,33 @@ impl Registry {
         Some(Self { host: HostName::of(&url)?, port: url.port(), path })
     }
 
-    /// Returns true if `registry` is this one, for an entry of an allowlist: a sub-domain, another port or,
-    /// where the entry has a path, another path may belong to somebody else.
+    /// Returns true if this entry of an allowlist covers `registry`. A subdomain or another port is not covered,
+    /// because it may belong to another party. The same holds for another path, if the entry has a path.
     pub(super) fn covers(&self, registry: &Self) -> bool {
         self.host == registry.host
             && self.port == registry.port
             && (self.path.is_empty() || self.path == registry.path)
     }
 
-    /// Returns the host of an entry that is nothing but a host. An entry with a port or a path would trust
-    /// more than it says if it were cut down.
+    /// Returns the host of an entry that is only a host. Without its port or path, an entry would trust more than it
+    /// states.
     pub(super) fn into_host(self) -> Option<HostName> {
         (self.port.is_none() && self.path.is_empty()).then_some(self.host)
     }
 }
 
-/// Returns true if `text` has characters that URL parsers disagree about: they drop some control
-/// characters, and some take a backslash for a slash.
+/// Returns true if `text` has characters that URL parsers treat differently. Parsers drop some control characters, and
+/// some parsers read a backslash as a slash.
 pub(super) fn is_ambiguous(text: &str) -> bool {
     text.contains(|c: char| c.is_control() || c == '\\')
 }
 
-/// Returns true if `url` has a name or a password in front of its host.
+/// Returns true if `url` has a user name or a password in front of its host.
 pub(super) fn has_user_information(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Returns the part of `text` between the scheme of `url`, which was read from it, and the path.
+/// Returns the part of `text` between the scheme and the path. `url` must be the URL that `text` contains.
 pub(super) fn authority_as_written<'text>(text: &'text str, url: &Url) -> Option<&'text str> {
     text.get(url.scheme().len()..)?.strip_prefix("://")?.split(['/', '?', '#']).next()
 }

@@ -1,4 +1,4 @@
-//! A manifest from a file.
+//! Reads a manifest from a text or a file, and records its duplicate members. It never judges the other values.
 
 use std::fmt;
 use std::fs::File;
@@ -11,32 +11,32 @@ use thiserror::Error;
 
 use super::finding::{Finding, excerpt};
 
-/// The largest manifest that is read: 1 MiB. Real ones have some hundred bytes.
+/// The size limit of a manifest: 1 MiB. Real manifests have some hundred bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The most duplicate members that are reported. One is enough to block.
+/// The maximum number of duplicate members that are reported. One is enough to block a skill.
 const DUPLICATES_MAX: usize = 20;
 
-/// The reason why a file is no manifest that could be judged. Goes after "skill manifest: ", and never names
-/// the path.
+/// The reason why a file cannot be judged as a manifest. The text follows "skill manifest: ", and never contains the
+/// path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The file is missing, not ours to read, or no file.
+    /// The file is missing, or cannot be read.
     #[error("it cannot be read")]
     Read(#[source] io::Error),
     /// The file is larger than [`MANIFEST_BYTES_MAX`].
     #[error("it is larger than {MANIFEST_BYTES_MAX} bytes")]
     TooLarge,
-    /// The content is not JSON, or not UTF-8, or nested deeper than 128 levels.
+    /// The content is not JSON, or not UTF-8, or nested more than 128 levels deep.
     #[error("it is not JSON")]
     NotJson(#[source] serde_json::Error),
-    /// The content is JSON of another kind.
+    /// The content is JSON, but not an object.
     #[error("it is not a JSON object")]
     NotAnObject,
 }
 
-/// A manifest as it is written: its fields, and the names of duplicate ones.
+/// A manifest as it was written: its fields, and the names of duplicates.
 #[derive(Debug, Clone)]
 pub struct SkillManifest {
     fields: Map<String, Value>,
@@ -44,12 +44,12 @@ pub struct SkillManifest {
 }
 
 impl SkillManifest {
-    /// Reads a manifest from its text: a JSON object of at most [`MANIFEST_BYTES_MAX`] bytes, nested
-    /// at most 128 levels deep.
+    /// Parses a manifest from its text: a JSON object of at most [`MANIFEST_BYTES_MAX`] bytes, nested at most 128
+    /// levels deep.
     ///
     /// # Errors
     ///
-    /// If there is nothing that could be judged.
+    /// If the content cannot be judged.
     pub fn parse(content: &[u8]) -> Result<Self, ManifestError> {
         if u64::try_from(content.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
             return Err(ManifestError::TooLarge);
@@ -64,24 +64,24 @@ impl SkillManifest {
         Ok(Self { fields, duplicates })
     }
 
-    /// Reads the manifest in the file at `path`.
+    /// Reads the manifest from the file at `path`.
     pub(super) fn read(path: &Path) -> Result<Self, ManifestError> {
         let file = File::open(path).map_err(ManifestError::Read)?;
         let mut content = Vec::new();
-        // One more than allowed, and not the size that the file system tells: a pipe or a device
-        // has none.
+        // Read at most one byte more than allowed. Do not rely on the size from the file system, because a pipe or a
+        // device has none.
         let read = file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(ManifestError::Read)?;
         Self::parse(&content)
     }
 
-    /// Returns the fields, of which the last one counts where there are several of a name.
+    /// Returns the fields. Of duplicate fields, it contains the last.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// Returns a finding for each duplicate. JSON leaves open which of two members counts (RFC
-    /// 8259, section 4): what is checked here need not be what an installer uses.
+    /// Returns a finding for each duplicate. JSON does not define which of two members counts (RFC 8259, section 4), so
+    /// an installer may use a value that was not checked here.
     pub(super) fn duplicate_members(&self) -> impl Iterator<Item = Finding> {
         self.duplicates
             .iter()
@@ -89,7 +89,7 @@ impl SkillManifest {
     }
 }
 
-/// Reader of any JSON value, as `serde_json` reads it, that records duplicate members.
+/// A reader of any JSON value that works like `serde_json`, and also records duplicate members.
 struct Reading<'d> {
     duplicates: &'d mut Vec<String>,
 }

@@ -1,11 +1,10 @@
-//! Checks of a skill's manifest before the skill is loaded: its source, its digest, and dangerous
-//! texts that the manifest would smuggle in.
+//! Checks a skill's manifest before the skill is loaded: its source, its digest, and dangerous texts hidden in it.
 //!
-//! A manifest is a claim by the one who wants to be trusted. This module judges the claim alone: it
-//! asks no registry and downloads nothing. Where the skill itself is at hand, its digest is compared.
-//! What cannot be read for certain is a finding; only a manifest without findings is trusted.
+//! A manifest is a claim by a party that wants to be trusted. This module judges only the claim: it never contacts a
+//! registry and never downloads anything. If the skill itself is available, its digest is compared. An unreadable or
+//! ambiguous value is a finding. Only a manifest without findings is trusted.
 //!
-//! This module is a leaf and uses nothing else of the crate.
+//! From this crate, the module uses only the table of hidden characters.
 
 mod artifact;
 mod checks;

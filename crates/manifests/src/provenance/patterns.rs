@@ -1,5 +1,5 @@
-//! Dangerous patterns: texts that no manifest should have, as data. Each row has its reason, and
-//! examples that a test runs.
+//! The table of dangerous patterns: texts that no manifest should contain. Each row has a reason, and examples that a
+//! test checks.
 
 use std::sync::LazyLock;
 
@@ -9,19 +9,19 @@ use regex::RegexSet;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct DangerousPattern {
-    /// The regular expression as the Python implementation has it, which findings show.
+    /// The regular expression in the syntax of the Python implementation. Findings show it.
     pub expression: &'static str,
-    /// True if `MixedCase` counts.
+    /// True if upper and lower case are not distinguished.
     pub ignores_case: bool,
-    /// The reason why a manifest has no business with it.
+    /// The reason why a manifest should not contain such a text.
     pub why: &'static str,
-    /// Texts that the row finds.
+    /// Texts that the row matches.
     pub matches: &'static [&'static str],
-    /// Texts that come close, and that no row finds.
+    /// Similar texts that no row matches.
     pub misses: &'static [&'static str],
 }
 
-/// The patterns, in the order in which one text's findings are reported.
+/// The patterns, in the order in which the findings for one text are reported.
 pub const DANGEROUS_PATTERNS: &[DangerousPattern] = &[
     DangerousPattern {
         expression: r"\beval\s*\(",
@@ -86,23 +86,23 @@ pub const DANGEROUS_PATTERNS: &[DangerousPattern] = &[
     },
 ];
 
-/// The rows of [`DANGEROUS_PATTERNS`] as this program's regular expressions.
+/// The rows of [`DANGEROUS_PATTERNS`], translated and compiled.
 static EXPRESSIONS: LazyLock<RegexSet> = LazyLock::new(|| {
     #[expect(clippy::expect_used, reason = "a test compiles the expressions, which are constants")]
     RegexSet::new(DANGEROUS_PATTERNS.iter().map(translated)).expect("the expressions are valid")
 });
 
-/// Returns the patterns that are in `text`, each once. Takes time linear in its length.
+/// Returns the patterns that match `text`, each once. Takes time linear in the length of `text`.
 pub(super) fn patterns_in(text: &str) -> impl Iterator<Item = &'static DangerousPattern> {
     let found = EXPRESSIONS.matches(text).into_iter();
     found.filter_map(|index| DANGEROUS_PATTERNS.get(index))
 }
 
-/// Translates a row's expression, so that it finds exactly what Python's finds: there, combining
-/// marks are no part of a word, the four separators of ASCII are white space, and the letters `İ`
-/// and `ı` are an `i` where case is ignored.
+/// Translates the expression of a row so that it matches exactly like Python's `re`. There, combining marks are not
+/// part of a word, the four ASCII separators are white space, and the letters `İ` and `ı` match `i` if case is ignored.
 fn translated(pattern: &DangerousPattern) -> String {
-    // Every `\b` of the table is at a word's start or end: what is on its other side is enough.
+    // Every `\b` in the table is at the start or the end of a word. So checking the character on the other side is
+    // enough.
     let no_word = r"(?-i:[^\p{L}\p{N}_\n])";
     let (mut start, mut end) = ("", "");
     let mut expression = pattern.expression;

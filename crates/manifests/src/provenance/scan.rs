@@ -1,18 +1,18 @@
-//! The search for dangerous patterns in the values of a manifest.
+//! Searches the values of a manifest for dangerous patterns. It never searches keys.
 
 use serde_json::{Map, Value};
 
 use super::finding::{EXCERPT_BYTES_MAX, Finding, excerpt};
 use super::patterns::patterns_in;
 
-/// Fields that describe the skill, in words or in a form that its own check reads. Prose about
-/// credentials is no attack.
+/// Fields that describe the skill in prose, or in a format with its own check. Prose about credentials is not an
+/// attack.
 const FIELDS_NOT_SCANNED: &[&str] =
     &["author", "description", "digest", "license", "name", "registry", "source_url", "version"];
 
-/// Returns every dangerous pattern in every text of the manifest, in the order of the fields' names.
+/// Returns a finding for every dangerous pattern in every text of the manifest, in the order of field names.
 ///
-/// Without recursion: a manifest from a caller may be nested deeper than one from a file.
+/// Does not recurse, because a manifest from a caller may be nested deeper than a manifest from a file.
 pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let scanned = members(manifest).filter(|(step, _)| !is_excluded(step));
@@ -46,20 +46,21 @@ pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     findings
 }
 
-/// An array or object that is being looked through.
+/// An array or object that is being searched.
 struct Container<'m> {
-    /// The step from the one above; `None` for the manifest itself.
+    /// The step from the parent container; `None` for the manifest itself.
     step: Option<Step<'m>>,
     values: Box<dyn Iterator<Item = (Step<'m>, &'m Value)> + 'm>,
 }
 
-/// A step from a value to one within it.
+/// A step from a container to a value in it.
 enum Step<'m> {
     Member(&'m str),
     Index(usize),
 }
 
-/// Returns the members by name. The map may keep them as they came, if another crate asks serde for that.
+/// Returns the members, sorted by name, because another crate may enable the feature of `serde_json` that preserves
+/// their order.
 fn members(object: &Map<String, Value>) -> impl Iterator<Item = (Step<'_>, &Value)> {
     let mut members: Vec<_> = object.iter().collect();
     members.sort_unstable_by_key(|(name, _)| *name);
@@ -73,8 +74,8 @@ fn is_excluded(step: &Step<'_>) -> bool {
     }
 }
 
-/// Returns the place of a value, as in `hooks.install[0]`. Made for findings alone: there are many
-/// more values.
+/// Returns the place of a value, such as `hooks.install[0]`. Called only for findings, because a manifest has many more
+/// values.
 fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
     let mut place = String::new();
     let steps = containers.iter().filter_map(|container| container.step.as_ref()).chain([last]);
@@ -84,7 +85,7 @@ fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
             Step::Member(name) => place.extend([".", &excerpt(name)]),
             Step::Index(index) => place.extend(["[", &index.to_string(), "]"]),
         }
-        // The rest would be cut off anyway, and a deep nest can hold very many findings.
+        // The rest would be cut off anyway, and a deeply nested value can have very many findings.
         if place.len() > EXCERPT_BYTES_MAX {
             break;
         }

@@ -1,4 +1,4 @@
-//! The result, with the field names and words of the documents.
+//! The result of a verification, with the documented field names and words.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use super::finding::{Finding, SkillRisk, excerpt};
 pub struct SkillVerification {
     /// True if all checks passed.
     pub verified: bool,
-    /// The same as a word.
+    /// The same result, as a word.
     pub status: SkillStatus,
-    /// The name in the manifest; `unknown` where it has none.
+    /// The name in the manifest; `unknown` if it has none.
     pub skill_name: String,
-    /// The risk of the worst finding.
+    /// The highest risk of all findings.
     pub risk_level: SkillRisk,
     /// All findings, in the order of the checks.
     pub findings: Vec<String>,
@@ -25,7 +25,7 @@ pub struct SkillVerification {
 }
 
 impl SkillVerification {
-    /// Returns the name as it may be shown: on one line, and not too long.
+    /// Returns the name in a form that is safe to show: on one line, and not too long.
     pub fn shown_name(&self) -> String {
         excerpt(&self.skill_name)
     }
@@ -58,13 +58,13 @@ impl SkillVerification {
     }
 }
 
-/// The permission to load the skill.
+/// Whether the skill may be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SkillStatus {
-    /// May be loaded.
+    /// The skill may be loaded.
     Trusted,
-    /// Must not be loaded.
+    /// The skill must not be loaded.
     Blocked,
 }
 
