@@ -1,4 +1,6 @@
-//! A first script that tries to get out: a sandbox counts only once it has been seen to hold.
+//! The canary: a test script that tries to escape from the sandbox.
+//!
+//! A sandbox is only used if it has held against the canary. This module never runs the script itself.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,21 +13,20 @@ use uuid::Uuid;
 
 use crate::sandbox::{IS_SUPPORTED, NOBODY, Tier, supervisor};
 
-/// The attempts, each a function, and what prints those that worked.
+/// The escape attempts, one function for each, and the code that prints the successful ones.
 const ATTEMPTS: &str = include_str!("python/canary.py");
 
-/// Those of macOS alone, which come before these.
+/// The attempts that exist on macOS only. They precede [`ATTEMPTS`].
 const MACOS_ATTEMPTS: &str = include_str!("python/canary_macos.py");
 
-/// Returns the known gaps of a tier: attempts that work although the tier is enforced, and are
-/// documented.
+/// Returns the known gaps of a tier: documented attempts that succeed although the tier is enforced.
 fn known_gaps(tier: Tier) -> &'static [&'static str] {
     match tier {
         Tier::T3 => &[],
-        // Seatbelt answers what is not there and what is closed differently, so that a path is there can be
-        // told; whether its metadata is closed differs.
+        // Seatbelt returns different errors for missing and for forbidden paths, so a script can detect that a path
+        // exists. Whether it can also read the metadata depends on the path.
         Tier::T2 | Tier::Seatbelt => &["find_file"],
-        // Without Landlock and namespaces files and processes are open to the script.
+        // Without Landlock and namespaces, the script has access to files and processes.
         Tier::T1 | Tier::Off => &[
             "read_file",
             "find_file",
@@ -38,13 +39,13 @@ fn known_gaps(tier: Tier) -> &'static [&'static str] {
     }
 }
 
-/// An error of the folder for temporary files. `Display` is for the admin.
+/// A problem with the folder for temporary files. `Display` is for the admin.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("TMPDIR is {}, which {problem}", .folder.display())]
 pub(crate) struct TemporaryFolderError {
-    /// As `TMPDIR` has it, or the system's own.
+    /// The value of `TMPDIR`, or the system's default.
     folder: PathBuf,
-    /// The problem with it. Names no path: clients see it.
+    /// The problem. It contains no path, because clients see it.
     problem: String,
 }
 
@@ -52,13 +53,13 @@ impl TemporaryFolderError {
     /// The admin's remedy.
     pub(super) const REMEDY: &str = "set TMPDIR to a folder that the server may write to";
 
-    /// Returns the same without a path, for clients.
+    /// Returns the message without the path, for clients.
     pub(super) fn for_clients(&self) -> String {
         format!("the folder for temporary files (TMPDIR) {}", self.problem)
     }
 }
 
-/// Returns the folder for temporary files, if it is one.
+/// Returns the folder for temporary files, if it is an existing folder with an absolute UTF-8 path.
 pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
     let folder = std::env::temp_dir();
     let problem = if folder.is_relative() {
@@ -80,16 +81,15 @@ pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
 #[derive(Debug)]
 pub(super) struct Canary {
     folder: PathBuf,
-    /// Held as long as the canary lives: a folder that nobody has locked is one that a server left
-    /// behind which was killed.
+    /// Held for the lifetime of the canary. A folder without a lock was left behind by a killed server.
     _lock: File,
     pub(super) script: String,
 }
 
 impl Canary {
-    /// Puts the file into the place for temporary files. Dropping the canary removes it.
+    /// Creates the file in the folder for temporary files. Dropping the canary removes it.
     ///
-    /// `library` is that of macOS whose calls it tries, where the sandbox is Seatbelt.
+    /// `library` is the macOS library with the calls that the script tries. It is set for Seatbelt only.
     pub(super) fn new(
         program: &Path,
         library: Option<&Path>,
@@ -102,7 +102,7 @@ impl Canary {
     }
 
     fn new_in(parent: &Path, program: &Path, library: Option<&Path>) -> io::Result<Self> {
-        // A folder of its own: the folder for temporary files is the sandbox's as well.
+        // A separate folder, because the sandbox may have a temporary folder of its own at `parent`.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
         let lock = supervisor::create_locked(&folder)?;
         let file = folder.join("file");
@@ -121,8 +121,8 @@ impl Canary {
         Ok(canary)
     }
 
-    /// Returns the attempts that worked and must not have; `output` is the script's. `None` if it is no
-    /// list of attempts: the script did not run to its end.
+    /// Returns the attempts that succeeded and must not have. `output` is the script's output. `None` if `output` is
+    /// not a list of attempts, because the script did not run to its end.
     pub(super) fn escapes(tier: Tier, output: &str) -> Option<Vec<String>> {
         let mut opened: Vec<String> = serde_json::from_str(output).ok()?;
         opened.retain(|way| !known_gaps(tier).contains(&way.as_str()));
@@ -138,17 +138,17 @@ fn home() -> PathBuf {
 
 impl Drop for Canary {
     fn drop(&mut self) {
-        // Nothing in it matters, and the system clears what is left in this place.
+        // A failure does no harm: the file is worthless, and the system clears temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Gives these to the user that scripts are, where that is another one: what must keep them away is
-/// the sandbox, not the owner of a file.
+/// Gives `paths` to the user that scripts run as, if the server is root. The sandbox must keep the script away, not the
+/// owner of the file.
 fn open_to_scripts(paths: [&PathBuf; 2]) {
     if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {
-            // Where it cannot be done the sandbox is tried with less.
+            // If this fails, the canary proves less about the sandbox.
             let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
         }
     }
@@ -170,7 +170,7 @@ mod tests {
         let other = File::open(&folder).unwrap();
         assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
         drop(canary);
-        // A process that another test is just starting has the descriptor until it is another program.
+        // A process that another test is starting holds the descriptor until it executes its program.
         other.lock().unwrap();
         assert!(!folder.exists());
     }

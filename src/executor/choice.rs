@@ -1,18 +1,18 @@
-//! The choice of the fork server for a script, by its imports.
+//! Chooses the fork server for a script by the script's imports.
 //!
-//! A wrong choice costs time and nothing else: what a fork server has not loaded, its child imports.
+//! A wrong choice only costs time, because a child imports the modules that its fork server has not loaded.
 
 use crate::safety::is_in_standard_library;
 
-/// The libraries whose scripts draw, by their topmost modules.
+/// The top-level modules of the libraries that scripts draw with.
 const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
 
-/// Returns the index of the fork server for a script with these imports, or with unknown ones. `loaded` has
-/// the modules of each, and each has those of the one before.
+/// Returns the index of the fork server for a script. `imports` is `None` if the imports are unknown. `loaded` lists
+/// the modules of each fork server. Each list includes the previous list.
 ///
-/// It is the first that has loaded all of them, but for standard modules, most of which are loaded in
-/// no time. Where none has, or nobody knows, it is the last that is not for drawing: other packages are
-/// likely to need what that has.
+/// Chooses the first fork server that has loaded all imports. Standard modules do not count, because most of them load
+/// in no time. If no fork server has all imports, or they are unknown, chooses the last fork server without a drawing
+/// library: other packages probably need the modules that it has loaded. A script that draws gets the last fork server.
 pub(super) fn of(imports: Option<&[String]>, loaded: &[&[String]]) -> usize {
     let imported: Vec<&str> =
         imports.unwrap_or_default().iter().map(|name| topmost(name)).collect();

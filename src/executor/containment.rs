@@ -1,4 +1,6 @@
-//! The containment of scripts: an interpreter, a plan, and proof that the plan holds.
+//! Contains scripts: chooses an interpreter and a plan, and proves that the plan holds.
+//!
+//! This module never runs a client's script.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,26 +27,27 @@ use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, RunError, RunLimits, Surroundings};
 
-/// The memory limit that is tried out: more than an interpreter needs, and soon exceeded.
+/// The memory limit for the test of the limit: more than an interpreter needs, and soon exceeded.
 const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 
-/// An interpreter and the plan by which its scripts are contained.
+/// An interpreter, and the plan that contains its scripts.
 #[derive(Debug, Clone)]
 pub(crate) struct Contained {
     pub(super) interpreter: Interpreter,
     pub(crate) plan: Plan,
-    /// Better tiers that are unavailable, best one first, and why.
+    /// The better tiers that are unavailable, best first, with the reasons.
     pub(super) passed_over: Vec<(Tier, Obstacle)>,
-    /// The last workspace of which nothing is in the interpreter: that takes a hundred looks.
+    /// The last workspace that was found to hold no file of the interpreter. Remembered because the check takes a
+    /// hundred lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
-    /// What makes runs of a script the same, where they are to be; none of tests.
+    /// The measures that make runs reproducible; `None` if they are not wanted, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
-    /// Stand-ins of tests for the parts of macOS.
+    /// The folder with stand-ins for the parts of macOS, for tests.
     pub(super) apple_parts: Option<PathBuf>,
 }
 
 impl Contained {
-    /// Returns the order for one run of what is `given`, as the bytes that a supervisor reads.
+    /// Returns the order for one run of `given`, as the bytes that a supervisor reads.
     pub(super) fn order(
         &self,
         given: Given<'_>,
@@ -62,7 +65,7 @@ impl Contained {
         self.order_for(Role::Script, &input, scratch, limits, group)
     }
 
-    /// Returns the order for an interpreter in this role, which reads `input` when it is contained.
+    /// Returns the order for an interpreter in this role, which reads `input` once it is contained.
     pub(super) fn order_for(
         &self,
         role: Role,
@@ -98,7 +101,7 @@ impl Contained {
         Plan { limits, ..self.plan.clone() }
     }
 
-    /// Returns the parts of macOS that hold its scripts, where that is what holds them.
+    /// Returns the parts of macOS that contain scripts, if the tier is Seatbelt.
     fn seatbelt(&self) -> Option<SeatbeltOrder> {
         let Interpreter { entry, program_file, .. } = &self.interpreter;
         let order =
@@ -106,10 +109,10 @@ impl Contained {
         (self.plan.tier == Tier::Seatbelt).then(order)
     }
 
-    /// Returns what scripts run in, for receipts.
+    /// Returns the interpreter and the sandbox of scripts, for receipts.
     pub(super) fn surroundings(&self) -> Surroundings {
         let Self { interpreter, plan, .. } = self;
-        // It goes to every supervisor in this form.
+        // Supervisors receive the plan in this form.
         let text = serde_json::to_vec(plan).unwrap_or_default();
         Surroundings {
             program_file: plan.program_file.clone(),
@@ -125,10 +128,10 @@ impl Contained {
         }
     }
 
-    /// Returns the summary for callers.
+    /// Returns the summary for clients.
     pub(super) fn ready(&self) -> Ready {
         let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
-        // The fault, where there is one.
+        // A fault takes precedence over an expected obstacle.
         let reason = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
         let reason = reason.or(self.passed_over.first());
         let step_down =
@@ -137,23 +140,23 @@ impl Contained {
     }
 }
 
-/// An error that leaves scripts with nothing to run in.
+/// The reason why scripts cannot be contained.
 #[derive(Debug, Error)]
 pub(crate) enum NotContained {
     /// No interpreter was found.
     #[error(transparent)]
     FindInterpreter(#[from] FindError),
-    /// No sandbox that the admin would take.
+    /// No sandbox that the admin accepts is available.
     #[error(transparent)]
     Sandbox(#[from] SandboxUnavailable),
 }
 
-/// Finds out what scripts can run in, and remembers it. A failure is not remembered: what is
-/// missing may be there at the next call.
+/// Finds the containment of scripts, and remembers it. A failure is not remembered, because the missing part may be
+/// available at the next call.
 #[derive(Debug)]
 pub(super) struct Containment {
     pub(super) finder: InterpreterFinder,
-    /// The sandbox that the admin asks for.
+    /// The sandbox mode that the admin configured.
     pub(super) mode: SandboxMode,
     read_paths: Vec<PathBuf>,
     memory_mb: u64,
@@ -180,8 +183,7 @@ impl Containment {
         }
     }
 
-    /// Returns the best containment that the admin takes and that holds, which is tried out with
-    /// `executor`.
+    /// Returns the best containment that the admin accepts and that holds. Tests each candidate with `executor`.
     pub(super) async fn get(&self, executor: &OneShotExecutor) -> Result<&Contained, NotContained> {
         self.found
             .get_or_try_init(|| async {
@@ -209,7 +211,7 @@ impl Containment {
             .await
     }
 
-    /// Logs why no code can run, once for each reason.
+    /// Logs why no code can run, unless the last failure had the same reason.
     fn log_failure(&self, reason: String) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if *logged != reason {
@@ -237,10 +239,10 @@ impl Containment {
         temporary_folder()?;
         let KernelLacks { namespaces, landlock, file_tree, .. } = self.kernel_lacks;
         let needed = tier.landlock_abi_min();
-        // Without a sandbox it still keeps signals within the run.
+        // Without a sandbox, Landlock still keeps signals within the run.
         let is_used = needed > 0 || tier == Tier::Off;
         let present = if is_used && !landlock { supported_abi() } else { 0 };
-        // Before the kernel is asked for anything: a setting that is wrong is wrong at every tier.
+        // Before any question to the kernel, because a wrong setting is wrong at every tier.
         let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
         let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
         if namespaces && tier == Tier::T3 {
@@ -267,8 +269,7 @@ impl Containment {
         if tier == Tier::Off {
             return Ok(contained);
         }
-        // Installed packages prove nothing about the sandbox, and must not run in one that is not
-        // tried yet.
+        // Installed packages prove nothing about the sandbox, and must not run in an untested sandbox.
         let mut isolated = contained.clone();
         isolated.plan.is_isolated = true;
         let library = contained.seatbelt().map(|seatbelt| seatbelt.library);
@@ -294,8 +295,8 @@ impl Containment {
     }
 }
 
-/// Has a script take more memory than it may, where a system's own account is all that bounds it: a limit
-/// that is set and does not hold would be noticed by nobody.
+/// Tests that the memory limit holds, with a script that exceeds it. Only Seatbelt needs this, because there the
+/// system's own accounting is the only limit. Nothing else would notice that the limit has no effect.
 async fn try_memory_limit(
     mut isolated: Contained,
     executor: &OneShotExecutor,
@@ -313,7 +314,7 @@ async fn try_memory_limit(
     }
 }
 
-/// Logs what scripts run in, and what is less about it than there could be.
+/// Logs the tier of scripts, and why better tiers are unavailable.
 fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
     tracing::info!(%tier, "scripts are contained");
     for (better, obstacle) in passed_over {
@@ -321,7 +322,7 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
         if obstacle.is_expected() {
             tracing::warn!(remedy, "{better} is unavailable, scripts run at {tier}: {obstacle}");
         } else {
-            // With the path that failed, which the text has not.
+            // The debug output contains the path that failed. The message does not.
             tracing::error!(
                 remedy,
                 ?obstacle,
@@ -331,7 +332,7 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
     }
 }
 
-/// Returns the tiers that the admin takes, best one first.
+/// Returns the tiers that the admin accepts, best first.
 fn acceptable_tiers(mode: SandboxMode) -> &'static [Tier] {
     match mode {
         SandboxMode::Strict => &[Tier::T3],

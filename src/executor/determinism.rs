@@ -1,16 +1,16 @@
-//! Runs of a script that are the same each time, as far as that can be had.
+//! Makes runs of a script reproducible, as far as possible.
 //!
-//! Random numbers whose seed the script does not set get one that is made of the script
-//! (`python/numbers.py`), addresses are the same where the kernel lets us, and numerical libraries take the
-//! kernels that every processor has. Time, threads and secrets stay what they are.
+//! Random number generators without a seed get a seed that is derived from the script (`python/numbers.py`). Addresses
+//! are the same in each run if the kernel allows that. Numerical libraries use kernels that every processor supports.
+//! Time, threads and secrets are never changed.
 
 use crate::config::KernelLacks;
 use crate::sandbox::can_fix_addresses;
 
-/// What of this can be had here.
+/// The measures that are available on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Determinism {
-    /// Addresses are the same in each run.
+    /// Whether addresses are the same in each run.
     pub(crate) fixes_addresses: bool,
 }
 
@@ -34,11 +34,12 @@ struct Pinned {
     why: &'static str,
 }
 
-/// What the loops of `NumPy` have beyond what it is built for: names that a build does not know are passed over.
+/// The features of processors that the loops of `NumPy` can use beyond the baseline of its build. `NumPy` ignores names
+/// that a build does not know.
 const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR \
                        X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
 
-/// The variables. Another kernel adds up in another order, and rounds otherwise.
+/// The variables. Another kernel would add in another order, and round differently.
 const PINNED: [Pinned; 4] = [
     Pinned {
         name: "OPENBLAS_CORETYPE",
@@ -62,7 +63,7 @@ const PINNED: [Pinned; 4] = [
     },
 ];
 
-/// Returns the variables by which numerical libraries compute the same on every machine of an architecture.
+/// Returns the variables that make numerical libraries compute the same on every machine of an architecture.
 pub(super) fn pinned_kernels() -> impl Iterator<Item = (String, String)> {
     PINNED.iter().map(|pinned| (pinned.name.to_owned(), pinned.value.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! The diagnosis of this machine for the admin: the interpreter, and the sandbox that scripts get.
+//! Diagnoses this machine for the admin: the interpreter, and the sandbox that scripts get.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ use super::{
     Source, Unusable,
 };
 
-/// The packages that verification scripts import: module, distribution.
+/// The packages that verification scripts import, as pairs of module and distribution.
 const PACKAGES: [(&str, &str); 9] = [
     ("sympy", "sympy"),
     ("z3", "z3-solver"),
@@ -36,7 +36,7 @@ const PACKAGES: [(&str, &str); 9] = [
     ("qwed_sdk", "qwed"),
 ];
 
-/// Returns the package that brings a module which verification scripts import.
+/// Returns the distribution that provides `module`, if verification scripts import it.
 pub(crate) fn verification_package(module: &str) -> Option<&'static str> {
     PACKAGES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
 }
@@ -46,16 +46,16 @@ pub(crate) fn verification_modules() -> impl Iterator<Item = &'static str> {
     PACKAGES.into_iter().map(|(module, _)| module)
 }
 
-/// A line of what [`PACKAGES_SCRIPT`] prints.
+/// An entry of the list that [`PACKAGES_SCRIPT`] prints: the module, the distribution and its version.
 type FoundPackage = (String, Option<String>, Option<String>);
 
 const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
 
-/// Imports the modules that are named before this text.
+/// Imports the modules in `NAMES`, which is defined before this text.
 const IMPORTS_SCRIPT: &str =
     "import importlib\nfor name in NAMES:\n    importlib.import_module(name)\n";
 
-/// The time for all imports: the first ones of new files read them from the disk.
+/// The timeout for all imports. The first import of new files reads them from the disk.
 const IMPORTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 const PACKAGES_SCRIPT: &str = include_str!("python/packages.py");
@@ -83,7 +83,7 @@ pub(crate) enum PackagesError {
     Interpreter(FindError),
     #[error("its packages cannot be imported: {0}")]
     Import(String),
-    /// No script can run here, whatever its interpreter is.
+    /// No script can run here, with any interpreter.
     #[error("its packages were not imported, as no script can run here: {reason}")]
     NotTried { version: String, reason: String },
 }
@@ -91,28 +91,27 @@ pub(crate) enum PackagesError {
 /// The state of everything that scripts need.
 #[derive(Debug)]
 pub(crate) struct Diagnosis {
-    /// The interpreter.
     pub(crate) interpreter: Result<FoundInterpreter, FindError>,
-    /// The reasons why scripts can read the home folder, if they can.
+    /// The reasons why scripts can read the home folder; empty if they cannot.
     pub(crate) exposures: Vec<HomeExposure>,
-    /// The distributions that scripts can import, with their versions; `None` for one that they
-    /// cannot.
+    /// The distributions that verification scripts use, with their versions; `None` if scripts cannot import the
+    /// distribution.
     pub(crate) packages: BTreeMap<String, Option<String>>,
-    /// The tier that scripts get.
+    /// The tier that scripts get; `None` if no script can run.
     pub(crate) tier: Option<Tier>,
-    /// The user that they run as, where they can.
+    /// The user that scripts run as; `None` if no script can run.
     pub(crate) script_user: Option<ScriptUser>,
-    /// Better tiers that the admin takes and scripts do not get, best one first, and why not.
+    /// The better tiers that the admin accepts and scripts do not get, best first, with the reasons.
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
-    /// The layers, each with whether scripts have it.
+    /// The state of each layer.
     pub(crate) layers: Vec<(Layer, LayerState)>,
-    /// The limits of a run.
+    /// The limits of a run; `None` if no script can run.
     pub(crate) limits: Option<Limits>,
-    /// The control groups that bound the memory of runs, or the reason why they do not.
+    /// The control groups that limit the memory of runs, or the reason why they do not.
     pub(crate) control_groups: Result<String, String>,
-    /// The newest Landlock ABI of this kernel that is known here.
+    /// The newest Landlock ABI that both this kernel and this program know.
     pub(crate) landlock_abi: u8,
-    /// The whole reason why no code runs, if it does not.
+    /// The complete reason why no code runs; `None` if code runs.
     pub(crate) refusal: Option<String>,
 }
 
@@ -122,7 +121,7 @@ pub(crate) struct FoundInterpreter {
     pub(crate) program: PathBuf,
     pub(crate) version: String,
     pub(crate) source: Source,
-    /// Those that come first, and cannot be used.
+    /// The candidates that take precedence but cannot be used.
     pub(crate) passed_over: Vec<Unusable>,
 }
 
@@ -131,7 +130,7 @@ pub(crate) struct FoundInterpreter {
 pub(crate) struct ScriptUser {
     id: u32,
     name: Option<String>,
-    /// `true` if that is the server's user.
+    /// Whether this is the server's user.
     #[serde(skip)]
     is_servers: bool,
 }
@@ -157,9 +156,9 @@ impl fmt::Display for ScriptUser {
 /// The state of a layer for scripts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LayerState {
-    /// They have it, and a test script did not get past it.
+    /// Scripts have the layer, and a test script did not get past it.
     Enforced,
-    /// They do not.
+    /// Scripts do not have the layer.
     Missing {
         /// The reason.
         why: String,
@@ -171,7 +170,7 @@ pub(crate) enum LayerState {
 }
 
 impl OneShotExecutor {
-    /// Looks at everything that a script would need.
+    /// Checks everything that a script needs.
     pub(crate) async fn diagnose(&self) -> Diagnosis {
         let (interpreter, exposures) = match self.found().await {
             Ok(found) => {
@@ -187,7 +186,7 @@ impl OneShotExecutor {
         };
         let contained = match &interpreter {
             Ok(_) => self.contained().await,
-            // It would be looked for once more.
+            // `contained` would search for the interpreter again.
             Err(error) => Err(NotContained::FindInterpreter(error.clone())),
         };
         let (contained, refusal) = match contained {
@@ -213,7 +212,7 @@ impl OneShotExecutor {
             layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
-                // Something has been run, so they were looked for.
+                // A script has run, so the search for control groups is over.
                 Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
                 Some(Tier::Seatbelt) => Err("macOS has none".to_owned()),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
@@ -227,8 +226,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Returns the version of pytest that tests would get, or the reason why they would get none:
-    /// it is imported, inside of the sandbox.
+    /// Returns the version of pytest that tests would get, or the reason why they would get none. Imports pytest inside
+    /// of the sandbox.
     pub(crate) async fn pytest(&self) -> Result<String, String> {
         let contained = self.contained().await.map_err(|error| error.to_string())?;
         if !self.may_look_inside(contained) {
@@ -245,8 +244,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Imports those of the modules of verification scripts whose distribution `is_there`, inside of the
-    /// sandbox, and returns the version of the interpreter.
+    /// Imports, inside of the sandbox, each module of verification scripts with a distribution that `is_there`. Returns
+    /// the version of the interpreter.
     pub(crate) async fn try_packages(
         &self,
         is_there: impl Fn(&str) -> bool,
@@ -279,25 +278,25 @@ impl OneShotExecutor {
         }
     }
 
-    /// Returns whether an interpreter may be started just to see which packages it has: installed
-    /// ones may load code of the workspace, which has to be held to its files.
+    /// Returns whether an interpreter may be started just to list its packages. Installed packages may load code of the
+    /// workspace, so the sandbox must restrict access to files if a workspace exists.
     fn may_look_inside(&self, contained: &Contained) -> bool {
         contained.plan.tier >= Tier::Seatbelt || self.untrusted.is_none()
     }
 
-    /// Returns the packages that a script can import.
+    /// Returns the distributions that a script can import, with their versions.
     async fn packages(&self, contained: &Contained) -> BTreeMap<String, Option<String>> {
         let found = self.ask_for_packages(contained, &json!(PACKAGES)).await;
         found.into_iter().filter_map(|(_, name, version)| Some((name?, version))).collect()
     }
 
-    /// Asks from inside for modules and what brought them: the module, the distribution, and its
-    /// version; `None` if it cannot be imported.
+    /// Looks up modules from inside of the sandbox. Returns for each module its distribution and its version, which is
+    /// `None` if the module cannot be imported.
     async fn ask_for_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
         if !self.may_look_inside(contained) {
             return Vec::new();
         }
-        // An absent name is None in Python.
+        // A missing name is `null` in JSON and `None` in Python.
         let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
         let run = self.supervise_own(contained, &script).await;
@@ -305,8 +304,7 @@ impl OneShotExecutor {
         serde_json::from_str(&printed).unwrap_or_default()
     }
 
-    /// Returns the interpreter, and the packages that brought these modules. `None` where nothing
-    /// can run.
+    /// Returns the version of the interpreter, and the packages that provide these modules. `None` if nothing can run.
     pub(super) async fn take_inventory(&self, modules: &[String]) -> Option<InstalledPackages> {
         let contained = self.contained().await.ok()?;
         let distribution = |module: &str| {
@@ -323,8 +321,8 @@ impl OneShotExecutor {
     }
 }
 
-/// Returns the state of each layer for scripts that run at `tier`, where these obstacles were met;
-/// `None` if nothing was tried.
+/// Returns the state of each layer for scripts that run at `tier`. `obstacles` were found on the way there; `None` if
+/// nothing was tried.
 fn layers(
     tier: Option<Tier>,
     obstacles: Option<&[(Tier, Obstacle)]>,

@@ -1,10 +1,10 @@
-//! The output of a script, for whoever looks on while it runs.
+//! Passes the output of a script to a listener while the script runs.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A stream of a script.
+/// An output stream of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -13,25 +13,25 @@ pub(crate) enum Stream {
 
 type Listener = dyn Fn(Stream, &[u8]) + Send + Sync;
 
-/// The listener of a run's output, if there is one. It hears what is within the caps, in the pieces in which
-/// it was read, and must not wait: the run would wait with it.
+/// The listener of a run's output, if there is one. It receives the output within the limits, in the pieces in which it
+/// was read. It must not block, because the run would wait too.
 #[derive(Clone, Default)]
 pub(crate) struct Echo(Option<Arc<Heard>>);
 
 struct Heard {
     listener: Box<Listener>,
-    /// `true` once there was something to hear.
+    /// Whether the listener has received output.
     has_begun: AtomicBool,
 }
 
 impl Echo {
-    /// Creates an echo that `listener` hears.
+    /// Creates an echo that passes output to `listener`.
     pub(crate) fn to(listener: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
         let listener = Box::new(listener);
         Self(Some(Arc::new(Heard { listener, has_begun: AtomicBool::new(false) })))
     }
 
-    /// Passes on what was read.
+    /// Passes `bytes` to the listener, if there is one.
     pub(super) fn pass_on(&self, stream: Stream, bytes: &[u8]) {
         let Some(heard) = &self.0 else { return };
         if !bytes.is_empty() {
@@ -40,7 +40,7 @@ impl Echo {
         }
     }
 
-    /// Returns whether somebody has heard something of the run, so that it cannot be made again.
+    /// Returns whether the listener has received output of the run. Then the run cannot be repeated.
     pub(super) fn has_begun(&self) -> bool {
         self.0.as_ref().is_some_and(|heard| heard.has_begun.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! An executor for tests: it starts nothing, and answers as the test wants.
+//! An executor for unit tests. It starts no process, and returns the results that a test wants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ type Act =
     dyn Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
 type ActOnProject = dyn Fn(ProjectRun, CancellationToken) -> BoxFuture<'static, Ran> + Send + Sync;
 
-/// The executor.
+/// An executor that calls functions of a test.
 pub(crate) struct FakeExecutor {
     act: Box<Act>,
     act_on_project: Box<ActOnProject>,
     runs: AtomicUsize,
-    /// Nobody ever learns whether scripts can be contained.
+    /// Whether [`Executor::readiness`] never returns.
     pub(crate) never_ready: bool,
-    /// The tier that it says holds what it runs.
+    /// The tier that [`Executor::readiness`] returns.
     pub(crate) tier: Option<Tier>,
-    /// The interpreter that it says it has.
+    /// The interpreter that [`Executor::installation`] returns.
     pub(crate) installation: Option<Installation>,
 }
 
 impl FakeExecutor {
-    /// Creates an executor that answers a script with `act`.
+    /// Creates an executor that runs scripts with `act`.
     pub(crate) fn new(
         act: impl Fn(AuthorizedScript, RunLimits, CancellationToken) -> BoxFuture<'static, Ran>
         + Send
@@ -51,7 +51,7 @@ impl FakeExecutor {
         }
     }
 
-    /// Creates an executor that answers a project with `act`, and says that `tier` holds it.
+    /// Creates an executor that runs projects with `act`, and reports `tier`.
     pub(crate) fn of_projects<F: Future<Output = Ran> + Send + 'static>(
         tier: Tier,
         act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
@@ -63,7 +63,7 @@ impl FakeExecutor {
         }
     }
 
-    /// Returns how many scripts and projects it was asked to run.
+    /// Returns the number of scripts and projects that it was asked to run.
     pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::Relaxed)
     }

@@ -1,5 +1,7 @@
-//! The search for Python. Done once: on many machines `python3` is a shell script of a version
-//! manager that takes longer than Python itself.
+//! Finds Python, once. On many machines `python3` is a shell script of a version manager, which takes longer than
+//! Python itself.
+//!
+//! This module never starts an interpreter of the workspace.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,42 +16,41 @@ use crate::environments::{Environments, InUse, Unusable as UnusableEnvironment};
 use super::probe::{Interpreter, ProbeError, Unusable, probe};
 use super::untrusted::{Untrusted, UntrustedFolder};
 
-/// An error that leaves the server without an interpreter. Names no path: clients see it. The log
-/// has the details.
+/// The reason why the server has no interpreter. It contains no path, because clients see it. The log has the details.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum FindError {
-    /// Only what the admin named was tried.
+    /// The interpreter that the admin named cannot be used. No other was tried.
     #[error(
         "the interpreter that QWED_MCP_PYTHON names could not be used: {}. \
          Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later, or to a name that is on \
          PATH; ~ and variables are not expanded", .0.error
     )]
     Configured(Unusable),
-    /// Its own code would run when it is asked what it is.
+    /// The interpreter is in the workspace. Probing it would run code of the workspace.
     #[error(
         "the interpreter is in the workspace, whose code must not run outside of the sandbox; \
          ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
     )]
     InWorkspace(Unusable),
-    /// Somebody else could have put code into it.
+    /// Another user can change the environment, and could have put code into it.
     #[error(
         "the environment of `qwed-mcp env create` can be changed by others than the server's user, so \
          it is not used; ask the admin to look at the server's log"
     )]
     EnvironmentUnprotected(Unusable),
-    /// Other code than that of its Python would run when it is asked what it is.
+    /// The environment was changed. Probing it would run code that does not belong to its Python.
     #[error(
         "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask the admin to \
          look at the server's log"
     )]
     EnvironmentChanged(Unusable),
-    /// Whose code must not run is not known.
+    /// The location of the workspace is unknown, and its code must not run.
     #[error(
         "no interpreter is started, as it is not known where the workspace is, whose code must not \
          run outside of the sandbox: {0}"
     )]
     WorkspaceUnknown(String),
-    /// Everything was tried.
+    /// All candidates were tried.
     #[error(
         "no Python 3.8 or later was found in VIRTUAL_ENV or on PATH. \
          Set QWED_MCP_PYTHON to the absolute path of one, or run `qwed-mcp env create`"
@@ -71,18 +72,18 @@ impl FindError {
     }
 }
 
-/// The reason why an interpreter is the one for scripts. The first of these that there is is taken.
+/// The reason for choosing an interpreter. The first available source in this order is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// `QWED_MCP_PYTHON`.
+    /// The variable `QWED_MCP_PYTHON`.
     Configured,
-    /// The newest environment that `qwed-mcp env create` made, by its name.
+    /// The newest environment of `qwed-mcp env create`, with its name.
     Made(String),
-    /// The virtual environment that the program is in.
+    /// The virtual environment that contains this program.
     BesideProgram,
-    /// `VIRTUAL_ENV`.
+    /// The variable `VIRTUAL_ENV`.
     VirtualEnv,
-    /// `PATH`.
+    /// The search path `PATH`.
     Path,
 }
 
@@ -91,23 +92,23 @@ pub(crate) enum Source {
 pub(super) struct Found {
     pub(super) interpreter: Interpreter,
     pub(super) source: Source,
-    /// Those that come first, and cannot be used.
+    /// The candidates that take precedence but cannot be used.
     pub(super) passed_over: Vec<Unusable>,
-    /// Keeps the environment that it is in.
+    /// Keeps the environment of the interpreter from being removed.
     _in_use: Option<InUse>,
 }
 
-/// Finds the interpreter at the first call, and remembers it. A failure is not remembered: what is
-/// missing may be installed while the server runs.
+/// Finds the interpreter at the first call, and remembers it. A failure is not remembered, because an interpreter may
+/// be installed while the server runs.
 #[derive(Debug)]
 pub(super) struct InterpreterFinder {
     configured: Option<OsString>,
-    /// Absent without a data folder.
+    /// `None` without a data folder.
     environments: Option<Environments>,
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
     found: OnceCell<Found>,
-    /// The candidates of the last search that found none, which was logged.
+    /// The candidates of the last failed search, which were logged.
     logged: Mutex<String>,
 }
 
@@ -123,9 +124,9 @@ impl InterpreterFinder {
         }
     }
 
-    /// Returns the interpreter: `QWED_MCP_PYTHON` if set, else that of the newest environment that
-    /// `qwed-mcp env create` made, else that of the virtual environment which the program is in, else
-    /// that of `VIRTUAL_ENV`, else `python3`, else `python` on `PATH`.
+    /// Returns the interpreter. If `QWED_MCP_PYTHON` is set, it is the only candidate. Otherwise the order is: the
+    /// newest environment of `qwed-mcp env create`, the virtual environment that contains this program, `VIRTUAL_ENV`,
+    /// `python3` on `PATH`, and `python` on `PATH`.
     pub(super) async fn found(&self) -> Result<&Found, FindError> {
         let found = self.found.get_or_try_init(|| self.find()).await;
         if let Err(error) = &found {
@@ -134,7 +135,7 @@ impl InterpreterFinder {
         found
     }
 
-    /// Logs the candidates that were tried, unless the last search had the same.
+    /// Logs the candidates that were tried, unless the last search tried the same.
     fn log_once(&self, error: &FindError) {
         let tried = error.tried().iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +154,7 @@ impl InterpreterFinder {
 
     async fn find(&self) -> Result<Found, FindError> {
         let untrusted = self.untrusted.clone();
-        // It may look at files of the admin's.
+        // The lookup may read files of the admin, which blocks.
         let untrusted = tokio::task::spawn_blocking(move || untrusted.folder()).await;
         let untrusted = untrusted.unwrap_or_else(|_| Err("internal error".to_owned()));
         let untrusted = untrusted.map_err(FindError::WorkspaceUnknown)?;
@@ -186,7 +187,7 @@ impl InterpreterFinder {
                     let made = made.take_if(|_| matches!(source, Source::Made(_)));
                     return Ok(Found { interpreter, source, passed_over, _in_use: made.or(held) });
                 }
-                // To take the next one would be to run tests without what they need.
+                // With the next candidate, tests would run without the packages that they need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
                     return Err(FindError::InWorkspace(unusable));
                 }
@@ -199,7 +200,7 @@ impl InterpreterFinder {
         Err(FindError::NotFound(passed_over))
     }
 
-    /// Returns the environment of `env create` that a candidate is in, which is kept from here on.
+    /// Returns the environment of `env create` that contains the candidate. The result keeps it from being removed.
     fn environment_of(&self, candidate: &Path) -> Result<Option<InUse>, FindError> {
         let environments = self.environments.as_ref();
         let held = environments.map_or(Ok(None), |environments| environments.holding(candidate));
@@ -228,17 +229,18 @@ impl InterpreterFinder {
     }
 }
 
-/// Asks an interpreter for the folders of its packages, and logs nothing. Returns `None` if scripts cannot use it.
+/// Returns the folders of an interpreter's packages; `None` if scripts cannot use the interpreter. Does not log the
+/// failure.
 pub(crate) async fn package_folders(python: &Path) -> Option<Vec<PathBuf>> {
     probe(python, None).await.ok().map(|interpreter| interpreter.packages)
 }
 
-/// Returns the newest environment that `env create` made, which is kept from here on.
+/// Returns the newest environment of `env create`. The result keeps it from being removed.
 fn made(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
     environments.map_or(Ok(None), Environments::newest).map_err(|unusable| not_used(&unusable))
 }
 
-/// Returns the error of an environment that must not be started, of which the log has the details.
+/// Returns the error for an environment that must not be started. The log has the details.
 fn not_used(environment: &UnusableEnvironment) -> FindError {
     let (UnusableEnvironment::Unprotected { path, .. } | UnusableEnvironment::Changed { path, .. }) =
         environment;
@@ -249,9 +251,9 @@ fn not_used(environment: &UnusableEnvironment) -> FindError {
     }
 }
 
-/// Returns the interpreter of the virtual environment that this program is in, as its own file, whatever
-/// links it was started by. Only a virtual environment was made for it: beside a program in `/usr/bin` is
-/// the system's Python.
+/// Returns the interpreter of the virtual environment that contains this program. Resolves the symlinks by which the
+/// program was started. Only a virtual environment was made for this program: next to a program in `/usr/bin` is the
+/// system's Python.
 fn beside_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.canonicalize().ok()?;
     let folder = program.parent()?;

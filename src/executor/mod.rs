@@ -1,15 +1,18 @@
-//! Runs what the gateway has authorised, and nothing else.
+//! Runs scripts that the gateway has authorized, and nothing else.
 //!
-//! An [`Executor`] takes an [`AuthorizedScript`], bounds and a cancellation token, and gives an
-//! [`Outcome`]. However a run ends, every process that it started is dead by then. It never
-//! decides whether a script may run.
+//! An [`Executor`] takes an [`AuthorizedScript`], limits and a cancellation token, and returns an [`Outcome`]. However
+//! a run ends, every process that it started is dead or being killed by then. This module never decides whether a
+//! script may run.
 //!
-//! There are two implementations. [`OneShotExecutor`]: `interpreter` (find Python once) →
-//! `containment` (what holds it here, or which `obstacle` is in the way; for tests of a `project` with
-//! more rights) → `one_shot` (the server's side of a run) ⇄ [`report`](crate::sandbox::report) ⇄
-//! [`supervisor`](crate::sandbox::supervisor) (a process of its own for each run, which starts Python,
-//! watches it and clears up after it). `warm`, on Linux: the children of an interpreter that has loaded what
-//! scripts use, and the first one where there is none.
+//! Two implementations exist:
+//!
+//! - [`OneShotExecutor`] starts a new interpreter for each run. `interpreter` finds Python once. `containment` chooses
+//!   the sandbox, or names the `obstacle` against it. `project` does so for tests, which have more rights. `one_shot`
+//!   is the server's side of a run. It exchanges an order and a [`report`](crate::sandbox::report) with a
+//!   [`supervisor`](crate::sandbox::supervisor), a separate process for each run that starts Python, watches it and
+//!   cleans up after it.
+//! - `warm` (Linux only) runs scripts in children of an interpreter that has already loaded their modules. It falls
+//!   back to the first implementation if no such child is available.
 
 #![cfg_attr(
     any(not(target_os = "linux"), qwed_portable),
@@ -83,13 +86,12 @@ use crate::gateway::AuthorizedScript;
 pub(crate) use crate::sandbox::ArtifactFolder;
 use crate::sandbox::{LaunchError, Tier};
 
-/// A way to run scripts.
+/// The interface of all executors.
 pub(crate) trait Executor: Send + Sync + 'static {
-    /// Runs `script` within `limits` until it ends or `cancel` is cancelled; what it prints goes to `echo`
-    /// while it runs.
+    /// Runs `script` within `limits` until it ends or `cancel` is cancelled. Passes its output to `echo` while it runs.
     ///
-    /// The future must be polled to its end: dropping it kills the run, but nobody then waits until
-    /// its processes are dead.
+    /// The future must be polled to its end. Dropping it kills the run, but then nothing waits until the processes are
+    /// dead.
     fn run(
         &self,
         script: AuthorizedScript,
@@ -98,100 +100,101 @@ pub(crate) trait Executor: Send + Sync + 'static {
         echo: Echo,
     ) -> BoxFuture<'_, Ran>;
 
-    /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. Like
-    /// [`Executor::run`]'s, the future must be polled to its end.
+    /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. As for [`Executor::run`],
+    /// the future must be polled to its end.
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran>;
 
-    /// Tests whether scripts can be contained as the admin wants it. A success is kept: the test takes
-    /// as long as two short scripts. After a failure the next call tests again.
+    /// Tests whether scripts can be contained in the way that the admin configured. Remembers a success, because the
+    /// test takes as long as two short scripts. After a failure the next call tests again.
     fn readiness(&self) -> BoxFuture<'_, Readiness>;
 
-    /// Looks up the interpreter of scripts, and the packages that bring these modules there. Takes as
-    /// long as a short script; `None` where nothing can run.
+    /// Returns the version of the scripts' interpreter, and the packages that provide `modules`. Takes as long as a
+    /// short script. `None` if nothing can run.
     fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>>;
 
-    /// Finds the interpreter of scripts and tests, and the folders of its packages; runs nothing but
-    /// what that takes. `None` where there is none.
+    /// Finds the interpreter for scripts and tests, and the folders of its packages. Runs only the search. `None` if no
+    /// interpreter is found.
     fn installation(&self) -> BoxFuture<'_, Option<Installation>>;
 
-    /// Looks up what scripts run in, which does not change once it is known; `None` where nothing can run.
+    /// Returns the interpreter and the sandbox that scripts run in. They do not change once they are known. `None` if
+    /// nothing can run.
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>>;
 
-    /// Gets ready for calls, in the background.
+    /// Prepares for calls, in the background.
     fn warm_up(&self) {}
 
-    /// Returns the state of the interpreters that are forked for scripts, where there are some.
+    /// Counts the fork servers by their state. All counts are zero for an executor without fork servers.
     fn fork_servers(&self) -> ForkServers {
         ForkServers::default()
     }
 
-    /// Ends the processes that live between runs, and returns when they are gone. Runs are ended by
-    /// their own cancellation.
+    /// Ends the processes that live between runs, and returns when they are gone. Does not end runs: each run has its
+    /// own cancellation token.
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// The fork servers of an executor by their state.
+/// The number of fork servers in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ForkServers {
     pub(crate) ready: usize,
     pub(crate) starting: usize,
-    /// Those that nobody has needed, and those that could not be started.
+    /// Not running: not needed so far, idle for too long, failed to start, or closed.
     pub(crate) off: usize,
-    /// How many took the place of an earlier one.
+    /// Starts that replaced an earlier fork server.
     pub(crate) restarts: u64,
 }
 
-/// An interpreter that scripts and tests run in.
+/// The interpreter that scripts and tests run in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Installation {
-    /// The reason why it is this one.
+    /// The reason for choosing this interpreter.
     pub(crate) source: Source,
     pub(crate) program: PathBuf,
-    /// As `platform.python_version()` has it.
+    /// The version, as `platform.python_version()` returns it.
     pub(crate) version: String,
     /// The folders of installed packages.
     pub(crate) packages: Vec<PathBuf>,
 }
 
-/// What scripts run in, for receipts.
+/// The interpreter and the sandbox that scripts run in, for receipts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Surroundings {
-    /// The interpreter's program, without links.
+    /// The canonical path of the interpreter's program.
     pub(crate) program_file: PathBuf,
-    /// As `sys.implementation.name` has it.
+    /// The name, as `sys.implementation.name` has it.
     pub(crate) implementation: String,
     pub(crate) version: String,
     /// The folders of installed packages.
     pub(crate) packages: Vec<PathBuf>,
-    /// The variables that scripts get.
+    /// The environment variables of scripts.
     pub(crate) variables: Vec<(String, String)>,
-    /// What scripts can read.
+    /// The paths that scripts can read.
     pub(crate) readable: Vec<PathBuf>,
     pub(crate) tier: Tier,
-    /// The memory of a run, in MiB.
+    /// The memory limit of a run, in MiB.
     pub(crate) memory_mib: u64,
-    /// The SHA-256 of the plan.
+    /// The SHA-256 of the plan, in hexadecimal digits.
     pub(crate) plan_sha256: String,
-    /// What makes runs of a script the same, where they are to be.
+    /// The measures that make runs reproducible; `None` if the admin did not ask for them.
     pub(crate) determinism: Option<Determinism>,
 }
 
 /// The reason why scripts can read a file of the server's user.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum InReach {
-    /// Nothing keeps a script away from files.
+    /// The tier does not keep scripts away from files.
     #[error("tier {0} of the sandbox lets scripts read all files of this user")]
     Tier(Tier),
-    /// The file is among the packages and folders that scripts may read.
+    /// The file is in a package or a folder that scripts may read.
     #[error("{} is in {}, which scripts can read", .file.display(), .folder.display())]
     Folder { file: PathBuf, folder: PathBuf },
 }
 
 impl Surroundings {
-    /// Returns why scripts can read one of `files`, which are paths without links; `None` if they can read none of
-    /// them. Where nothing protects files, that is said without any.
+    /// Returns why scripts can read one of `files`, which are canonical paths. `None` if they can read none of them.
+    /// For a tier that does not protect files, returns the reason even if `files` is empty.
     pub(crate) fn reach_of<'p>(
         &self,
         files: impl IntoIterator<Item = &'p PathBuf>,
@@ -202,7 +205,7 @@ impl Surroundings {
         }
         let files: Vec<&PathBuf> = files.into_iter().collect();
         let by_its_name = self.readable.iter().find_map(|path| {
-            // Also where the file lies in another mount of the folder.
+            // This also finds a file below another mount of the folder.
             let folder = UntrustedFolder::new(path)?;
             let file = files.iter().find(|file| folder.holds(file))?;
             Some(InReach::Folder { file: (*file).clone(), folder: path.clone() })
@@ -218,41 +221,40 @@ impl Surroundings {
     }
 }
 
-/// The outcome of a run, or the reason why there was none.
+/// The outcome of a run, or the reason why the run did not happen.
 pub(crate) type Ran = Result<Outcome, RunError>;
 
-/// The containment of scripts (`None` without an interpreter), or the reason why they cannot be.
+/// The containment of scripts, or the reason why no sandbox is available. `None` if no interpreter was found.
 pub(crate) type Readiness = Result<Option<Ready>, SandboxUnavailable>;
 
-/// Code of a project on this machine, which tests it: it reads its folders, starts the interpreter
-/// again if it likes, and leaves files behind. Always alone in a new interpreter, and in tier 2 at
-/// least.
+/// A run of a project's own code, to test the project on this machine. The code reads its folders, may start the
+/// interpreter again, and leaves files behind. It always runs alone in a new interpreter, at tier 2 or better.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectRun {
-    /// Python that starts it.
+    /// The Python source that starts the code.
     pub(crate) source: String,
-    /// The folder of its code, without links.
+    /// The folder of the code, as a canonical path.
     pub(crate) workspace: PathBuf,
-    /// Further readable paths, besides that and Python's own: absolute ones.
+    /// Further readable paths, in addition to `workspace` and Python's own files. They are absolute.
     pub(crate) readable: Vec<PathBuf>,
-    /// A folder that nothing of this may overlap but `artifacts`, which is in it.
+    /// A folder that no readable path may overlap, except for the environments in it. It contains `artifacts`.
     pub(crate) closed: PathBuf,
-    /// The folder in which it may leave files: a real path, which no readable one overlaps.
+    /// The folder in which the code may leave files. A canonical path that no readable path overlaps.
     pub(crate) artifacts: ArtifactFolder,
-    /// Variables besides the ones that scripts get.
+    /// Variables in addition to the script variables. They replace variables of the same name.
     pub(crate) environment: Vec<(String, String)>,
-    /// The memory of all its processes together, in MiB.
+    /// The memory limit of all processes together, in MiB.
     pub(crate) memory_mb: u64,
     pub(crate) limits: RunLimits,
 }
 
-/// The reason why a script could not be run at all. Its `Display` is shown to the client: it names no path.
+/// The reason why a script could not be run at all. `Display` is shown to clients, so it contains no path.
 #[derive(Debug, Error)]
 pub(crate) enum RunError {
-    /// No interpreter, or no sandbox to run the script in.
+    /// No interpreter was found, or no sandbox is available.
     #[error(transparent)]
     Contain(#[from] NotContained),
-    /// This sandbox cannot give a project what it needs.
+    /// The sandbox cannot give a project the rights that it needs.
     #[error(transparent)]
     Project(#[from] NotForProject),
     /// The supervisor process could not be started.
@@ -261,19 +263,19 @@ pub(crate) enum RunError {
     /// The supervisor could not start Python.
     #[error("Python could not be started: {0}")]
     StartPython(LaunchError),
-    /// A defect in the executor.
+    /// The executor panicked, which is a defect.
     #[error("the executor stopped unexpectedly")]
     Panicked,
-    /// The supervisor ended without a report: something killed it.
+    /// The supervisor ended without a report, because something killed it.
     #[error("the process that watches over the script was killed from outside")]
     SupervisorDied,
-    /// The kernel does not end the processes of the run.
+    /// The kernel does not end the processes of this run, although they were killed.
     #[error(
         "the script was killed, and its processes do not end; no code runs until they have. Ask the \
          admin to look at the server's log"
     )]
     DoesNotEnd,
-    /// The kernel does not end the processes of an earlier run.
+    /// The kernel has not yet ended the processes of an earlier run.
     #[error(
         "the processes of an earlier script were killed and do not end; no code runs until they \
          have. Ask the admin to look at the server's log"

@@ -1,4 +1,4 @@
-//! The reasons why a run has less than it could, for clients and for the admin.
+//! The reasons why a run has less than the best sandbox, for clients and for the admin.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use crate::sandbox::{self, HAS_SEATBELT, LaunchError, Layer, PlanError, Tier};
 
 use super::canary::TemporaryFolderError;
 
-/// The error that the sandbox that the admin wants is unavailable here. `Display` is for clients,
-/// whose model reads it: what is missing, and what their admin can do.
+/// The error that the sandbox of the admin's choice is unavailable. `Display` is for clients and their models: it names
+/// the missing part, and the admin's remedy.
 #[derive(Debug)]
 pub(crate) struct SandboxUnavailable {
     pub(super) mode: SandboxMode,
-    /// The tiers that were tried, best one first, and why not.
+    /// The tiers that were tried, best first, with the reasons.
     pub(crate) tried: Vec<(Tier, Obstacle)>,
 }
 
 impl SandboxUnavailable {
-    /// Returns the same for the admin: with paths, and with the ways to do without.
+    /// Returns the message for the admin: with paths, and with the settings that accept less.
     pub(crate) fn for_admin(&self) -> String {
         let mut text = format!("{}.", self.reasons(ToString::to_string));
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy());
@@ -29,7 +29,7 @@ impl SandboxUnavailable {
         let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
         if !is_of_settings {
             text += " To do with less: ";
-            // What macOS has less of is nothing.
+            // macOS has no sandbox with fewer layers.
             let degraded = if HAS_SEATBELT {
                 ""
             } else {
@@ -45,7 +45,7 @@ impl SandboxUnavailable {
         text
     }
 
-    /// Returns each reason once; with its tiers where they differ.
+    /// Joins the reasons, each of them once. If they differ, each has its tiers.
     fn reasons(&self, describe: fn(&Obstacle) -> String) -> String {
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for (tier, obstacle) in &self.tried {
@@ -67,7 +67,7 @@ impl std::error::Error for SandboxUnavailable {}
 
 impl fmt::Display for SandboxUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One sentence: a model is to pass it on, not to act on it.
+        // One sentence, because a model should pass it on and not act on it.
         write!(f, "Scripts cannot run: {}; ", self.reasons(Obstacle::for_clients))?;
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy_for_clients());
         if let Some(remedy) = remedy {
@@ -77,31 +77,31 @@ impl fmt::Display for SandboxUnavailable {
     }
 }
 
-/// The reason why a tier is unavailable. `Display` is for the admin: it has paths.
+/// The reason why a tier is unavailable. `Display` is for the admin, and contains paths.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum Obstacle {
-    /// The kernel's Landlock is older than the tier needs.
+    /// The kernel's Landlock ABI is older than the tier needs.
     #[error("Landlock ABI {needed} is needed, and this kernel has {}", describe_abi(*.present))]
     Landlock { needed: u8, present: u8 },
     /// The plan cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// There is no place for what every run needs.
+    /// The folder for temporary files is not usable, and every run needs it.
     #[error(transparent)]
     TemporaryFolder(#[from] TemporaryFolderError),
     /// A step of the launch failed.
     #[error("{0}")]
     Launch(LaunchError),
-    /// The script that tries to get out succeeded.
+    /// The canary escaped from the sandbox.
     #[error("a test script got out ({})", .0.join(", "))]
     Escaped(Vec<String>),
-    /// The script that tries to get out did not run to its end.
+    /// The canary did not run to its end.
     #[error("a test script did not run to its end: {0}")]
     NotTried(String),
 }
 
 impl Obstacle {
-    /// Returns the layer that is missing, if it is one.
+    /// Returns the missing layer, if the obstacle is a missing layer.
     pub(super) fn layer(&self) -> Option<Layer> {
         match self {
             Self::Landlock { .. } => Some(Layer::Landlock),
@@ -123,8 +123,8 @@ impl Obstacle {
         }
     }
 
-    /// Returns the same for clients: the way to allow namespaces on a machine or in a container is long,
-    /// and nothing for a model.
+    /// Returns the remedy for clients. The steps to allow namespaces on a machine or in a container are long, and of no
+    /// use to a model.
     fn remedy_for_clients(&self) -> Option<&'static str> {
         match self {
             Self::Launch(error) if error.is_without_namespaces() => {
@@ -139,7 +139,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the same without a path, for clients.
+    /// Returns the reason without a path, for clients.
     pub(super) fn for_clients(&self) -> String {
         match self {
             Self::Plan(error) => error.for_clients().to_owned(),
@@ -150,13 +150,13 @@ impl Obstacle {
         }
     }
 
-    /// Returns whether the obstacle is a setting, which is in the way of every tier.
+    /// Returns whether the obstacle is a setting, which affects every tier.
     pub(super) fn is_of_settings(&self) -> bool {
         matches!(self, Self::Plan(_) | Self::TemporaryFolder(_))
     }
 
-    /// Returns whether some kernels and containers are known to lack this. Everything else is a
-    /// fault, and no admin should have less by it without being informed.
+    /// Returns whether some kernels and containers are known to lack this. Everything else is a fault, and the admin
+    /// must be informed if it lowers the tier.
     pub(crate) fn is_expected(&self) -> bool {
         match self {
             Self::Launch(error) => error.is_without_namespaces(),
@@ -172,19 +172,19 @@ fn describe_abi(abi: u8) -> String {
     if abi == 0 { "none".to_owned() } else { format!("ABI {abi}") }
 }
 
-/// The containment of scripts, as those see it who ask for a run.
+/// The containment of scripts, as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) tier: Tier,
-    /// The reason why it is not the best tier that the admin takes, if it is not.
+    /// The reason why this is not the best tier that the admin accepts; `None` if it is.
     pub(crate) step_down: Option<StepDown>,
 }
 
-/// The step down from the best tier that the admin takes. Names no path: clients see it.
+/// The step down from the best tier that the admin accepts. It contains no path, because clients see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepDown {
     pub(crate) reason: String,
-    /// True if such machines are known not to have more.
+    /// Whether machines of this kind are known to lack the better tier.
     pub(crate) is_expected: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A new interpreter for each run.
+//! Runs each script in a new interpreter. No interpreter is used twice.
 
 use std::io;
 use std::path::PathBuf;
@@ -34,28 +34,28 @@ use super::{
 };
 use crate::sandbox::report::Report;
 
-/// Runs each script in a new interpreter, under a supervisor of its own.
+/// An executor that runs each script in a new interpreter, under its own supervisor.
 #[derive(Debug)]
 pub(crate) struct OneShotExecutor {
     pub(super) containment: Containment,
-    /// The folder whose code runs in the sandbox only.
+    /// The folder with code that may only run in the sandbox.
     pub(super) untrusted: Untrusted,
     pub(super) supervisors: Supervisors,
     pub(super) groups: Arc<RunGroups>,
-    /// True if the figures of scripts are wanted.
+    /// Whether the pictures of scripts are wanted.
     pub(super) takes_pictures: bool,
-    /// Places for folders whose removal goes on behind the result of their run.
+    /// Permits for removals of folders that continue after the outcome of their run.
     removals: Arc<Semaphore>,
-    /// The runs that there are or are about to be, and the most at once.
+    /// The number of current runs, including those about to start. `runs_max` is the most at once.
     runs: Arc<AtomicU64>,
     runs_max: u64,
-    /// Locked while a supervisor is started.
+    /// Locked while a supervisor starts.
     starts: Mutex<()>,
-    /// What scripts run in, once somebody has asked.
+    /// The interpreter and the sandbox of scripts, since the first request for them.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
 
-/// A run that begins: what its outcome says besides how it ended.
+/// The facts about a run that are known when it begins.
 #[derive(Debug)]
 struct Begun {
     /// The time limit counts from here.
@@ -71,7 +71,7 @@ impl Begun {
     }
 }
 
-/// A run that is counted, as long as this lives.
+/// A run that is counted for as long as this value lives.
 pub(super) struct CountedRun(Arc<AtomicU64>);
 
 impl Drop for CountedRun {
@@ -80,17 +80,17 @@ impl Drop for CountedRun {
     }
 }
 
-/// Returns a place for the scratch folder of a run, which the supervisor makes.
+/// Returns a new path for the scratch folder of a run. The supervisor creates the folder.
 fn scratch_place() -> PathBuf {
     std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
 }
 
-/// The most folders whose removal goes on behind the results of their runs.
+/// The most removals of folders that continue after the outcome of their run.
 const REMOVALS_MAX: usize = 4;
 
 impl OneShotExecutor {
-    /// Makes an executor for the interpreter and the sandbox that the settings want. Nothing of the
-    /// `untrusted` folder runs outside of that.
+    /// Creates an executor for the interpreter and the sandbox of these settings. No code of the `untrusted` folder
+    /// runs outside of that sandbox.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         Self {
             containment: Containment::new(settings, untrusted.clone()),
@@ -106,33 +106,33 @@ impl OneShotExecutor {
         }
     }
 
-    /// Counts a run as one of those that there are, as long as the result lives.
+    /// Counts a run for as long as the result lives.
     pub(super) fn count_run(&self) -> CountedRun {
         self.runs.fetch_add(1, Ordering::Relaxed);
         CountedRun(Arc::clone(&self.runs))
     }
 
-    /// Returns the neighbours of a run, this one included.
+    /// Returns the number of current runs, this one included.
     pub(super) fn neighbours(&self) -> Neighbours {
         let now = self.runs.load(Ordering::Relaxed).max(1);
         Neighbours { now, most: self.runs_max }
     }
 
-    /// Returns the containment of scripts; found at the first call.
+    /// Returns the containment of scripts. The first call finds it.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
-        // Before any process of ours is there that would have to be moved.
+        // Before this server starts any process, because the search for groups would have to move that process.
         self.groups.find().await;
         self.supervisors.sweep_once();
         Box::pin(self.containment.get(self)).await
     }
 
-    /// Returns the interpreter for scripts, whether or not they can be contained.
+    /// Returns the interpreter for scripts, even if they cannot be contained.
     pub(super) async fn found(&self) -> Result<&Found, FindError> {
         self.groups.find().await;
         self.containment.finder.found().await
     }
 
-    /// Returns the containment of a run; `None` if that is cancelled before.
+    /// Returns the containment of a run; `None` if the run is cancelled first.
     async fn contained_for_run(
         &self,
         cancel: &CancellationToken,
@@ -140,7 +140,7 @@ impl OneShotExecutor {
         cancel.run_until_cancelled(self.contained()).await.transpose()
     }
 
-    /// Runs a script of the server's own, for as long as those may take.
+    /// Runs a script of the server's own, for at most [`OWN_SCRIPT_TIMEOUT`].
     pub(super) async fn supervise_own(&self, contained: &Contained, script: &str) -> Ran {
         let limits = RunLimits::of_script(OWN_SCRIPT_TIMEOUT);
         let (cancel, echo) = (CancellationToken::new(), Echo::default());
@@ -160,7 +160,7 @@ impl OneShotExecutor {
         let group = self.groups.order(&contained.plan_for(limits));
         let run = self.supervise_in(contained, given, limits, cancel, echo, group).await;
         match run {
-            // Nothing was started. What bounds runs without groups is there all the same.
+            // Nothing was started. A run without a group still has its other limits.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
                 self.groups.pause(&error.to_string());
                 let timeout = limits.timeout.saturating_sub(started.elapsed());
@@ -171,7 +171,7 @@ impl OneShotExecutor {
         }
     }
 
-    /// Does the same in this control group.
+    /// Supervises one run in this control group.
     async fn supervise_in(
         &self,
         contained: &Contained,
@@ -183,7 +183,7 @@ impl OneShotExecutor {
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
         let _counted = self.count_run();
-        // One at a time: on a busy machine each start takes a while, and there may be sixty.
+        // Supervisors start one at a time: on a busy machine each start takes a while, and sixty runs may be waiting.
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
@@ -193,7 +193,8 @@ impl OneShotExecutor {
             .map_err(RunError::StartSupervisor)?;
         let supervisors = self.supervisors.clone();
         let echo = echo.clone();
-        // The thread that starts a process waits until it has begun. Meanwhile this one answers clients.
+        // The thread that starts a process is blocked until the process has begun. Meanwhile this thread serves
+        // clients.
         let start = move || Supervised::start(&supervisors, limits, &echo);
         let started = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
@@ -201,7 +202,7 @@ impl OneShotExecutor {
         self.see_through(supervised, &message, begun, cancel).await
     }
 
-    /// Sends a supervisor what it needs for a run, and sees that to its end.
+    /// Sends a supervisor the message for a run, and follows the run to its end.
     async fn see_through(
         &self,
         mut supervised: Supervised,
@@ -220,7 +221,7 @@ impl OneShotExecutor {
         let Supervised { supervisor, listed, stdout, stderr, pictures, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
-        // Without a folder it has ended by now.
+        // A supervisor without a folder has ended by now.
         self.wait_for_removal(supervisor, listed).await;
         let (is_starved, has_slept) = if let Report::Killed { is_starved, has_slept } = report
             && cause == Cause::TimedOut
@@ -249,7 +250,7 @@ impl OneShotExecutor {
         })
     }
 
-    /// Sees the processes of a run to their end, and returns what its supervisor reports.
+    /// Waits until the processes of a run have ended. Returns the report of its supervisor.
     async fn end(
         &self,
         mut supervised: Supervised,
@@ -276,8 +277,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Waits until a supervisor has removed its run's folder. Where that takes long, it goes on by
-    /// itself; at most [`REMOVALS_MAX`] of them do, so that disks do not fill up behind them.
+    /// Waits until a supervisor has removed the folder of its run. A long removal continues in the background. At most
+    /// [`REMOVALS_MAX`] do so, so that disks do not fill up.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);
@@ -292,7 +293,7 @@ impl OneShotExecutor {
         });
     }
 
-    /// Searches for what a supervisor that was killed watched over, kills it, and removes its folder.
+    /// Kills the processes that a killed supervisor watched, and removes its folder.
     async fn clear_up(&self) {
         tracing::error!("a supervisor was killed; killing what it watched over");
         let supervisors = self.supervisors.clone();
@@ -332,7 +333,7 @@ impl Executor for OneShotExecutor {
         Box::pin(async {
             match self.contained().await {
                 Ok(contained) => Ok(Some(contained.ready())),
-                // Without an interpreter the run itself says so.
+                // Without an interpreter, the run itself returns the error.
                 Err(NotContained::FindInterpreter(_)) => Ok(None),
                 Err(NotContained::Sandbox(missing)) => Err(missing),
             }
@@ -388,11 +389,11 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
         (Cause::Reported | Cause::Capped, Report::OutOfMemory | Report::TooManyPipes) => {
             Ok(Ending::OutOfMemory)
         }
-        // A script that has just ended when its output reaches the cap is no exception.
+        // A script that ends just as its output exceeds the limit counts as killed too.
         (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
             Ok(Ending::Exited(code))
         }
-        // Without a cap: the supervisor was asked to end by a signal, and killed the run.
+        // If no limit was exceeded, the supervisor received a signal to end, and killed the run.
         (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed { .. }) => {
             Ok(Ending::Exited(Ending::KILLED))
         }

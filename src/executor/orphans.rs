@@ -1,9 +1,9 @@
-//! The second line of defence: what to do when a supervisor itself was killed.
+//! Kills the processes of a run after its supervisor was killed. This is the second line of defence.
 //!
-//! Nothing of a run can signal its supervisor where the kernel can keep it from that; but whoever
-//! administers the machine can, and so can the kernel when memory runs out. What runs in namespaces
-//! then ends with process 1, and a run of one process with the supervisor. The server is a child
-//! subreaper too, so other orphans become its children, where they are found and killed.
+//! Where the kernel can prevent it, no process of a run can signal its supervisor. But an administrator of the machine
+//! can kill a supervisor, and so can the kernel when memory runs out. Processes in namespaces then end with process 1,
+//! and a run of one process ends with the supervisor. The server is a child subreaper too, so other orphans become its
+//! children. This module finds and kills them. It never kills children that the server started for itself.
 
 pub(crate) use platform::{adopt, kill};
 
@@ -18,20 +18,20 @@ mod platform {
 
     use crate::sandbox::process_tree;
 
-    /// The wait for killed processes before they are killed again: at first, and at most.
+    /// The wait before killed processes are killed again: the first wait, and the longest.
     const ROUND: Duration = Duration::from_millis(1);
     const ROUND_MAX: Duration = Duration::from_millis(200);
 
-    /// Makes this process the new parent of orphans below it. For the server's own process only: a
-    /// program that embeds this crate keeps its children to itself.
+    /// Makes this process the new parent of orphans below it. For the server's own process only: a program that embeds
+    /// this crate keeps its own children.
     pub(crate) fn adopt() -> std::io::Result<()> {
         Ok(prctl::set_child_subreaper(true)?)
     }
 
-    /// Kills the children of this process that are neither of its own session (it started them for
-    /// itself) nor among `supervisors`, with all that is below them, until there are none left.
+    /// Kills children of this process, with all their descendants, until none are left. Spares the children in this
+    /// process's session, which it started for itself, and the `supervisors`.
     pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
-        // Without that, orphans are not ours, and strangers' children are not to be touched.
+        // A process that is not a subreaper gets no orphans, and must not touch the children of other code.
         if !prctl::get_child_subreaper().unwrap_or(false) {
             return;
         }
@@ -48,13 +48,13 @@ mod platform {
             if orphans.is_empty() {
                 return;
             }
-            // They decide how long that takes, and nobody else is to wait.
+            // The orphans decide how long this takes, and other tasks must not wait for it.
             let _ = tokio::task::spawn_blocking(move || {
                 process_tree::kill_below(Pid::this(), is_orphan);
             })
             .await;
             for orphan in orphans {
-                // It may go on ending.
+                // It may still be ending.
                 let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
             }
             tokio::time::sleep(round).await;
@@ -67,12 +67,12 @@ mod platform {
 mod platform {
     use std::collections::HashSet;
 
-    /// Nothing to do: orphans go to the system's first process here.
+    /// Does nothing: orphans become children of the system's first process here.
     #[expect(clippy::unnecessary_wraps, reason = "the same signature as on Linux")]
     pub(crate) fn adopt() -> std::io::Result<()> {
         Ok(())
     }
 
-    /// Nothing to do: orphans are not ours here.
+    /// Does nothing: orphans do not become children of this process here.
     pub(crate) async fn kill(_supervisors: impl Fn() -> HashSet<u32>) {}
 }

@@ -1,4 +1,4 @@
-//! The other names of a file: those that other mounts of its file system give it, and hard links.
+//! Finds the other names of a file: names through other mounts of its file system, and hard links.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -6,14 +6,14 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// A mount: its file system, the folder or file of that which is mounted, and where.
+/// A mount: its device, the mounted folder or file on that device, and the mount point.
 struct Mount {
     device: String,
     root: PathBuf,
     point: PathBuf,
 }
 
-/// Returns a name below one of `folders` by which `file` is there too. All of them are paths without links.
+/// Returns a name of `file` below one of `folders`. All arguments are canonical paths.
 pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let own = fs::metadata(file).ok().filter(Metadata::is_file)?;
     let is_it = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
@@ -21,10 +21,10 @@ pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
     let found = by_mounts.find(|name| {
         folders.iter().any(|folder| name.starts_with(folder))
-            // Another mount may be on top of it.
+            // Another mount may cover this name.
             && fs::metadata(name).is_ok_and(|found| is_it(&found))
     });
-    // Every other name is a hard link, which nothing lists.
+    // All other names are hard links, and no table lists hard links.
     found
         .or_else(|| if own.nlink() > 1 { hard_link_below(folders, own.ino(), is_it) } else { None })
 }
@@ -39,7 +39,7 @@ fn mounts(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
-/// Returns a path of the table: a backslash and three octal digits are a byte.
+/// Decodes a path of the table, in which a backslash and three octal digits stand for one byte.
 fn unescaped(mut field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     while let Some((first, rest)) = field.split_first() {
@@ -56,10 +56,10 @@ fn unescaped(mut field: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Returns the names that the mounts give to a file, its own among them.
+/// Returns all names that the mounts give to a file, including `file` itself.
 fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
     let above = mounts.iter().filter(|mount| file.starts_with(&mount.point));
-    // Of those at one place the last one hides the others.
+    // Of several mounts at one point, the last mount hides the others.
     let Some(own) = above.max_by_key(|mount| mount.point.as_os_str().len()) else {
         return Vec::new();
     };
@@ -68,13 +68,13 @@ fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
     same.filter_map(|mount| moved(&inner, &mount.root, &mount.point)).collect()
 }
 
-/// Returns a path that is at or below `from` as it is at or below `to`.
+/// Replaces the start `from` of a path by `to`. `None` if the path is neither at nor below `from`.
 fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
     let rest = path.strip_prefix(from).ok()?;
     Some(if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) })
 }
 
-/// Looks for an entry with this number that is the file.
+/// Searches `folders` for an entry with this inode number that is the file.
 fn hard_link_below(
     folders: &[PathBuf],
     number: u64,

@@ -1,4 +1,4 @@
-//! The outcome of a run: its end, and its output.
+//! The outcome of a run: its ending, and its output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +10,41 @@ use crate::sandbox::Tier;
 
 use super::{MemoryBound, Pictures};
 
-/// The end of a run.
+/// The ending, the output and the duration of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
-    /// The figures of the script, as far as they are wanted.
+    /// The pictures of the script, if they are wanted.
     pub(crate) pictures: Arc<Pictures>,
-    /// From the start of the run until its last process was dead.
+    /// The time from the start of the run to its end. A cold run ends when its last process is dead, a warm run when
+    /// its output is complete.
     pub(crate) duration: Duration,
-    /// True if it was ended because it had more pipes than it may.
+    /// Whether the run was killed because it had too many pipes.
     pub(crate) took_pipes: bool,
-    /// True if its time was up because others kept it from the processors, or from pipes of the usual size.
+    /// Whether the run timed out because other processes kept it from the processors, or from pipes of the usual size.
     pub(crate) is_starved: bool,
-    /// True if its time was up, and it neither had nor wanted a processor for most of it.
+    /// Whether the run timed out and neither had nor wanted a processor for most of the time.
     pub(crate) has_slept: bool,
-    /// The tier that held the run; `None` if it never started.
+    /// The tier of the run; `None` if it never started.
     pub(crate) tier: Option<Tier>,
-    /// The bound of the run's memory; `None` if there was none.
+    /// The mechanism that limited the run's memory; `None` if there was none.
     pub(crate) memory_bound: Option<MemoryBound>,
     /// The origin of the run's interpreter.
     pub(crate) start: Start,
-    /// A remark for whoever wrote the script.
+    /// A remark for the author of the script.
     pub(crate) advice: Option<String>,
-    /// The receipt of the run, as clients are told of it, where there is one.
+    /// The receipt of the run, in the form that clients receive; `None` if none was made.
     pub(crate) receipt: Option<Value>,
 }
 
 /// The origin of a run's interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Start {
-    /// Started for the run.
+    /// The interpreter was started for the run.
     Cold,
-    /// Forked from one that had loaded what verifications use.
+    /// The interpreter was forked from a fork server, which had loaded the modules of verifications.
     Warm,
 }
 
@@ -67,13 +68,13 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a run that SIGKILL ended, of which nothing else is known.
+    /// Returns the outcome of a run that ended by SIGKILL, if nothing else is known.
     pub(crate) fn killed() -> Self {
         Self { ending: Ending::Exited(Ending::KILLED), ..Self::never_started() }
     }
 
-    /// Returns whether the script ended by itself with its whole output, whatever its exit code: a
-    /// claim that is refuted is a result.
+    /// Returns whether the script ended by itself with its complete output. The exit code does not matter, because a
+    /// refuted claim is a result too.
     pub(crate) fn is_result(&self) -> bool {
         let is_whole = !self.stdout.is_truncated && !self.stderr.is_truncated;
         is_whole && matches!(self.ending, Ending::Exited(0..))
@@ -84,12 +85,12 @@ impl Outcome {
         u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the output, one stream behind the other.
+    /// Returns stdout, a line feed and stderr.
     pub(crate) fn printed(&self) -> String {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
-    /// Returns the size of the output in bytes, with the pictures as they are sent.
+    /// Returns the size of the output in bytes. Pictures count with the size in which they are sent.
     pub(crate) fn output_bytes(&self) -> usize {
         let streams = [&self.stdout, &self.stderr];
         let of = |stream: &Captured| stream.text.len() + stream.bytes.as_ref().map_or(0, Vec::len);
@@ -97,16 +98,16 @@ impl Outcome {
     }
 }
 
-/// The end of a run.
+/// The way in which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ending {
-    /// Python ended; its exit code, or the negative number of the signal that killed it.
+    /// Python ended, with this exit code or the negative number of the signal that killed it.
     Exited(i32),
-    /// The time was up.
+    /// The run reached its timeout.
     TimedOut,
-    /// The caller did not want the result any more.
+    /// The caller no longer wanted the result.
     Cancelled,
-    /// The run had more memory than it may.
+    /// The run exceeded its limit on memory or pipes.
     OutOfMemory,
 }
 
@@ -122,7 +123,7 @@ impl Ending {
         }
     }
 
-    /// The exit code of what was killed: SIGKILL.
+    /// The exit code of a killed run: SIGKILL.
     pub(crate) const KILLED: i32 = -9;
 
     /// Returns the exit code that is reported.
@@ -137,17 +138,16 @@ impl Ending {
 /// The captured output of one stream.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
-    /// The text, invalid UTF-8 replaced, trailing white space removed.
+    /// The text, with invalid UTF-8 replaced and trailing white space removed.
     pub(crate) text: String,
-    /// The bytes that the text was made of, also without trailing white space; `None` if they are those of the text.
+    /// The bytes before the replacement, also without trailing white space; `None` if nothing was replaced.
     pub(crate) bytes: Option<Vec<u8>>,
-    /// True if the stream went on after the cap, so that the run was killed.
+    /// Whether the stream exceeded its limit, so that the run was killed.
     pub(crate) is_truncated: bool,
 }
 
 impl Captured {
-    /// Returns the bytes of the stream as the script wrote them, without trailing white space, with the notice
-    /// where it was cut.
+    /// Returns the bytes that the script wrote, without trailing white space. A truncated stream ends with the notice.
     pub(crate) fn content(&self) -> &[u8] {
         self.bytes.as_deref().unwrap_or(self.text.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! A stream of the script, read up to the cap.
+//! Reads a stream of a script, up to a limit.
 
 use std::os::fd::AsFd;
 
@@ -7,19 +7,19 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use super::echo::{Echo, Stream};
 use super::outcome::Captured;
 
-/// Returns the notice behind a stream that was cut at this many bytes.
+/// Returns the notice at the end of a stream that was truncated to this many bytes.
 fn truncation(bytes_max: usize) -> String {
     let megabytes = bytes_max.div_ceil(1024 * 1024);
     format!("\n\n[WARNING: OUTPUT TRUNCATED DUE TO {megabytes}MB SIZE CAP. PROCESS TERMINATED.]")
 }
 
-/// Returns a stream without the white space at its end, as it is reported.
+/// Returns a stream without trailing white space, as it is reported.
 pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
     let is_space = |end: &[u8]| {
         std::str::from_utf8(end).is_ok_and(|end| !end.is_empty() && end.trim_end().is_empty())
     };
-    // A character has up to four bytes.
+    // A character has at most four bytes.
     while let Some((before, _)) = (1..=4)
         .filter_map(|count| rest.split_at_checked(rest.len().checked_sub(count)?))
         .find(|(_, end)| is_space(end))
@@ -29,24 +29,24 @@ pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
     rest
 }
 
-/// Collects one stream. Kept outside the reading future, so that a read that is given up can be
-/// gone on with.
+/// The reader of one stream. It lives outside of the future that reads, so that reading can continue after the future
+/// was dropped.
 #[derive(Debug)]
 pub(super) struct Capture<R> {
     stream: R,
     bytes: Vec<u8>,
     bytes_max: usize,
     end: Option<ReadEnd>,
-    /// Who hears what is read, and as what.
+    /// The name of the stream, and the receiver of a copy of its output.
     listener: Option<(Stream, Echo)>,
 }
 
 /// The reason why reading stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadEnd {
-    /// Nobody writes to the stream any more.
+    /// All writers have closed the stream.
     Eof,
-    /// There is more than the cap.
+    /// The stream exceeds the limit.
     Capped,
 }
 
@@ -55,19 +55,18 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         Self { stream, bytes: Vec::new(), bytes_max, end: None, listener: None }
     }
 
-    /// Passes on what is read from now on, as output of this name.
+    /// Passes everything that is read from now on to `echo`, as output of the stream `name`.
     pub(super) fn pass_on_to(&mut self, name: Stream, echo: &Echo) {
         self.listener = Some((name, echo.clone()));
     }
 
-    /// Reads until the end of the stream, or until there is more than the cap. An error of the
-    /// pipe is the end of it. Cancel-safe.
+    /// Reads until the end of the stream, or until it exceeds the limit. A read error counts as the end. Cancel-safe.
     pub(super) async fn read(&mut self) -> ReadEnd {
         loop {
             if let Some(end) = self.end {
                 return end;
             }
-            // One byte more than the cap tells a full stream from one that goes on.
+            // One byte more than the limit, to distinguish a full stream from a longer stream.
             let room = (self.bytes_max + 1).saturating_sub(self.bytes.len());
             let known = self.bytes.len();
             let mut limited = (&mut self.stream).take(u64::try_from(room).unwrap_or(u64::MAX));
@@ -78,20 +77,20 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
     }
 
-    /// Reads until there is more than the cap. The end of the stream is not the end of the run: a
-    /// script may go on without it.
+    /// Reads until the stream exceeds the limit. Never returns at the end of the stream, because the script may
+    /// continue without the stream.
     pub(super) async fn until_capped(&mut self) {
         if self.read().await == ReadEnd::Eof {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns whether there was more than the cap.
+    /// Returns whether the stream exceeded the limit.
     pub(super) fn is_capped(&self) -> bool {
         self.end == Some(ReadEnd::Capped)
     }
 
-    /// Returns what was read, as it came.
+    /// Returns the bytes that were read, unchanged.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -115,7 +114,7 @@ impl<R: AsyncRead + Unpin> Capture<R> {
 }
 
 impl<R> Capture<R> {
-    /// Cuts the stream at the cap, and passes on what is new: from the byte `known` on.
+    /// Truncates the stream at the limit, and passes on the new output, which begins at byte `known`.
     fn keep_what_fits(&mut self, known: usize) {
         if self.bytes.len() > self.bytes_max {
             self.bytes.truncate(self.bytes_max);
@@ -128,11 +127,11 @@ impl<R> Capture<R> {
 }
 
 impl<R: AsFd> Capture<R> {
-    /// Takes what has been written, without waiting for more.
+    /// Reads the available output, without waiting for more.
     pub(super) fn read_what_is_there(&mut self) {
         let mut block = [0; 16 * 1024];
         while self.end.is_none() {
-            // Not by the runtime, which may not have heard of what has just been written.
+            // Not through the runtime, which may not have noticed the latest output.
             match nix::unistd::read(self.stream.as_fd(), &mut block) {
                 Ok(count @ 1..) => self.push(block.get(..count).unwrap_or_default()),
                 Ok(0) | Err(_) => return,
@@ -204,7 +203,7 @@ mod tests {
             (b" a \n b \x0b\x0c", b" a \n b"),
             ("a\u{a0}\u{2003}\u{3000} ".as_bytes(), b"a"),
             (b"\xff\xc2\xa0", b"\xff"),
-            // Parts of a character are none.
+            // Parts of a character are not white space.
             (b"a\xa0", b"a\xa0"),
             (b"a\x80\x83", b"a\x80\x83"),
         ] {

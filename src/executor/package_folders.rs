@@ -1,4 +1,4 @@
-//! The folders that modules are loaded from ahead of a script: whether a new interpreter would load the same.
+//! The package folders of a fork server. They show whether a new interpreter would load the same modules.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -7,23 +7,23 @@ use crate::sandbox::Plan;
 
 use super::untrusted::{Untrusted, UntrustedFolder};
 
-/// The interval between two looks at whether the installed packages have changed.
+/// The interval between two checks for changed packages.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The folders that modules are loaded from, and when each was last changed.
+/// The folders that modules are loaded from, with the time of the last change of each.
 #[derive(Debug)]
 pub(super) struct PackageFolders {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The folder of which nothing was loaded, and where to ask for that of now.
+    /// The untrusted folder from which nothing was loaded, and the lookup of its current path.
     untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,
 }
 
 impl PackageFolders {
-    /// Notes the folders of a plan. To be called before anything is loaded: what is changed meanwhile is a
-    /// change. `None` where modules could be loaded from the `untrusted` folder; an error where that cannot
-    /// be known.
+    /// Records the folders of a plan. Must be called before modules are loaded, so that a change during loading is
+    /// detected. Returns `None` if modules could be loaded from the `untrusted` folder, and an error if that is
+    /// unknown.
     pub(super) fn of(plan: &Plan, untrusted: &Untrusted) -> Result<Option<Self>, String> {
         let folder = untrusted.folder()?;
         let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));
@@ -39,12 +39,12 @@ impl PackageFolders {
         }))
     }
 
-    /// Returns whether packages were installed or removed since.
+    /// Returns whether packages were installed or removed, or the workspace moved, since [`Self::of`].
     pub(super) fn have_changed(&mut self) -> bool {
         if self.looked.elapsed() >= LOOK_INTERVAL {
             self.looked = Instant::now();
             let (before, now) = &self.untrusted;
-            // An admin may have named another folder as the workspace.
+            // The admin may have named another folder as the workspace.
             self.have_changed = now.folder().as_ref() != Ok(before)
                 || self.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
         }
@@ -52,7 +52,7 @@ impl PackageFolders {
     }
 }
 
-/// Returns when a folder was last changed.
+/// Returns the time of the last change of a folder.
 fn modified_at(folder: &Path) -> Option<SystemTime> {
     folder.metadata().ok()?.modified().ok()
 }

@@ -1,4 +1,4 @@
-//! The descriptor for the pictures of a script, from the server's side.
+//! The pipe for the pictures of a script, on the server's side.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,15 +12,15 @@ use tokio::task::spawn_blocking;
 use super::output::Capture;
 use super::pictures::{FRAMES_BYTES_MAX, Pictures};
 
-/// Pictures of one run are decoded at a time: many runs that end together must not keep all processors busy.
+/// Allows one run at a time to decode its pictures, so that many runs that end together do not occupy all processors.
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
-/// A pipe that the pictures of a run come by; none where they are not wanted.
+/// A pipe that receives the pictures of a run; `None` if they are not wanted.
 #[derive(Debug)]
 pub(super) struct PictureChannel(Option<Capture<pipe::Receiver>>);
 
 impl PictureChannel {
-    /// Makes a channel, and the end that a script writes to.
+    /// Creates a channel, and the end that a script writes to.
     pub(super) fn new(is_wanted: bool) -> io::Result<(Self, Option<OwnedFd>)> {
         if !is_wanted {
             return Ok((Self(None), None));
@@ -30,21 +30,21 @@ impl PictureChannel {
         Ok((Self(Some(Capture::new(reader, FRAMES_BYTES_MAX))), Some(writer.into())))
     }
 
-    /// Reads as long as it is polled. A script that sends more than there may be waits for a reader,
-    /// until its time is up. Cancel-safe.
+    /// Reads while it is polled, and never returns. A script that sends more than the limit waits for a reader until
+    /// its timeout. Cancel-safe.
     pub(super) async fn read(&mut self) -> Infallible {
         self.read_to_end().await;
         std::future::pending().await
     }
 
-    /// Reads until nobody has the other end, or until there is more than there may be. Cancel-safe.
+    /// Reads until all writers have closed the pipe, or until the limit is exceeded. Cancel-safe.
     pub(super) async fn read_to_end(&mut self) {
         if let Self(Some(capture)) = self {
             capture.read().await;
         }
     }
 
-    /// Takes what has been sent, without waiting for more.
+    /// Reads the available data, without waiting for more.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     pub(super) fn read_what_is_there(&mut self) {
         if let Self(Some(capture)) = self {
@@ -52,17 +52,17 @@ impl PictureChannel {
         }
     }
 
-    /// Returns the pictures that were sent. Decoding them takes a thread for blocking work.
+    /// Decodes the pictures that were sent, in a thread for blocking work.
     pub(super) async fn finish(self) -> Arc<Pictures> {
         let frames = self.0.map(Capture::into_bytes).unwrap_or_default();
         if frames.is_empty() {
             return Arc::default();
         }
-        // An error cannot occur: the semaphore is never closed.
+        // This does not fail, because the semaphore is never closed.
         let turn = ONE_AT_A_TIME.acquire().await;
         let pictures = spawn_blocking(move || Pictures::from_frames(&frames)).await;
         drop(turn);
-        // A panic of the decoder costs the pictures, not the result of the script.
+        // A panic of the decoder loses the pictures, but not the script's result.
         Arc::new(pictures.unwrap_or_else(|_panic| Pictures::unusable()))
     }
 }

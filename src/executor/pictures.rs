@@ -1,9 +1,9 @@
-//! The pictures of a script: what its process sends over the descriptor for them, drawn once more.
+//! Decodes the pictures of a script, and encodes them again.
 //!
-//! `python/pictures.py` sends them in frames: a letter, a length of four bytes (little-endian), and the
-//! content. A script can write anything there, and what it wrote is then shown as its picture, like a
-//! text that it prints. Each picture is decoded row by row and encoded again, so that a client receives
-//! only what our encoder wrote: no byte of the script's file is passed on.
+//! `python/pictures.py` sends them over a descriptor, in frames: a letter, a length of four bytes (little-endian), and
+//! the content. A script can write anything there, and it is then shown as the script's picture, like text that the
+//! script prints. Each picture is decoded row by row and encoded again, so a client receives only the output of our
+//! encoder. No byte of the script's file is passed on.
 
 use std::io::{self, Cursor, Write};
 
@@ -11,23 +11,23 @@ use png::{ColorType, Decoder, DecodingError, Encoder, EncodingError, Limits, Tra
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The most pictures of a run: as many as a person looks at, and a model has room for.
+/// The most pictures of a run: as many as a person looks at, and as a model has room for.
 pub(crate) const PICTURES_MAX: usize = 4;
 
 /// The most bytes of one picture.
 pub(crate) const PICTURE_BYTES_MAX: usize = 512 * 1024;
 
-/// The most bytes of all pictures of a run: 983,040 characters of base64, because clients cut results of
-/// more than a megabyte.
+/// The most bytes of all pictures of a run. In base64 they have 983,040 characters, which is below the megabyte at
+/// which clients truncate results.
 pub(crate) const PICTURES_BYTES_MAX: usize = 720 * 1024;
 
-/// The most pixels of a side: a client decodes such a picture into 64 MiB.
+/// The most pixels of a side. A client decodes a picture of this size into 64 MiB.
 pub(crate) const PICTURE_SIDE_MAX: u32 = 4096;
 
-/// The most bytes that are read: all pictures, and the frames of those that are left out.
+/// The most bytes that are read: all pictures, and the frames about pictures that are left out.
 pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + HEAD_BYTES) + 4096;
 
-/// The letter and the length of a frame.
+/// The size of a frame's letter and length.
 const HEAD_BYTES: usize = 5;
 
 /// The most bytes of the name of a picture that is left out.
@@ -36,13 +36,13 @@ const LABEL_BYTES_MAX: usize = 24;
 /// The name of a picture without a usable label.
 const NO_LABEL: &str = "A picture";
 
-/// The most bytes that a picture which is too large can have: 4 for each pixel, and the filters of the rows.
+/// The most bytes that a picture over the size limit can have: 4 for each pixel, and the filters of the rows.
 const TOO_LARGE_BYTES_MAX: u64 = 65 * 1024 * 1024;
 
-/// The most pictures that are counted beyond those that a run may have.
+/// The most pictures that are counted beyond the limit.
 const TOO_MANY_MAX: u32 = 99_999;
 
-/// The memory of the decoder for one picture, in bytes: it needs some rows of 16 bits a sample.
+/// The decoder's memory for one picture, in bytes. It needs some rows of 16 bits a sample.
 const DECODER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The pictures of a run.
@@ -55,32 +55,32 @@ pub(crate) struct Pictures {
 /// A PNG that this server encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Picture {
-    /// Kept beside the rest, where that is text.
+    /// Stored separately, where the other fields are stored as text.
     #[serde(skip)]
     pub(crate) png: Vec<u8>,
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// In hexadecimal digits.
+    /// The SHA-256 of the PNG, in hexadecimal digits.
     pub(crate) sha256: String,
 }
 
-/// Pictures that a run has made, and that are not among its pictures.
+/// Pictures that a run has made and that are not among its pictures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LeftOut {
-    /// One that has so many bytes although it was drawn once more, smaller.
+    /// A picture that still has too many bytes after it was drawn again at a smaller size.
     TooLarge { label: String, bytes: u64 },
-    /// So many beyond the most that there may be.
+    /// The number of pictures beyond the limit.
     TooMany(u32),
-    /// One that cannot be decoded, or has too many pixels.
+    /// A picture that cannot be decoded, or has too many pixels.
     Unusable,
 }
 
 impl Pictures {
-    /// Reads the frames that a script's process has sent, up to the first one that is incomplete, and
-    /// encodes its pictures again. It takes up to some hundred milliseconds.
+    /// Reads the frames of a script's process, up to the first invalid frame, and encodes the pictures again. Takes up
+    /// to some hundred milliseconds.
     pub(super) fn from_frames(mut bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
-        // Also those that turn out to be none: two kilobytes can take as long to decode as any picture.
+        // Invalid pictures count too, because two kilobytes can take as long to decode as any picture.
         let mut decoded = 0;
         while let Some((kind, content, rest)) = frame(bytes) {
             bytes = rest;
@@ -102,7 +102,7 @@ impl Pictures {
         pictures
     }
 
-    /// What stands for pictures that could not be read at all.
+    /// Returns the value for pictures that could not be read at all.
     pub(super) fn unusable() -> Self {
         Self { all: Vec::new(), left_out: vec![LeftOut::Unusable] }
     }
@@ -122,9 +122,9 @@ impl Pictures {
         self.all.iter().map(|picture| picture.png.len()).sum()
     }
 
-    /// Returns the bytes of all of them, as they are sent to a client.
+    /// Returns the bytes of all pictures, in the form that is sent to a client.
     pub(crate) fn encoded_bytes(&self) -> usize {
-        // base64: four characters for three bytes.
+        // base64 has four characters for three bytes.
         self.all.iter().map(|picture| picture.png.len().div_ceil(3) * 4).sum()
     }
 
@@ -139,7 +139,8 @@ impl Pictures {
         self.leave_out(LeftOut::TooLarge { label, bytes });
     }
 
-    /// Notes what is left out: one entry for each picture that is too large, and one for all others of a kind.
+    /// Records a picture that is left out: one entry for each picture that is too large, and one entry for each other
+    /// reason.
     fn leave_out(&mut self, left_out: LeftOut) {
         let total = |count: u32, more: u32| count.saturating_add(more).min(TOO_MANY_MAX);
         match left_out {
@@ -172,8 +173,8 @@ fn too_large(label: &str, bytes: usize) -> LeftOut {
     LeftOut::TooLarge { label: label.to_owned(), bytes }
 }
 
-/// Returns the name of a figure, or the quoted name of a file. The name stands in a line of the server, which
-/// must not carry a sentence or a setting of the script: a name is one short word without `=`.
+/// Returns the name of a figure, or the quoted name of a file. The name appears in a line of the server, which must not
+/// carry a sentence or a setting of the script. So a name must be one short word without `=`.
 fn shown_label(label: &str) -> Option<String> {
     if label.len() > LABEL_BYTES_MAX {
         return None;
@@ -188,7 +189,7 @@ fn shown_label(label: &str) -> Option<String> {
     is_number.then(|| label.to_owned())
 }
 
-/// Splits the first frame off: its letter, its content, and what is behind it.
+/// Splits off the first frame. Returns its letter, its content and the remaining bytes.
 fn frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first_chunk()?;
@@ -197,12 +198,12 @@ fn frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, content, rest))
 }
 
-/// Why there is no picture.
+/// The reason why a picture is left out.
 #[derive(Debug, PartialEq, Eq)]
 enum Unfit {
-    /// It has more bytes than a picture may have, as our encoder writes it.
+    /// Our encoder makes more bytes than a picture may have.
     TooLarge,
-    /// It cannot be decoded, or has too many pixels.
+    /// The picture cannot be decoded, or has too many pixels.
     Unusable,
 }
 
@@ -230,7 +231,7 @@ impl From<io::Error> for Unfit {
     }
 }
 
-/// The bytes of a picture, up to the most that it may have.
+/// The bytes of a picture. Writing more than [`PICTURE_BYTES_MAX`] fails.
 struct Room(Vec<u8>);
 
 impl Write for Room {
@@ -248,8 +249,8 @@ impl Write for Room {
 }
 
 impl Picture {
-    /// Decodes a PNG row by row and encodes its pixels, with 8 bits a sample and without a palette. Text,
-    /// colour profiles, animations and whatever follows the pixels are not read.
+    /// Decodes a PNG row by row, and encodes its pixels with 8 bits a sample and without a palette. Does not read text,
+    /// colour profiles, animations or anything after the pixels.
     fn encoded_again(bytes: &[u8]) -> Result<Self, Unfit> {
         if bytes.len() > PICTURE_BYTES_MAX {
             return Err(Unfit::Unusable);
@@ -279,7 +280,7 @@ impl Picture {
         while let Some(row) = reader.next_row()? {
             pixels.write_all(row.data())?;
         }
-        // An error, if there were too few rows or too many.
+        // Fails if there were too few rows or too many.
         pixels.finish()?;
         writer.finish()?;
         let png = room.0;
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
     use crate::executor::Outcome;
 
-    /// A chunk with its checksum (PNG, third edition, annex D).
+    /// Returns a chunk with its checksum (PNG, third edition, annex D).
     fn chunk(kind: &[u8], content: &[u8]) -> Vec<u8> {
         let mut crc = u32::MAX;
         for byte in kind.iter().chain(content) {
@@ -320,7 +321,7 @@ mod tests {
         [SIGNATURE, &chunks.concat(), &chunk(b"IEND", b"")].concat()
     }
 
-    /// The pixels of a picture of 4 × 3, compressed.
+    /// Returns the compressed pixels of a picture of 4 × 3.
     fn pixels() -> Vec<u8> {
         compress_to_vec_zlib(&[0; 3 * (1 + 4 * 4)], 6)
     }
@@ -334,7 +335,7 @@ mod tests {
         [&[kind][..], &length, content].concat()
     }
 
-    /// A picture that cannot be compressed, of about three bytes for each pixel.
+    /// Returns a picture that cannot be compressed, with about three bytes for each pixel.
     fn noise(side: u32) -> Vec<u8> {
         let mut state = 1_u32;
         let mut byte = || {
@@ -388,7 +389,7 @@ mod tests {
         ] {
             assert_eq!(Picture::encoded_again(&sent).as_ref(), Ok(&picture), "{name}");
         }
-        // One megabyte of zeros behind the only row: it is never inflated.
+        // One megabyte of zeros follows the only row. It is never inflated.
         let bomb = compress_to_vec_zlib(&vec![0; 1 << 20], 9);
         let bomb =
             Picture::encoded_again(&png(&[header(1, 1, RGBA), chunk(b"IDAT", &bomb)])).unwrap();
@@ -401,7 +402,7 @@ mod tests {
         let palette = chunk(b"PLTE", &[255, 0, 0, 0, 255, 0]);
         let indexed = header(2, 2, [8, 3, 0, 0, 0]);
         let sent = png(&[indexed, palette, chunk(b"IDAT", &rows)]);
-        // The index 9 is not in the palette: decoders differ in what they make of it.
+        // The index 9 is not in the palette, and decoders treat it differently.
         let picture = Picture::encoded_again(&sent).unwrap();
         let header = Decoder::new(Cursor::new(&picture.png)).read_info().unwrap();
         assert_eq!(header.info().color_type, ColorType::Rgb);
@@ -523,7 +524,7 @@ mod tests {
             matches!(&*no_text.left_out, [LeftOut::TooLarge { label, .. }] if label == NO_LABEL)
                 || matches!(&*no_text.left_out, [LeftOut::Unusable])
         );
-        // Sizes and counts that no run can have.
+        // No run can have these sizes and counts.
         let impossible = framed(b'L', &[&u64::MAX.to_le_bytes()[..], b"a.png"].concat());
         assert_eq!(Pictures::from_frames(&impossible).left_out, [LeftOut::Unusable]);
         let many = framed(b'O', &u32::MAX.to_le_bytes()).repeat(5);
@@ -542,7 +543,7 @@ mod tests {
 
     #[test]
     fn no_more_is_decoded_than_there_may_be() {
-        // All pixels are there, and then the file breaks off.
+        // The file contains all pixels, and is then cut off.
         let rows = compress_to_vec_zlib(&vec![0; 2000 * (1 + 250)], 9);
         let bomb =
             [SIGNATURE, &header(2000, 2000, [1, 0, 0, 0, 0]), &chunk(b"IDAT", &rows)].concat();

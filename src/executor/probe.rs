@@ -1,4 +1,6 @@
-//! The probe of an interpreter, outside of the sandbox and before any script.
+//! Probes an interpreter, outside of the sandbox and before any script.
+//!
+//! The probe never runs code of the workspace or of an installed package.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,30 +21,30 @@ use super::untrusted::UntrustedFolder;
 /// The oldest Python that the verification libraries still support.
 const VERSION_MIN: (u32, u32) = (3, 8);
 
-/// Prints what an interpreter is and what its scripts read, and compiles [`BOOTSTRAP`] for it.
-/// `sys.executable` names the real program behind a version manager's shim, and the virtual
-/// environment's own link inside one.
+/// Prints facts about an interpreter and the paths that its scripts read, and compiles [`BOOTSTRAP`] for it. If the
+/// candidate is the shim of a version manager, `sys.executable` is the real program. In a virtual environment it is the
+/// environment's own symlink.
 const PROBE: &str = include_str!("python/probe.py");
 
-/// The variables that the probe has not: those of the server (tokens are among them), of Python
-/// (code beside `PYTHONPATH` runs inside only, also that of a shim which is Python itself) and of
-/// the dynamic loader (scripts have to do without them).
-/// And of those with which a shim in a language of its own would run something first.
+/// The prefixes of variables that the probe does not get. The server's own variables include tokens. With Python's
+/// variables, code on `PYTHONPATH` would run outside of the sandbox, also in a shim that is Python itself. Scripts do
+/// not get the variables of the dynamic loader either. The other variables would make a shim in another language run
+/// other code first.
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
-/// The most characters of an interpreter's standard error that are kept: its end.
+/// The most characters of an interpreter's standard error that are kept. The end is kept.
 const STDERR_CHARS_MAX: usize = 1000;
 
-/// The bootstrap, which runs before a script. Compiled once: that takes longer than all it does.
+/// The bootstrap, which runs before a script. It is compiled once, because compiling takes longer than running it.
 const BOOTSTRAP: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
     include_str!("python/numbers.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
-    // Behind it come one byte, which says whether pictures are wanted, one which says whether a seed
-    // follows, two lengths, and as much of the script and of what that reads.
+    // The bootstrap is followed by a byte for whether pictures are wanted, a byte for whether a seed follows, the seed,
+    // two lengths, the script and its standard input.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
     "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
     "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(2)]",
@@ -56,7 +58,7 @@ const BOOTSTRAP: &str = concat!(
 /// The code by which Python enters the sandbox of macOS, before the bootstrap.
 const ENTRY: &str = include_str!("python/seatbelt.py");
 
-/// The fork server, whose children do the same before a script.
+/// The fork server. Its children do the same as the bootstrap before a script.
 const FORK_SERVER: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
@@ -69,50 +71,48 @@ const FORK_SERVER: &str = concat!(
     include_str!("python/fork_server.py")
 );
 
-/// The variables of the server's environment that a script gets to see.
+/// The variables of the server's environment that are passed to scripts.
 const FORWARDED_VARIABLES: [&str; 2] = [PATH, PYTHON_PATH];
 
 const PATH: &str = "PATH";
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// The variables that set the number of threads of the libraries below `NumPy`. One thread: a
-/// result does not depend on the number of cores, and a large machine does not use up the threads
-/// that a run may have.
+/// The variables that set the number of threads of the libraries below `NumPy`. With one thread, a result does not
+/// depend on the number of cores, and a large machine does not use up the threads that a run may have.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// The order of a set of texts depends on this number, so that a script prints the same each time it
-/// is run. It is the same for scripts that are started alone and for those that are forked.
+/// The seed for the order of a set of strings. It is fixed, so that a script prints the same in each run, and it is the
+/// same for cold and warm runs.
 const HASH_SEED: (&str, &str) = ("PYTHONHASHSEED", "0");
 
-/// An interpreter that answered.
+/// An interpreter that answered the probe.
 #[derive(Debug, Clone)]
 pub(super) struct Interpreter {
-    /// The bootstrap's code, as this interpreter marshals it.
+    /// The code of the bootstrap, marshalled by this interpreter.
     pub(super) bootstrap: Vec<u8>,
-    /// The fork server's.
+    /// The code of the fork server, marshalled by this interpreter.
     pub(super) fork_server: Vec<u8>,
-    /// That by which it enters the sandbox of macOS; empty elsewhere.
+    /// The marshalled code that enters the sandbox of macOS; empty on other systems.
     pub(super) entry: Vec<u8>,
-    /// The file that runs, where the program that is called only executes that (macOS).
+    /// The file that runs, if the program only executes another file (macOS).
     pub(super) program_file: Option<PathBuf>,
-    /// As `sys.implementation.name` has it.
+    /// The name, as `sys.implementation.name` has it.
     pub(super) implementation: String,
-    /// As `platform.python_version()` has it.
+    /// The version, as `platform.python_version()` returns it.
     pub(super) version: String,
-    /// The program, and what it reads.
+    /// The program, and the paths that it reads.
     pub(super) reach: Reach,
-    /// Files that have run outside of the sandbox: the program, its libraries, its standard
-    /// library.
+    /// The files that have run outside of the sandbox: the program, its libraries and its standard library.
     pub(super) own: Vec<PathBuf>,
-    /// The folders of installed packages, with those that lines of `.pth` files name.
+    /// The folders of installed packages, including the folders that `.pth` files name.
     pub(super) packages: Vec<PathBuf>,
-    /// The whole environment of a script, but for what points into its scratch folder.
+    /// The complete environment of a script, except for the variables that point into its scratch folder.
     pub(super) environment: Vec<(String, String)>,
-    /// The reasons why scripts can read the home folder of the server's user, if they can.
+    /// The reasons why scripts can read the home folder of the server's user; empty if they cannot.
     pub(super) exposures: Vec<HomeExposure>,
 }
 
-/// A folder that scripts can read, and that is the home folder or above it.
+/// A folder that scripts can read, and that is the home folder or contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HomeExposure {
     /// The origin of the folder's name: `PYTHONPATH`, or a `.pth` file.
@@ -120,13 +120,12 @@ pub(crate) struct HomeExposure {
     pub(crate) folder: PathBuf,
 }
 
-/// A candidate that cannot be used. `Display` is for the admin: it has the path and what the
-/// candidate itself said.
+/// A candidate that cannot be used. `Display` is for the admin: it contains the path and the candidate's own output.
 #[derive(Debug, Clone)]
 pub(crate) struct Unusable {
     pub(crate) candidate: PathBuf,
     pub(crate) error: ProbeError,
-    /// The end of what it wrote to its standard error.
+    /// The end of the candidate's standard error.
     pub(crate) stderr: String,
 }
 
@@ -147,31 +146,31 @@ impl fmt::Display for Unusable {
 /// An error that makes a candidate unusable.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum ProbeError {
-    /// Depends on the server's current folder.
+    /// The path depends on the server's current folder.
     #[error("it is a relative path")]
     Relative,
-    /// Is not to be started outside of the sandbox.
+    /// The candidate must not be started outside of the sandbox.
     #[error("it is in the workspace, or is led to by something there")]
     InWorkspace,
-    /// Is in an environment that was changed, or that others can change, in this way.
+    /// The environment was changed, or other users can change it. Contains the details.
     #[error("it is not used: {0}")]
     Untrusted(String),
-    /// Is not there, or is no program. The error of the system.
+    /// The candidate does not exist, or is not a program. Contains the system's error.
     #[error("it does not start: {0}")]
     Start(String),
-    /// Did not answer in time.
+    /// The candidate did not answer in time.
     #[error("it does not answer")]
     Timeout,
-    /// The dynamic loader ended it.
+    /// The dynamic loader ended the candidate.
     #[error("a shared library that it needs is missing")]
     LibraryMissing,
-    /// Ended with an error.
+    /// The candidate ended with an error.
     #[error("it is not Python, or is damaged: it ended with {0}")]
     Failed(ExitStatus),
-    /// Is something else.
+    /// The candidate is another program.
     #[error("it is not Python")]
     NotPython,
-    /// Is too old.
+    /// The candidate is too old.
     #[error("it is Python {0}.{1}")]
     TooOld(u32, u32),
 }
@@ -185,7 +184,7 @@ struct Answer {
     version_info: (u32, u32),
     implementation: String,
     version: String,
-    /// [`BOOTSTRAP`], [`FORK_SERVER`] and [`ENTRY`], marshalled; none where the version is too old.
+    /// [`BOOTSTRAP`], [`FORK_SERVER`] and [`ENTRY`], marshalled; empty if the version is too old.
     codes: Vec<String>,
     loader: Option<PathBuf>,
     own: Vec<PathBuf>,
@@ -195,8 +194,8 @@ struct Answer {
     user_base: Option<String>,
 }
 
-/// Asks a candidate what it is. It runs outside of the sandbox, so nothing runs in it but the
-/// standard library, and nothing of the `untrusted` folder.
+/// Probes a candidate. The candidate runs outside of the sandbox, so it runs only the standard library, and nothing of
+/// the `untrusted` folder.
 pub(super) async fn probe(
     candidate: &Path,
     untrusted: Option<&UntrustedFolder>,
@@ -208,8 +207,8 @@ pub(super) async fn probe(
         return Err(unusable(ProbeError::InWorkspace));
     }
     let mut command = Command::new(&program);
-    // -I: nothing in the current folder or in PYTHONPATH changes the answer.
-    // -S: nor does an installed package.
+    // -I: neither the current folder nor PYTHONPATH changes the answer.
+    // -S: an installed package does not change it either.
     command.args(["-I", "-S", "-W", "ignore", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
     if HAS_SEATBELT {
         command.arg(ENTRY);
@@ -219,12 +218,12 @@ pub(super) async fn probe(
         WITHHELD_PREFIXES.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
             || untrusted.is_some_and(|untrusted| name != PATH && untrusted.is_named_in(value))
     };
-    // A version manager's shim may need any other variable.
+    // Other variables stay, because a version manager's shim may need them.
     for (name, _) in std::env::vars_os().filter(|(name, value)| is_withheld(name, value)) {
         command.env_remove(name);
     }
     if let Some(untrusted) = untrusted {
-        // Shims look around in the current folder, and start other programs.
+        // Shims search the current folder, and start other programs.
         command.current_dir("/");
         let path = std::env::var_os(PATH).unwrap_or_default();
         command.env(PATH, untrusted.removed_from(&path));
@@ -246,8 +245,7 @@ pub(super) async fn probe(
     Ok(interpreter)
 }
 
-/// Returns the path of a candidate. A name without a slash is looked for on `PATH`, in its absolute
-/// entries.
+/// Returns the path of a candidate. Searches for a name without a slash in the absolute entries of `PATH`.
 fn program_of(candidate: &Path) -> Result<PathBuf, ProbeError> {
     if candidate.is_absolute() {
         return Ok(candidate.to_owned());
@@ -323,16 +321,16 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     })
 }
 
-/// Returns the folders of a `PYTHONPATH` that are the same for every script. A relative one, and an
-/// empty one, is below the script's own folder, which is new and empty.
+/// Returns the folders of a `PYTHONPATH` that are the same for every script. Relative and empty entries are below the
+/// script's own folder, which is new and empty, so they are left out.
 fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     let entries = std::env::split_paths(python_path).filter(|entry| entry.is_absolute());
-    // Python takes the name before `..` away (os.path.abspath), whatever link that may be; the
-    // kernel does not, and sees the entry before that is done.
+    // Python removes the name before `..` (os.path.abspath), even if it is a symlink. The kernel does not, and it sees
+    // the entry before Python changes it.
     entries.flat_map(|entry| [without_parents(&entry), entry]).collect()
 }
 
-/// Returns an absolute path as `os.path.abspath` has it.
+/// Returns an absolute path as `os.path.abspath` does.
 fn without_parents(path: &Path) -> PathBuf {
     let mut shorter = PathBuf::from("/");
     for component in path.components() {
@@ -347,7 +345,7 @@ fn without_parents(path: &Path) -> PathBuf {
     shorter
 }
 
-/// Returns those of the folders that are the home folder of the server's user, or above it.
+/// Returns the folders that are the home folder of the server's user, or contain it. Logs each of them.
 fn home_exposures<'a>(
     named: impl Iterator<Item = (&'static str, &'a PathBuf)>,
 ) -> Vec<HomeExposure> {
@@ -355,7 +353,7 @@ fn home_exposures<'a>(
     let Some(home) = home.and_then(|home| home.canonicalize().ok()) else { return Vec::new() };
     let mut exposures = Vec::new();
     for (origin, folder) in named {
-        // The whole machine is never opened to scripts.
+        // The root folder is never opened to scripts.
         let real = folder.canonicalize().ok().filter(|real| real.parent().is_some());
         if !real.is_some_and(|real| home.starts_with(real)) {
             continue;
@@ -378,7 +376,7 @@ fn end_of(text: &str) -> String {
     line.chars().skip(left_out).collect()
 }
 
-/// Returns those of the variables that the server has.
+/// Returns the variables in `names` that the server has.
 fn forwarded(names: &[&str]) -> Vec<(String, String)> {
     let variables =
         names.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));

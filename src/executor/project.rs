@@ -1,4 +1,4 @@
-//! The containment of a project, which has more rights than a script, or the reason why there is none.
+//! Contains a project, which has more rights than a script. Refuses a project if its files cannot be kept apart.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -13,13 +13,13 @@ use super::containment::Contained;
 use super::untrusted::UntrustedFolder;
 
 impl Contained {
-    /// Returns the containment of a project: it has its own memory, and folders to read and to write to.
+    /// Returns the containment of a project. It has its own memory limit, readable folders and writable folder.
     pub(super) fn for_project(&self, project: &ProjectRun) -> Result<Self, NotForProject> {
         let Self { interpreter, plan, .. } = self;
         if plan.tier < Tier::T2 {
             return Err(NotForProject::Tier(plan.tier));
         }
-        // The workspace may be another one than when the interpreter was found.
+        // The workspace may have changed since the interpreter was found.
         let workspace = UntrustedFolder::new(&project.workspace).ok_or(NotForProject::Readable)?;
         let mut outside_of = self.outside_of.lock().unwrap_or_else(PoisonError::into_inner);
         if outside_of.as_ref() != Some(&workspace) {
@@ -34,7 +34,7 @@ impl Contained {
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
             .map_err(|error| NotForProject::of(&error, &project.workspace))?;
-        // Environments are made for scripts and tests to read.
+        // Scripts and tests must be able to read environments.
         let environments = project.closed.join(environments::FOLDER);
         let is_open = |path: &PathBuf| {
             let is_within = path.starts_with(&project.closed) && !path.starts_with(&environments);
@@ -59,37 +59,37 @@ impl Contained {
     }
 }
 
-/// An error that keeps a project from being contained. Names no path: clients see it.
+/// The reason why a project cannot be contained. It contains no path, because clients see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum NotForProject {
-    /// The files of the machine would not be out of reach.
+    /// The tier does not keep the project away from the machine's files.
     #[error("tier {0} of the kernel sandbox does not keep a project to its files; T2 is needed")]
     Tier(Tier),
-    /// Its own code would run when the interpreter is asked what it is, outside of the sandbox.
+    /// The interpreter is in the workspace. Probing it would run code of the workspace outside of the sandbox.
     #[error(
         "the interpreter is in the workspace, whose code must not run outside of the sandbox; \
          ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
     )]
     OwnInterpreter,
-    /// A path that the policy names is not there.
+    /// A path in the policy does not exist.
     #[error("a path that the policy lets tests read is not there; ask the admin")]
     Missing,
-    /// A path that the policy names is the whole machine, or a door to the kernel.
+    /// A path in the policy is the root folder, or an interface to the kernel.
     #[error("a path that the policy lets tests read can never be opened to them; ask the admin")]
     Forbidden,
-    /// There is no plan, for another reason.
+    /// The plan cannot be made for another reason.
     #[error(
         "what tests may read cannot be opened to them; ask the admin to look at the server's log"
     )]
     Readable,
-    /// The writable folder would be among what is read.
+    /// A readable path overlaps the data folder, which contains the writable folder.
     #[error("the data folder must be outside of every folder that tests may read")]
     Writable,
 }
 
 impl NotForProject {
-    /// Translates an error of the plan, where `workspace` is the project's. The log has the path,
-    /// by the name that it has in the policy.
+    /// Converts an error of the plan, where `workspace` is the project's workspace. Logs the path, with the policy key
+    /// that names it.
     fn of(error: &PlanError, workspace: &Path) -> Self {
         let key = |path| {
             if path == workspace { "workspace.root" } else { "sandbox.allowed_paths" }

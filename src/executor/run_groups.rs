@@ -1,9 +1,9 @@
-//! The control groups of runs, and the bound of a run's memory.
+//! The control groups of runs, and the limit on a run's memory.
 //!
-//! A group that bounds memory counts what nobody else can: everything that the kernel keeps for the
-//! run, at every moment. The watch of `memory` goes on beside it, since its limit is the one that is
-//! documented: a group also counts the files of the scratch folder, and so has to allow for them.
-//! Where no such group is available, the watch is all there is.
+//! A group with a memory limit counts memory that nothing else can count: everything that the kernel keeps for the run,
+//! at every moment. The watch of `memory` continues nevertheless, because its limit is the documented limit. A group
+//! also counts the files of the scratch folder, so its limit must allow for them. If no such group is available, the
+//! watch is the only limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,26 +16,26 @@ use crate::sandbox::{
     ControlGroup, ControlGroups, GroupLimits, GroupOrder, Plan, SIGNAL_SCOPE_ABI, Tier,
 };
 
-/// The number of tries to remove a group behind a run, and the interval between them.
+/// The number of attempts to remove a group after a run, and the interval between them.
 const REMOVAL_TRIES: u32 = 100;
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The bound of the memory of all processes of a run.
+/// The mechanism that limits the memory of all processes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryBound {
-    /// The kernel, at every moment, with everything that it keeps for the run.
+    /// The kernel, at every moment, including everything that it keeps for the run.
     #[serde(rename = "control group")]
     ControlGroup,
-    /// The supervisor, which looks again and again.
+    /// A watch that takes samples: in the supervisor of a cold run, and in the server for warm runs.
     #[serde(rename = "watch")]
     Watch,
-    /// macOS: the kernel, by the memory that its process has written to.
+    /// macOS: the kernel, by the memory that the process has written to.
     #[serde(rename = "footprint")]
     Footprint,
 }
 
 impl MemoryBound {
-    /// Returns the bound of a run for which this group was ordered.
+    /// Returns the mechanism for a run that has this control group.
     pub(super) fn of_run(tier: Tier, group: Option<&GroupOrder>) -> Self {
         if tier == Tier::Seatbelt {
             return Self::Footprint;
@@ -47,23 +47,22 @@ impl MemoryBound {
     }
 }
 
-/// The time for which runs do without groups after one could not be used.
+/// The time for which runs have no groups after a group could not be used.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The control groups of a server's runs.
 #[derive(Debug, Default)]
 pub(super) struct RunGroups {
-    /// The result of one search, whoever waits for it and however often that is given up.
+    /// The result of one search. It is shared, because the search continues when a waiter gives up.
     found: Arc<OnceLock<Result<ControlGroups, String>>>,
-    /// The end of a pause in which none is made, and the reason for it.
+    /// The end of a pause in which no group is made, and the reason for the pause.
     paused: Mutex<Option<(Instant, String)>>,
-    /// Those whose processes are about to end.
+    /// Groups with processes that have not ended yet.
     ending: Mutex<Vec<ControlGroup>>,
 }
 
 impl RunGroups {
-    /// Makes the control groups of a server; where tests want the machine to have none, none is
-    /// looked for.
+    /// Creates the control groups of a server. `is_absent` skips the search, for tests on a machine without groups.
     pub(super) fn new(is_absent: bool) -> Self {
         let groups = Self::default();
         if is_absent {
@@ -72,21 +71,22 @@ impl RunGroups {
         groups
     }
 
-    /// Looks for a place for them, once: up to two seconds. To be called before anything is started for a run.
+    /// Searches for a place for the groups, once. Takes up to two seconds. Must be called before any process is started
+    /// for a run.
     pub(super) async fn find(&self) {
         if self.found.get().is_some() {
             return;
         }
         let found = Arc::clone(&self.found);
-        // A second search beside the first one waits for that.
+        // A second search at the same time waits for the first.
         let search = spawn_blocking(move || {
             found.get_or_init(|| ControlGroups::find().map_err(|reason| reason.to_string()));
         });
-        // Where it panics, nothing is found, and `describe` says so.
+        // If the search panics, nothing is found, and `describe` reports that.
         let _ = search.await;
     }
 
-    /// Describes the groups' controllers, or why there are none that bound memory.
+    /// Describes the controllers of the groups, or returns the reason why none of them limits memory.
     pub(super) fn describe(&self) -> Result<String, String> {
         if let Some((_, reason)) = &*self.paused() {
             return Err(reason.clone());
@@ -98,19 +98,19 @@ impl RunGroups {
         }
     }
 
-    /// Returns the group to make for a run under `plan`, if one is of use to it.
+    /// Returns the group to make for a run under `plan`, if a group is useful to the run.
     pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
         let groups = self.found.get()?.as_ref().ok()?;
         if self.paused().is_some() { None } else { order(groups, plan) }
     }
 
-    /// Makes no group for a while, because one could not be used.
+    /// Stops making groups for a while, because a group could not be used.
     pub(super) fn pause(&self, reason: &str) {
         tracing::error!(reason, retry_in = ?PAUSE, "runs have no control groups");
         *self.lock_paused() = Some((Instant::now() + PAUSE, reason.to_owned()));
     }
 
-    /// Returns the reason why no group is made now; `None` if groups are made.
+    /// Returns the end of the current pause and its reason; `None` if groups are made.
     fn paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
         let mut paused = self.lock_paused();
         if paused.as_ref().is_some_and(|(until, _)| *until <= Instant::now()) {
@@ -123,8 +123,8 @@ impl RunGroups {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a group whose processes were killed, when they are dead: in another thread, because
-    /// the kernel has one lock for all groups of the machine.
+    /// Removes a group as soon as its killed processes are dead. Does so in another thread, because the kernel has one
+    /// lock for all groups of the machine.
     pub(super) fn remove_soon(self: &Arc<Self>, mut group: ControlGroup) {
         let Ok(runtime) = Handle::try_current() else { return };
         let groups = Arc::clone(self);
@@ -140,7 +140,7 @@ impl RunGroups {
         });
     }
 
-    /// Ends and removes the group of a run whose supervisor was killed.
+    /// Kills and removes the group that a killed supervisor left behind.
     pub(super) fn remove_orphaned(self: &Arc<Self>, order: &GroupOrder) {
         if let Some(group) = ControlGroup::orphaned(order) {
             let _ = group.kill();
@@ -148,8 +148,8 @@ impl RunGroups {
         }
     }
 
-    /// Removes what can be removed by now, and gives the place back. To be called when the last run
-    /// has ended.
+    /// Removes the groups that can be removed by now, and gives the place back. Must be called when the last run has
+    /// ended.
     pub(super) fn close(&self) {
         self.remove_ended();
         if let Some(Ok(groups)) = self.found.get() {
@@ -166,8 +166,8 @@ impl RunGroups {
     }
 }
 
-/// Returns the order for the group of a run. A group takes milliseconds to enter, so it has to be
-/// worth that: it bounds memory, or nothing else ends the run at once.
+/// Returns the order for the group of a run. Entering a group takes milliseconds, so the group must be worth that: it
+/// limits memory, or nothing else ends the run at once.
 fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
     let ends_at_once =
         plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
@@ -180,8 +180,8 @@ fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
     }
 }
 
-/// Returns the limits of a run's group: the memory of its processes, and of its files in file
-/// systems that are in memory.
+/// Returns the limits of a run's group. The memory limit covers the processes, and the files in file systems that are
+/// in memory.
 fn limits(plan: &Plan) -> GroupLimits {
     let limits = &plan.limits;
     let artifacts = plan.artifacts.as_ref().map_or(0, |artifacts| artifacts.bytes_max);

@@ -1,12 +1,12 @@
-//! The secrecy of this process's memory.
+//! Keeps the memory of this process secret from other processes.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Keeps other processes of the same user from looking into this one (its memory, its environment, its
-/// descriptors), and keeps it out of core files. For the server's own process: it has a token. What it
-/// starts is as open as any program, so that supervisors can lay out namespaces.
+/// Prevents other processes of the same user from reading this process (its memory, environment and descriptors), and
+/// prevents core files. For the server's own process only, because it holds a token. Programs that it starts are not
+/// protected, so that supervisors can set up namespaces.
 pub(crate) fn conceal() -> std::io::Result<()> {
-    // The hard limit stays: what scripts without a sandbox may raise is not for this to say.
+    // The hard limit stays: this function must not decide how far scripts without a sandbox may raise their limit.
     let (_, most) = getrlimit(Resource::RLIMIT_CORE)?;
     setrlimit(Resource::RLIMIT_CORE, 0, most)?;
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The server's side of one run: what it hears from the supervisor, and from Python.
+//! Follows one run from the server's side: the report of the supervisor, and the output of Python.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
@@ -19,26 +19,26 @@ use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command}
 use crate::sandbox::passing;
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
-/// The longest silence of a supervisor before it counts as stopped.
+/// The longest silence of a supervisor before the server assumes that it was stopped.
 const STOPPED_MAX: Duration = Duration::from_secs(1);
 
 /// The reason why the server stopped following a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The supervisor has reported, or is gone.
+    /// The supervisor has reported, or has ended.
     Reported,
-    /// A stream went on after the cap.
+    /// A stream exceeded the output limit.
     Capped,
     TimedOut,
     Cancelled,
 }
 
-/// The end of a run, as far as it has come.
+/// The result of an attempt to end a run.
 pub(super) enum End {
     Reported(Report),
     /// Something killed the supervisor.
     SupervisorDied,
-    /// The end was asked for, and does not come.
+    /// The run did not end in time.
     Unended,
 }
 
@@ -87,12 +87,12 @@ impl Supervised {
         })
     }
 
-    /// Hands the script over and reads what comes back, until the report or until a cap.
+    /// Sends the script, and reads the output until the report arrives or a stream exceeds its limit.
     pub(super) async fn follow(&mut self, message: &[u8]) -> Cause {
         let Self { to_supervisor, from_supervisor, report, stdout, stderr, pictures, .. } = self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
-                // If this fails the supervisor is gone, and that is what reading will find.
+                // If this fails, the supervisor has ended, and reading detects that.
                 let _ = to_supervisor.write_all(message).await;
             }
             std::future::pending::<()>().await;
@@ -106,41 +106,40 @@ impl Supervised {
         }
     }
 
-    /// Sees the processes of the run to their end: asks for the kill where there was no report yet,
-    /// and takes the rest of the output.
+    /// Ends the processes of the run. Requests the kill if there was no report yet, and reads the rest of the output.
     pub(super) async fn end(&mut self, cause: Cause) -> End {
-        // Closing our side asks for the kill.
+        // The supervisor kills the run when this side closes.
         drop(self.to_supervisor.take());
         if cause != Cause::Reported && !self.is_reported_in_time().await {
             return End::Unended;
         }
-        // Half a report is one that it was killed over.
+        // An incomplete report means that the supervisor was killed while it wrote.
         let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
         let pictures = self.pictures.read_to_end();
         let drain = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
-        // What holds the output open longer than this is no process of the run.
+        // A process that holds the output open for longer is not a process of the run.
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
         End::Reported(report)
     }
 
-    /// Returns whether the supervisor reports, or ends, within the patience for that.
+    /// Returns whether the supervisor reports, or ends, within [`END_PATIENCE`].
     async fn is_reported_in_time(&mut self) -> bool {
         let received = receive(&mut self.from_supervisor, &mut self.report);
         let pid = self.supervisor.id();
         tokio::pin!(received);
         let patience = timeout(END_PATIENCE, async {
             while timeout(STOPPED_MAX, &mut received).await.is_err() {
-                // Somebody may have stopped it.
+                // Another process may have stopped it.
                 go_on(pid);
             }
         });
         patience.await.is_ok()
     }
 
-    /// Waits for the end of a run that does not come in time.
+    /// Waits for the end of a run that did not end in time.
     pub(super) async fn outlast(mut self, unended: Unended) {
         let reported = receive(&mut self.from_supervisor, &mut self.report);
-        // Somebody may have stopped it, now or later.
+        // Another process may have stopped the supervisor, or may stop it later.
         let pid = self.supervisor.id();
         tokio::pin!(reported);
         while timeout(END_PATIENCE, &mut reported).await.is_err() {
@@ -169,7 +168,7 @@ fn go_on(supervisor: Option<u32>) {
     }
 }
 
-/// Logs that a supervisor could not remove its folder.
+/// Logs an error if a supervisor could not remove its folder.
 pub(super) fn log_removal(ended: &std::io::Result<std::process::ExitStatus>) {
     if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
         tracing::error!("the folder of a run could not be removed from the temporary folder");

@@ -1,4 +1,4 @@
-//! The supervisors of a server: the processes that watch over its runs.
+//! Starts the supervisors of a server, the processes that watch its runs, and cleans up after those that were killed.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -15,17 +15,17 @@ use super::{RunError, orphans};
 use crate::sandbox::IS_SUPPORTED;
 use crate::sandbox::supervisor::{SUPERVISE_ARGUMENT, SWEEP_ARGUMENT};
 
-/// The interval between two looks at whether a supervisor has ended.
+/// The interval between two checks for the end of a supervisor.
 const END_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The supervisors that live, and the runs that do not end.
+/// The supervisors that are alive, and the runs that do not end.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Supervisors {
-    /// Never locked for longer than it takes to look: the thread that answers clients does.
+    /// The PIDs of the supervisors. Only locked for a moment, because the thread that serves clients locks it too.
     pids: Arc<Mutex<HashSet<u32>>>,
-    /// The runs that do not end although they were killed.
+    /// The number of runs that do not end although they were killed.
     unended: Arc<AtomicUsize>,
-    /// True if the sweep for what earlier servers left was started.
+    /// Whether the sweep for the remains of earlier servers was started.
     has_swept: Arc<AtomicBool>,
 }
 
@@ -34,14 +34,14 @@ impl Supervisors {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts [`Self::sweep`] in the background, the first time that it is called.
+    /// Starts [`Self::sweep`] in the background at the first call.
     pub(super) fn sweep_once(&self) {
         if !self.has_swept.swap(true, Ordering::Relaxed) {
             tokio::spawn(Self::sweep());
         }
     }
 
-    /// Refuses a run as long as another one does not end.
+    /// Refuses a run while another run does not end.
     pub(super) fn require_ended(&self) -> Result<(), RunError> {
         match self.unended.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -49,21 +49,21 @@ impl Supervisors {
         }
     }
 
-    /// Returns when a supervisor has ended.
+    /// Waits until a supervisor has ended.
     pub(super) async fn wait_for_end_of(&self, supervisor: Option<u32>) {
         while supervisor.is_some_and(|pid| self.lock().contains(&pid)) {
             tokio::time::sleep(END_INTERVAL).await;
         }
     }
 
-    /// Notes that a run does not end, as long as what is returned lives.
+    /// Records that a run does not end, for as long as the result lives.
     pub(super) fn note_unended(&self) -> Unended {
         self.unended.fetch_add(1, Ordering::Relaxed);
         Unended(Arc::clone(&self.unended))
     }
 
-    /// Removes what earlier servers and killed supervisors have left in the temporary folder, in a
-    /// process of its own: it takes the rights of who owned a folder.
+    /// Removes the remains of earlier servers and killed supervisors from the temporary folder. Does so in a separate
+    /// process, because the process takes the rights of a folder's owner.
     pub(super) async fn sweep() {
         let swept = own_binary().and_then(|program| {
             Command::new(program)
@@ -83,7 +83,7 @@ impl Supervisors {
         }
     }
 
-    /// Kills and reaps the processes that supervisors left behind which were killed.
+    /// Kills and reaps the processes that killed supervisors left behind.
     pub(super) async fn kill_orphans(&self) {
         orphans::kill(|| self.lock().clone()).await;
     }
@@ -91,13 +91,13 @@ impl Supervisors {
     pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
-        // Until it has its order it is in this process's session, and so it is no orphan.
+        // Until it has its order, it is in the session of this process, so it does not count as an orphan.
         self.lock().extend(pid);
         Ok((supervisor, Listed { pid, supervisors: self.clone() }))
     }
 }
 
-/// A run that does not end, as long as this lives.
+/// A run that does not end, for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Unended(Arc<AtomicUsize>);
 
@@ -107,7 +107,7 @@ impl Drop for Unended {
     }
 }
 
-/// A supervisor's place on the list, as long as this lives.
+/// An entry in the list of supervisors, for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Listed {
     pid: Option<u32>,
@@ -122,28 +122,28 @@ impl Drop for Listed {
     }
 }
 
-/// Makes a socket for this process, and one for another, which waits when it reads.
+/// Creates two connected sockets: a non-blocking socket for this process, and a blocking socket for another process.
 pub(super) fn pair() -> std::io::Result<(UnixStream, OwnedFd)> {
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     Ok((UnixStream::from_std(ours)?, theirs.into()))
 }
 
-/// Makes the command of a supervisor that takes its order from `control`. Its run has the supervisor's
-/// standard output and error.
+/// Returns the command of a supervisor that reads its order from `control`. The run inherits the supervisor's standard
+/// output and error.
 pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
     let mut command = Command::new(own_binary()?);
     command.arg(SUPERVISE_ARGUMENT).env_clear().stdin(Stdio::from(control));
     Ok(command)
 }
 
-/// Returns the program to start as a supervisor: this one.
+/// Returns the program to start as a supervisor, which is this program.
 fn own_binary() -> std::io::Result<PathBuf> {
     if IS_SUPPORTED {
-        // Also after the file was replaced by a newer one.
+        // This also works after the file was replaced by a newer version.
         return Ok(Path::new("/proc/self/exe").to_owned());
     }
-    // Some systems only know it by their /proc, which may not be there.
+    // Some systems can only look up the program in /proc, which may be missing.
     let started_as = std::env::args_os().next().map(PathBuf::from);
     std::env::current_exe()
         .or_else(|error| started_as.filter(|path| path.is_absolute()).ok_or(error))

@@ -1,7 +1,7 @@
-//! Runs take turns: users in turn, and those of one user in the order of their calls.
+//! Gives turns to runs, in a fair order between users. The runs of one user are in the order of their calls.
 //!
-//! All runs of a process wait in one queue. Each kind of run has a lane with its own capacity; who is next
-//! in a lane depends on the runs of each user in all of them.
+//! All runs of a process wait in one queue. Each kind of run has a lane with its own capacity. The next user in a lane
+//! depends on the runs of each user in all lanes. This module never starts a run or ends one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,20 +15,20 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::shares::{ReplyRoom, Share};
 
-/// The time for which a user counts as present after its last run.
+/// The time for which a user counts as present after the last call or run.
 const PRESENCE: Duration = Duration::from_secs(60);
 
-/// The most background jobs that run at once. More would only slow each other down.
+/// The most background jobs that run at once. More jobs would only slow each other down.
 pub(crate) const JOBS_AT_ONCE_MAX: usize = 5;
 
-/// A kind of runs that has turns of its own.
+/// A kind of run that has its own turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Scripts that a caller waits for.
     Calls,
     /// Background jobs in memory.
     Jobs,
-    /// Background jobs in the database, which has given them their turns already: they never wait here.
+    /// Background jobs in the database. They never wait here, because the database has already given them their turns.
     SharedJobs,
     /// Runs of the governed tools.
     Tests,
@@ -64,22 +64,22 @@ impl<T> PerLane<T> {
     }
 }
 
-/// The queue of all runs of a process: each lane lets so many go on at once, and the others wait.
+/// The queue of all runs of a process. Each lane has a limit on the runs at once. Other runs wait.
 ///
-/// The next turn of a lane is that of the user with the fewest runs in all lanes, and among equals of the one
-/// whose last turn is longest ago. One user may have all turns of a lane while nobody else is there. While
-/// others are, a user with its share or more leaves a share free for them: a run cannot be taken back, so a
-/// turn has to be free when another user comes.
+/// The next turn of a lane goes to the user with the fewest runs in all lanes. Among equals it goes to the user with
+/// the earliest last turn. A user may have all turns of a lane while no other user is present. While others are
+/// present, a user with its share or more leaves a share free for them. A run cannot be taken back, so a turn must be
+/// free when another user comes.
 #[derive(Debug)]
 pub(crate) struct Turns {
     queue: Arc<Queue>,
-    /// Runs that wait.
+    /// The number of runs that wait in each lane.
     waiting: PerLane<AtomicUsize>,
 }
 
 #[derive(Debug)]
 struct Queue {
-    /// The turns of each lane.
+    /// The number of turns of each lane.
     capacity: PerLane<usize>,
     share: Share,
     state: Mutex<State>,
@@ -88,29 +88,29 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     running: PerLane<usize>,
-    /// Counts the calls that came, and the turns that were given.
+    /// The number of calls and of given turns so far.
     count: u64,
-    /// Users that run something, wait, or did so a short time ago. Callers that are not known are one user.
+    /// Users that run something, wait, or did so a short time ago. All unknown callers count as one user.
     users: HashMap<Arc<str>, User>,
 }
 
 #[derive(Debug, Default)]
 struct User {
     lanes: PerLane<Place>,
-    /// The number of the last turn, in whichever lane.
+    /// The number of the user's last turn, in any lane.
     last: u64,
 }
 
-/// The place of a user in a lane.
+/// The runs and the waiting calls of a user in a lane.
 #[derive(Debug, Default)]
 struct Place {
     running: usize,
-    /// The number of each call that waits, and where its turn is sent.
+    /// The number of each waiting call, and the channel for its turn.
     waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
     seen: Option<Instant>,
 }
 
-/// A run's turn, until it is dropped.
+/// The turn of a run, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     queue: Arc<Queue>,
@@ -125,8 +125,8 @@ impl Turns {
         Self::new([at_once, JOBS_AT_ONCE_MAX, at_once], settings.user_share)
     }
 
-    /// Creates a queue for so many calls, jobs in memory and runs of tests at once, of each of which one user
-    /// has a `share`.
+    /// Creates a queue for these numbers of calls, jobs in memory and test runs at once. One user has a `share` of
+    /// each.
     pub(crate) fn new([calls, jobs, tests]: [usize; 3], share: Share) -> Self {
         let capacity = PerLane([calls, jobs, usize::MAX, tests]);
         Self {
@@ -135,25 +135,25 @@ impl Turns {
         }
     }
 
-    /// Returns a turn at once; `None` if that has to be waited for.
+    /// Returns a turn at once; `None` if no turn is free for the user now.
     pub(crate) fn take_at_once(&self, lane: Lane, user: Option<&str>) -> Option<Turn> {
         let turn = self.queue.ask(lane, user).ok()?;
         count_wait(lane, Duration::ZERO);
         Some(turn)
     }
 
-    /// Returns how many runs of a lane could begin at once.
+    /// Returns the number of runs of a lane that could begin now.
     pub(crate) fn free(&self, lane: Lane) -> usize {
         self.queue.free(&self.queue.lock(), lane)
     }
 
-    /// Returns how many runs of a lane wait for their turn.
+    /// Returns the number of runs of a lane that wait for their turn.
     pub(crate) fn waiting(&self, lane: Lane) -> usize {
         self.waiting.of(lane).load(Ordering::Relaxed)
     }
 
-    /// Waits for a turn of `user`; `None` if `cancel` is cancelled before. `waits` is set as long as this goes
-    /// on, and not when it is given up either.
+    /// Waits for a turn of `user`; `None` if `cancel` is cancelled first. `waits` is `true` during the wait, and
+    /// `false` afterwards, even if the future is dropped.
     pub(crate) async fn take(
         &self,
         lane: Lane,
@@ -167,13 +167,13 @@ impl Turns {
         }
         match self.queue.ask(lane, user) {
             Ok(turn) => Some(turn),
-            // A turn that comes when nobody waits any more is dropped, and goes to the next.
+            // A turn that arrives after the wait was given up is dropped, and goes to the next call.
             Err(turn) => cancel.run_until_cancelled(turn).await?.ok(),
         }
     }
 
-    /// Waits for a turn of `user` at which there is room for replies: while nobody reads those to a user, nothing
-    /// more is run for this user. Otherwise the same as [`Self::take`].
+    /// Waits for a turn of `user` at which there is room for replies. While the replies to a user are not read, no more
+    /// runs start for this user. Otherwise the same as [`Self::take`].
     pub(crate) async fn take_with_room(
         &self,
         room: &ReplyRoom,
@@ -185,7 +185,7 @@ impl Turns {
         loop {
             cancel.run_until_cancelled(room.opens(user)).await?;
             let turn = self.take(lane, user, waits, cancel).await?;
-            // Runs before it may have ended meanwhile.
+            // Earlier runs may have ended and filled the room meanwhile.
             if room.is_open(user) {
                 return Some(turn);
             }
@@ -193,7 +193,7 @@ impl Turns {
     }
 }
 
-/// Counts the wait for a turn. Shared jobs have waited in the database.
+/// Records the duration of a wait for a turn. Skips shared jobs, because they have waited in the database.
 fn count_wait(lane: Lane, duration: Duration) {
     if lane != Lane::SharedJobs {
         metrics::histogram!("qwed_mcp_queue_seconds").record(duration);
@@ -201,7 +201,7 @@ fn count_wait(lane: Lane, duration: Duration) {
 }
 
 impl Queue {
-    /// Returns a turn, or where it will come.
+    /// Returns a turn, or the channel that will receive it.
     fn ask(
         self: &Arc<Self>,
         lane: Lane,
@@ -213,17 +213,17 @@ impl Queue {
         receiver.try_recv().map_err(|_| receiver)
     }
 
-    /// Gives turns to those that wait in a lane, as long as some are free for them.
+    /// Gives turns to the calls that wait in a lane, while turns are free for them.
     fn give(self: &Arc<Self>, lane: Lane) {
         loop {
             let next = self.next(lane);
             let Some((user, sender)) = next else { return };
-            // Where nobody waits any more it comes back at once.
+            // If the wait was given up, the turn comes back at once.
             drop(sender.send(Turn { queue: Arc::clone(self), lane, user }));
         }
     }
 
-    /// Takes the turn that is next, and returns whose it is.
+    /// Takes the next turn, and returns its user and channel.
     fn next(&self, lane: Lane) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
         let mut state = self.lock();
         let free = self.free(&state, lane);
@@ -240,7 +240,7 @@ impl Queue {
 }
 
 impl State {
-    /// Adds a call of a user, who is present in the lane from now on.
+    /// Adds a call of a user. The user is present in the lane from now on.
     fn add(&mut self, lane: Lane, name: &str, sender: oneshot::Sender<Turn>) {
         let now = Instant::now();
         self.users.retain(|_, user| user.lanes.0.iter().any(|place| place.is_present(now)));
@@ -250,7 +250,7 @@ impl State {
         place.waiting.push_back((self.count, sender));
     }
 
-    /// Takes the next of the `free` turns of a lane, of which a user has a `share`, and returns whose it is.
+    /// Takes the next of the `free` turns of a lane in which a user has a `share`. Returns the user and the channel.
     fn next(
         &mut self,
         lane: Lane,
@@ -262,7 +262,7 @@ impl State {
             user.lanes.of_mut(lane).waiting.retain(|(_, sender)| !sender.is_closed());
         }
         let places = self.users.values().map(|user| user.lanes.of(lane));
-        // The user itself is one of them.
+        // The waiting user is one of them.
         let is_alone = places.filter(|place| place.is_present(now)).count() <= 1;
         let may_take =
             |place: &Place| free > 0 && (place.running < share || is_alone || free > share);
@@ -283,7 +283,7 @@ impl State {
 }
 
 impl User {
-    /// Returns how many runs the user has in all lanes.
+    /// Returns the number of the user's runs in all lanes.
     fn running(&self) -> usize {
         self.lanes.0.iter().map(|place| place.running).sum()
     }
@@ -312,7 +312,7 @@ impl Drop for Turn {
     }
 }
 
-/// Marks a call as waiting, until it is dropped.
+/// The mark of a call that waits, until it is dropped.
 struct Waiting<'a> {
     waits: &'a AtomicBool,
     turns: &'a Turns,
@@ -381,7 +381,7 @@ mod tests {
         assert!((&mut first).now_or_never().is_none());
         assert!((&mut second).now_or_never().is_none());
         drop(turn);
-        // Nobody goes before those who wait.
+        // A new call does not overtake waiting calls.
         assert!(turns.take_at_once(Lane::Calls, None).is_none());
         assert!((&mut second).now_or_never().is_none());
         let turn = first.now_or_never().flatten();
@@ -390,7 +390,7 @@ mod tests {
         assert!(second.await.is_some());
     }
 
-    /// Gives the names of those whose turns come, each ended before the next.
+    /// Returns the initials of the users in the order of their turns. Each turn ends before the next.
     fn order(waiting: &[&'static str]) -> String {
         let (turns, cancel) = (turns(1), CancellationToken::new());
         let first = turns.take_at_once(Lane::Calls, Some("ann"));
@@ -422,7 +422,7 @@ mod tests {
         let take = |user: &'static str| turns.take_at_once(Lane::Calls, Some(user));
         let all: Vec<_> = (0..4).map(|_| take("ann").expect("nobody else is there")).collect();
         assert!(take("bob").is_none());
-        // Bob is known from then on.
+        // Bob is present from then on.
         drop(all);
         let mut held: Vec<_> = (0..3).map(|_| take("ann").unwrap()).collect();
         assert!(take("ann").is_none(), "one is left for others");
@@ -444,7 +444,7 @@ mod tests {
         let before = turns.take_at_once(Lane::Calls, ann);
         let mut of_ann = Box::pin(turns.take_with_room(&room, Lane::Calls, ann, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none());
-        // The one before has ended, and nobody reads what it has printed.
+        // The earlier run has ended, and its output is not read.
         let unread = room.room_for(ann, 8 * 1024 * 1024).await;
         drop(before);
         assert!((&mut of_ann).now_or_never().is_none());
@@ -467,7 +467,7 @@ mod tests {
         let mut first = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         let mut second = Box::pin(turns.take(Lane::Calls, None, &waits, &cancel));
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
-        // It is the first one's, who does not look any more.
+        // The turn goes to the first call, which is dropped before it takes the turn.
         drop(turn);
         drop(first);
         assert!(second.now_or_never().flatten().is_some());
@@ -485,7 +485,7 @@ mod tests {
         let mut of_bob = Box::pin(turns.take(Lane::Calls, bob, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none() && (&mut of_bob).now_or_never().is_none());
         drop(before);
-        // Ann came first, and has a run already.
+        // Ann's call came first, but Ann already has a run.
         assert!((&mut of_ann).now_or_never().is_none());
         drop(of_bob.now_or_never().flatten().expect("it is bob's"));
         assert!(of_ann.now_or_never().flatten().is_some());

@@ -1,8 +1,7 @@
-//! The folder whose code must never run outside of the sandbox: the workspace of the governed tools.
+//! The folder with code that must never run outside of the sandbox: the workspace of the governed tools.
 //!
-//! Its tests are written by models, and so may be everything in it: an interpreter, what a `.pth`
-//! file names, a module that is called `json`. What is asked outside of the sandbox is looked at
-//! here before.
+//! Models write its tests, and possibly everything else in it: an interpreter, a file that a `.pth` file names, a
+//! module with the name `json`. Programs that are started outside of the sandbox are checked here first.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -14,14 +13,14 @@ use std::sync::Arc;
 
 use qwed_files::links::{leads_through, places_on_the_way};
 
-/// The most bytes that are read of a file that may name an interpreter.
+/// The most bytes that are read from a file that may name an interpreter.
 const NAMING_BYTES_MAX: u64 = 64 * 1024;
-/// The most scripts that may be the interpreters of one another (`execve(2)`).
+/// The most scripts that may be interpreters of each other (`execve(2)`).
 const SCRIPTS_MAX: usize = 5;
 
 type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
 
-/// The source of that folder's current path: an admin may change it while the server runs.
+/// The lookup of the folder's current path. An admin may change the path while the server runs.
 #[derive(Clone, Default)]
 pub(crate) struct Untrusted {
     look_up: Option<Arc<LookUp>>,
@@ -34,68 +33,68 @@ impl fmt::Debug for Untrusted {
 }
 
 impl Untrusted {
-    /// Takes the folder from `look_up`, if there is any; an error where that cannot be known.
+    /// Finds the folder with `look_up`, which returns `None` if no folder exists, and an error if that is unknown.
     pub(crate) fn looked_up_by(
         look_up: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
     ) -> Self {
         Self { look_up: Some(Arc::new(look_up)) }
     }
 
-    /// Returns whether there never is such a folder.
+    /// Returns whether no such folder ever exists.
     pub(super) fn is_none(&self) -> bool {
         self.look_up.is_none()
     }
 
-    /// Returns the folder, as it is now.
+    /// Returns the current folder.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
         let Some(look_up) = &self.look_up else { return Ok(None) };
         let Some(folder) = look_up()? else { return Ok(None) };
-        // A link to nothing may lead anywhere later.
+        // A dangling symlink may lead anywhere later.
         let folder = UntrustedFolder::new(&folder)
             .ok_or("workspace.root is not there, or cannot be looked at".to_owned())?;
         Ok(Some(folder))
     }
 }
 
-/// A folder whose code must not run outside of the sandbox.
+/// A folder with code that must not run outside of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UntrustedFolder {
-    /// As it is named, and without links.
+    /// The path as it was given, and the canonical path.
     names: [PathBuf; 2],
-    /// Its device and inode: it may be mounted a second time.
+    /// The device and the inode, because the folder may be mounted a second time.
     identity: (u64, u64),
 }
 
 impl UntrustedFolder {
-    /// Looks the folder up; `None` if it is not there.
+    /// Looks up the folder; `None` if it does not exist.
     pub(crate) fn new(folder: &Path) -> Option<Self> {
         let real = fs::canonicalize(folder).ok()?;
         let identity = identity(&real)?;
         Some(Self { names: [folder.to_owned(), real], identity })
     }
 
-    /// Returns whether the folder takes part in the resolution of `path`: as it is written, or by
-    /// any link on its way.
+    /// Returns whether the folder takes part in the resolution of `path`: as it is written, by a symlink on its way, or
+    /// by another mount.
     pub(crate) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
             || self.is_mounted_above(path)
     }
 
-    /// Returns whether the folder is above `path` by another mount of it.
+    /// Returns whether `path` is in the folder by another mount of the folder.
     fn is_mounted_above(&self, path: &Path) -> bool {
         let places = places_on_the_way(path).unwrap_or_default();
         let mut above = places.iter().flat_map(|place| place.ancestors());
         above.any(|folder| identity(folder) == Some(self.identity))
     }
 
-    /// Returns whether anything of the folder is in `folder`, or the other way round.
+    /// Returns whether this folder takes part in `folder`, or is in it.
     pub(super) fn overlaps(&self, folder: &Path) -> bool {
         self.holds(folder) || self.names.iter().any(|name| name.starts_with(folder))
     }
 
-    /// Returns whether to start the program at `path` would be to run code of the folder, as far as
-    /// can be seen from outside: where the program is, which interpreter the first line of a script
-    /// names, and from where a virtual environment takes its standard library (PEP 405: `home`).
+    /// Returns whether starting the program at `path` would run code of the folder, as far as that is visible from
+    /// outside. Checks the location of the program, the interpreter in the first line of a script, and the source of a
+    /// virtual environment's standard library (PEP 405: `home`).
     pub(super) fn is_started_by(&self, path: &Path) -> bool {
         let beside = path.parent();
         let above = beside.and_then(Path::parent);
@@ -106,24 +105,23 @@ impl UntrustedFolder {
             || home.into_iter().any(|home| self.holds(&home))
     }
 
-    /// Returns whether a script, or the script that is its interpreter, names a program in the
-    /// folder.
+    /// Returns whether a script names a program in the folder, or its interpreter is a script that does so.
     fn is_named_by(&self, script: &Path, scripts_max: usize) -> bool {
         named_by_script(script).iter().any(|program| {
             self.holds(program) || (scripts_max > 0 && self.is_named_by(program, scripts_max - 1))
         })
     }
 
-    /// Returns a search path without the folder's entries, and without those that depend on the
-    /// current folder, which may be it.
+    /// Returns a search path without the folder's entries. Also removes relative entries, because the current folder
+    /// may be this folder.
     pub(super) fn removed_from(&self, search_path: &OsStr) -> OsString {
         let kept = std::env::split_paths(search_path)
             .filter(|entry| entry.is_absolute() && !self.holds(entry));
-        // What was split can be joined again.
+        // Entries that were split can be joined again.
         std::env::join_paths(kept).unwrap_or_default()
     }
 
-    /// Returns whether a value of the environment names anything in the folder.
+    /// Returns whether the value of an environment variable names anything in the folder.
     pub(super) fn is_named_in(&self, value: &OsStr) -> bool {
         std::env::split_paths(value).any(|path| path.is_absolute() && self.holds(&path))
     }
@@ -134,15 +132,15 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Returns the start of a file, if it can be read.
+/// Opens the start of a file, if the file can be read.
 fn start_of(path: &Path) -> Option<impl std::io::BufRead> {
-    // Opening a pipe would wait for a writer.
+    // Opening a named pipe would wait for a writer.
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     let file = is_file.then(|| File::open(path).ok()).flatten()?;
     Some(BufReader::new(file.take(NAMING_BYTES_MAX)))
 }
 
-/// Returns the paths in the first line of a script (`execve(2)`: the interpreter and an argument).
+/// Returns the absolute paths in the first line of a script: the interpreter and its argument (`execve(2)`).
 fn named_by_script(path: &Path) -> Vec<PathBuf> {
     let mut line = Vec::new();
     let read = start_of(path).and_then(|mut start| start.read_until(b'\n', &mut line).ok());
@@ -187,7 +185,7 @@ mod tests {
         fs::write(at("made/bin/python"), "").unwrap();
         fs::write(at("made/pyvenv.cfg"), format!("Home = {}\n", at("ws/python").display()))
             .unwrap();
-        // By its own name and by another.
+        // By its own name and by a symlink.
         for root in ["ws", "alias"] {
             let untrusted = UntrustedFolder::new(&at(root)).unwrap();
             for (path, expected) in [

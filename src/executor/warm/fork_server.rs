@@ -1,10 +1,9 @@
-//! The fork server's process, from the server's side.
+//! The process of a fork server, from the server's side. No script runs in this process.
 //!
-//! It is launched by a supervisor of its own, like a script, but as [`Role::ForkServer`]. Its
-//! standard output is a socket: the server sends a name of 16 bytes and four descriptors for each
-//! child that it wants (stdout, stderr, the child's control, its init's lifeline), a fifth one
-//! where pictures are wanted, and the fork server answers with a line when a child has ended: the
-//! name and the exit code.
+//! A supervisor launches the process like a script, but as [`Role::ForkServer`]. The standard output of the process is
+//! a socket. For each child, the server sends a name of 16 bytes and four descriptors: stdout, stderr, the child's
+//! control socket, and the lifeline of its init. A fifth descriptor follows if pictures are wanted. When a child has
+//! ended, the fork server answers with a line: the name and the exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -39,32 +38,31 @@ use super::runs_watch::RunsWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 use crate::sandbox::{MemoryWatch, passing};
 
-/// The longest line of the fork server's log that is kept.
+/// The longest line of the fork server's log that is kept, in bytes.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 
-/// The most that is kept of a line that is not complete; a child's end has some twenty bytes.
+/// The most bytes that are kept of an incomplete line. The notice of a child's end has some twenty bytes.
 const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
-/// A child's name: an id without hyphens has 32 digits, and 16 bytes.
+/// The name of a child: the 16 bytes of a UUID.
 pub(super) type Name = [u8; 16];
 
 /// The instructions for a fork server.
 #[derive(Debug)]
 pub(super) struct Loading {
-    /// The modules that it loads.
+    /// The modules to load.
     pub(super) modules: Vec<String>,
-    /// The CPU time that each process of a run gets.
+    /// The CPU time of each process of a run, in seconds.
     pub(super) cpu_seconds: u64,
 }
 
-/// An error that leaves runs without a fork server.
+/// The reason why runs have no fork server.
 #[derive(Debug, Error)]
 pub(super) enum ForkServerError {
-    /// Its children would not be contained: the layers below tier 3 do not do for them.
+    /// Below tier 3, the children of a fork server cannot be contained.
     #[error("warm interpreters take tier 3 of the sandbox")]
     NotAtThisTier,
-    /// Modules could be loaded from the workspace, and the fork server has rights that no script
-    /// has.
+    /// Modules could be loaded from the workspace, and the fork server has rights that no script has.
     #[error(
         "scripts can read the workspace of the governed tools (PYTHONPATH, a .pth file or \
          QWED_MCP_READ_PATHS names it), and its code must not run in a fork server"
@@ -86,12 +84,12 @@ pub(super) enum ForkServerError {
     WatchMemory(#[source] io::Error),
 }
 
-/// A fork server that is ready. Dropping it ends it, with everything that it has forked.
+/// A fork server that is ready. Dropping it ends the process, and everything that it has forked.
 #[derive(Debug)]
 pub(super) struct ForkServer {
     requests: Arc<UnixStream>,
     running: Running,
-    /// The process that watches over it.
+    /// The PID of the supervisor.
     pub(super) supervisor: Option<u32>,
     /// The reach and the limits of each run.
     pub(super) plan: Plan,
@@ -99,13 +97,13 @@ pub(super) struct ForkServer {
     pub(super) watch: Arc<RunsWatch>,
     /// The source of the runs' control groups.
     pub(super) groups: Arc<RunGroups>,
-    /// True if children send the figures of their scripts.
+    /// Whether children send the pictures of their scripts.
     pub(super) takes_pictures: bool,
-    /// The supervisor kills all of it when this closes.
+    /// The supervisor kills the fork server and its children when this closes.
     _control: UnixStream,
 }
 
-/// The children that live, each with who waits for its end.
+/// The children that are alive, each with the channel for its exit code.
 #[derive(Debug, Clone, Default)]
 struct Running {
     children: Arc<Mutex<HashMap<Name, oneshot::Sender<i32>>>>,
@@ -120,8 +118,8 @@ impl Running {
 }
 
 impl ForkServer {
-    /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has
-    /// loaded everything. Returns where that was from, too.
+    /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has loaded all modules.
+    /// Also returns the folders that they were loaded from.
     pub(super) async fn start(
         alone: &OneShotExecutor,
         loading: &Loading,
@@ -143,19 +141,19 @@ impl ForkServer {
         let order = Order {
             plan: plan.clone(),
             role: Role::ForkServer,
-            // Its children's are file systems of their own.
+            // Each child has a scratch file system of its own.
             scratch: PathBuf::from("/"),
             environment: contained.interpreter.environment.clone(),
             cpu_seconds: loading.cpu_seconds,
-            // Each child's are others.
+            // Each run has its own neighbours.
             neighbours: Neighbours::default(),
-            // Its children have one each.
+            // Each child has its own group.
             group: None,
             seatbelt: None,
             fixes_addresses: false,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
-        // Where memory cannot be watched, better no fork server than one whose runs all end at once.
+        // If memory cannot be watched, all runs of a fork server would end at once, so none is started.
         MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
         let (plan, groups) = (plan.clone(), Arc::clone(&alone.groups));
         let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
@@ -171,12 +169,12 @@ impl ForkServer {
         let log = supervisor.stderr.take();
         let pid = supervisor.id();
         tasks.spawn(outlive(supervisor, listed, alone.supervisors.clone()));
-        // If this fails it has ended, and says below why.
+        // If this fails, the process has ended, and the reason is read below.
         let _ = control.write_all(&order).await;
 
         let mut requests = BufReader::new(requests);
         let mut answer = String::new();
-        // If there was no launch, nobody has the other end of this.
+        // If the launch failed, the other end of this socket is closed.
         let read = timeout(LOAD_TIMEOUT, requests.read_line(&mut answer)).await;
         if read.is_err() {
             return Err(ForkServerError::Timeout);
@@ -187,7 +185,7 @@ impl ForkServer {
         if let Some(log) = log {
             tokio::spawn(log_output(log));
         }
-        // It says nothing until it is asked for a child.
+        // The fork server sends nothing until a child is requested, so the reader has buffered nothing.
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_exit_notices(Arc::clone(&requests), running.clone()));
@@ -204,13 +202,13 @@ impl ForkServer {
         Ok((server, packages))
     }
 
-    /// Returns whether the fork server still answers.
+    /// Returns whether the fork server is alive.
     pub(super) fn is_alive(&self) -> bool {
         !self.running.is_over.is_cancelled()
     }
 
-    /// Asks for a child with these descriptors. The receiver gets its exit code, once, or an error if
-    /// the fork server dies before.
+    /// Requests a child with these descriptors. The receiver gets the child's exit code, once, or an error if the fork
+    /// server dies first.
     pub(super) async fn fork(
         &self,
         descriptors: Vec<OwnedFd>,
@@ -235,8 +233,7 @@ impl ForkServer {
     }
 }
 
-/// Keeps the supervisor on the list until it has ended. If it was killed, so is what it watched
-/// over.
+/// Keeps the supervisor on the list until it has ended. If it was killed, kills the processes that it watched.
 async fn outlive(mut supervisor: Child, listed: Listed, supervisors: Supervisors) {
     let ended = supervisor.wait().await;
     drop(listed);
@@ -262,7 +259,7 @@ async fn why_it_ended(control: UnixStream, log: Option<impl AsyncRead + Unpin>) 
     }
 }
 
-/// Reads the last output of a process that ends.
+/// Reads the last output of a process that is ending.
 async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut limited = source.take(u64::try_from(bytes_max).unwrap_or(u64::MAX));
@@ -270,7 +267,7 @@ async fn read_bounded(source: impl AsyncRead + Unpin, bytes_max: usize) -> Vec<u
     bytes
 }
 
-/// Passes on what modules print when they are loaded, and what goes wrong later.
+/// Logs the output of modules while they are loaded, and later errors.
 async fn log_output(log: impl AsyncRead + Unpin) {
     let mut lines = BufReader::new(log);
     let log_bytes_max = u64::try_from(LOG_BYTES_MAX).unwrap_or(u64::MAX);
@@ -286,7 +283,7 @@ async fn log_output(log: impl AsyncRead + Unpin) {
     }
 }
 
-/// Reads the exit notices of children until the fork server has ended; then all waits are over.
+/// Reads the exit notices of children until the fork server has ended. Then ends all waits.
 async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
     let mut unread = Vec::new();
     loop {
@@ -304,7 +301,7 @@ async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
         while let Some((name, code, used)) = parse_exit_notice(&unread) {
             unread.drain(..used);
             if let Some(waiting) = running.lock().remove(&name) {
-                // Nobody waits for the end of a run whose outcome was returned already.
+                // The receiver is gone if the outcome of the run was already returned.
                 let _ = waiting.send(code);
             }
         }
@@ -313,7 +310,7 @@ async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
     running.lock().clear();
 }
 
-/// Parses the first line of `unread`: a child's name, its exit code, and how long the line is.
+/// Parses the first line of `unread`. Returns the child's name, its exit code and the length of the line.
 fn parse_exit_notice(unread: &[u8]) -> Option<(Name, i32, usize)> {
     let (name, rest) = unread.split_at_checked(size_of::<Name>())?;
     let length = rest.iter().position(|byte| *byte == b'\n')?;

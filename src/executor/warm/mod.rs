@@ -1,16 +1,15 @@
-//! Warm interpreters: a verification is answered faster than Python starts.
+//! Warm interpreters, which answer a verification in less time than Python needs to start.
 //!
-//! A fork server (`fork_server.py`) is one trusted Python process that has loaded what
-//! verifications use. It forks a child for each script. The child takes on every layer that a script
-//! has that is started alone, and waits: it is a spare until a script comes. Each runs one script,
-//! and none was ever near another one.
+//! A fork server (`fork_server.py`) is a trusted Python process that has loaded the modules of verifications. It forks
+//! a child for each script. The child takes on every layer of a cold run, and is a spare until a script comes. Each
+//! child runs one script, and has never been in contact with another script.
 //!
-//! `fork_server` starts the process and talks to it, `spare` is one of its children from the
-//! server's side, `pool` keeps some of them ready. On any failure the script runs alone, in a new
-//! interpreter. Tier 3 only.
+//! `fork_server` starts the process and communicates with it. `spare` is one of its children on the server's side.
+//! `pool` keeps some children ready. If this fails before any output was passed on, the script runs in a new
+//! interpreter. Fork servers exist at tier 3 only.
 //!
-//! The more a fork server has loaded, the longer each fork takes. So there are several, each with
-//! more than the one before, and a script gets the first that has what it imports ([`choice`]).
+//! The more modules a fork server has loaded, the longer each fork takes. So there are several fork servers, each with
+//! more modules than the previous one. A script gets the first fork server with all of its imports ([`choice`]).
 
 mod fork_server;
 mod pool;
@@ -42,58 +41,58 @@ use super::{
     Readiness, RunError, RunLimits, Surroundings, Untrusted, choice,
 };
 
-/// The fork servers that are started with the server, of those that there are.
+/// The most fork servers that are started together with the server.
 const WARMED_UP_MAX: usize = 2;
 
-/// Runs each script in a child of a fork server, or alone in a new interpreter.
+/// An executor that runs each script in a child of a fork server, or in a new interpreter.
 #[derive(Debug)]
 pub(crate) struct WarmExecutor {
     alone: Arc<OneShotExecutor>,
-    /// One or more; each loads more than the one before.
+    /// One or more. Each loads more modules than the previous one.
     keepers: Vec<Arc<Keeper>>,
 }
 
-/// The keeper of one fork server, which starts it, and starts it again.
+/// The keeper of one fork server, which starts and replaces it.
 #[derive(Debug)]
 struct Keeper {
     alone: Arc<OneShotExecutor>,
-    /// The watch of all runs, whichever fork server has forked them.
+    /// The watch of all runs, shared by all fork servers.
     watch: Arc<RunsWatch>,
     loading: Loading,
-    /// The most runs of one fork server.
+    /// The number of runs after which a fork server is worn.
     runs_max: u64,
-    /// The time that the fork server stays without a call; `None` is for ever.
+    /// The time without a call after which the fork server ends; `None` if it never does.
     idle: Option<Duration>,
     state: Mutex<State>,
-    /// The fork servers that were ready.
+    /// The number of fork servers that became ready.
     starts: AtomicU64,
     closing: CancellationToken,
-    /// Tasks that have to end before the server does.
+    /// The tasks that must end before the server does.
     tasks: TaskTracker,
 }
 
 #[derive(Debug)]
 enum State {
-    /// There is none. The next call starts one.
+    /// No fork server exists. The next call starts one.
     Absent,
-    /// There will be one.
+    /// A fork server is starting.
     Starting,
     Ready(Arc<Pool>, Succession),
-    /// Start-up failed; no retry before `until`.
+    /// The start failed. No retry before `until`.
     Unavailable {
         until: Instant,
     },
-    /// The server ends.
+    /// The server is shutting down.
     Closed,
 }
 
-/// The state of the fork server that comes after one that is worn.
+/// The state of the fork server that succeeds a worn one.
 #[derive(Debug, Clone, Copy)]
 enum Succession {
     NotDue,
-    /// There will be one; until then the worn one goes on.
+    /// The successor is starting. Until it is ready, the worn fork server continues.
     Starting,
-    /// Start-up failed; no retry before `until`.
+    /// The start failed. No retry before `until`.
     Unavailable {
         until: Instant,
     },
@@ -104,16 +103,16 @@ impl State {
         Self::Unavailable { until: Instant::now() + RETRY_INTERVAL }
     }
 
-    /// Returns the state after `pool` has failed. One that never gave a child is not replaced at once:
-    /// there would be no end of it.
+    /// Returns the state after `pool` has failed. A pool that never delivered a child is not replaced at once, because
+    /// its successors would fail without end.
     fn after(pool: &Pool) -> Self {
         if pool.has_served() { Self::Absent } else { Self::unavailable() }
     }
 }
 
 impl WarmExecutor {
-    /// Makes an executor for the interpreter and the sandbox that the settings want. Nothing of the
-    /// `untrusted` folder runs outside of that, nor in a fork server.
+    /// Creates an executor for the interpreter and the sandbox of these settings. No code of the `untrusted` folder
+    /// runs outside of that sandbox, or in a fork server.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
         let alone = Arc::new(OneShotExecutor::new(settings, untrusted));
         let watch = Arc::<RunsWatch>::default();
@@ -125,9 +124,8 @@ impl WarmExecutor {
         Self { keepers: (1..=settings.preload.len()).map(keeper).collect(), alone }
     }
 
-    /// Returns the best fork server for a script that is ready: the first that has loaded what the
-    /// script imports, else one that has loaded more, else less. The first is started for later
-    /// scripts where it is not there.
+    /// Returns the best ready fork server for a script: the first with all of the script's imports, else one with more
+    /// modules, else one with fewer. Starts the first for later scripts if it is not running.
     fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
@@ -150,7 +148,7 @@ impl WarmExecutor {
                 spare = pool.take() => spare,
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
-            // Until the result is there, no other child is made without need.
+            // While this is held, no other child is made without need.
             if let Some((spare, _busy)) = spare {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
@@ -161,7 +159,7 @@ impl WarmExecutor {
                         keeper.retire(&pool, State::after(&pool));
                         return Err(RunError::SupervisorDied);
                     }
-                    // Nobody has seen anything of it: it can be run again.
+                    // No output was passed on, so the script can run again.
                     Err(NoOutcome::Lost) => {
                         tracing::warn!("the fork server died; running the script alone");
                     }
@@ -178,7 +176,7 @@ impl WarmExecutor {
                             drop(unended);
                             tracing::warn!("a killed script has ended at last");
                         });
-                        // With its fork server it is killed once more.
+                        // The end of the fork server kills the script once more.
                         keeper.retire(&pool, State::after(&pool));
                         return Err(RunError::DoesNotEnd);
                     }
@@ -215,8 +213,7 @@ impl Keeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pool, if it is ready. If there is none, or it is worn, one is started for later
-    /// calls.
+    /// Returns the pool, if it is ready. Starts a fork server for later calls if none exists or it is worn.
     fn pool(self: &Arc<Self>) -> Option<Arc<Pool>> {
         let (pool, is_wanted) = self.look();
         if is_wanted {
@@ -225,7 +222,7 @@ impl Keeper {
         pool
     }
 
-    /// Returns the pool, if it is ready, and starts nothing.
+    /// Returns the pool, if it is ready. Starts nothing.
     fn ready(&self) -> Option<Arc<Pool>> {
         match &*self.state() {
             State::Ready(pool, _) if pool.fitness(self.runs_max) != Fitness::Outdated => {
@@ -239,7 +236,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the pool, if it is ready, and whether the caller has to start another.
+    /// Returns the pool, if it is ready, and whether a fork server must be started.
     fn look(&self) -> (Option<Arc<Pool>>, bool) {
         let mut state = self.state();
         match &mut *state {
@@ -266,20 +263,20 @@ impl Keeper {
         (None, true)
     }
 
-    /// Has everything end. Its tasks are to be waited for.
+    /// Begins the shutdown, which is complete when `tasks` have ended.
     fn close(&self) {
         self.closing.cancel();
         *self.state() = State::Closed;
         self.tasks.close();
     }
 
-    /// Makes sure that `pool` is not used again.
+    /// Ensures that `pool` is not used again.
     fn retire(&self, pool: &Arc<Pool>, next: State) {
         let mut state = self.state();
         if let State::Ready(current, succession) = &*state
             && Arc::ptr_eq(current, pool)
         {
-            // One is on its way.
+            // A successor is already starting.
             *state =
                 if matches!(succession, Succession::Starting) { State::Starting } else { next };
         }
@@ -296,7 +293,7 @@ impl Keeper {
                 tracing::info!(duration = ?started.elapsed(), "interpreters are warm");
                 Some(Arc::new(Pool::new(server, packages, &self.tasks)))
             }
-            // The admin wants it so, and knows.
+            // The admin's settings cause this, so it is not a warning.
             Err(error @ (ForkServerError::NotAtThisTier | ForkServerError::Untrusted)) => {
                 tracing::info!("{error}");
                 None
@@ -311,7 +308,7 @@ impl Keeper {
             (State::Closed, _) => {}
             (_, Some(pool)) => {
                 if let Some(idle) = self.idle {
-                    // Not tracked: it only sleeps, and holds nothing.
+                    // Not tracked, because it only sleeps and keeps nothing alive.
                     let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
                     tokio::spawn(let_go_when_idle(keeper, pool, idle));
                 }
@@ -373,8 +370,9 @@ impl Executor for WarmExecutor {
     }
 
     fn warm_up(&self) {
-        // The call that comes first starts it otherwise. One after the other: the first, which most
-        // scripts can use, is ready as soon as can be. Those of scripts that draw start theirs.
+        // Otherwise the first call would start a fork server. They start one after another, so that the first, which
+        // suits most scripts, is ready as soon as possible. The fork server for drawing starts with the first script
+        // that draws.
         let keepers: Vec<_> = self.keepers.iter().take(WARMED_UP_MAX).cloned().collect();
         if let Some(first) = self.keepers.first() {
             first.tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Spare children, forked and confined ahead of the scripts that they will run.
+//! Keeps spare children ready, which are forked and confined before their scripts arrive.
 
 use std::num::NonZero;
 use std::pin::pin;
@@ -15,33 +15,31 @@ use super::super::package_folders::PackageFolders;
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
-/// The number of children that are made at the same time where no script waits for one. Each of them
-/// waits, when it is made, until there is room in the channel, which has room for one: so at rest there
-/// are at most three spares.
+/// The number of children that are made at the same time while no script waits. When its child is ready, each maker
+/// waits for room in the channel, which holds one child. So at rest there are at most three spares.
 const MAKERS_AT_REST: usize = 2;
 
-/// The most that are made at the same time, on a machine with as many processors.
+/// The most children that are made at the same time, on a machine with as many processors.
 const MAKERS_MAX: usize = 64;
 
-/// The longest time in which a child gets ready: milliseconds, on a machine that is not out of
-/// memory.
+/// The timeout for the preparation of a child. It takes milliseconds on a machine that is not out of memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most children in a row that may fail to get ready before no more are made.
+/// The most children in a row that may fail to get ready. Then no more are made.
 const FAILURES_MAX: usize = 5;
 
-/// The pause after a child that did not get ready.
+/// The pause after a child that failed to get ready.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest life of a fork server. Nothing is known to add up in it; this is for what is not known.
+/// The longest life of a fork server. No known resource adds up in it. This limit is for unknown ones.
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The longest time without a new spare while a script waits for one; then the script is started
-/// alone. Many scripts that wait for each other are no reason for that.
+/// The longest time without a new spare while a script waits. The script then runs in a new interpreter. A long queue
+/// of scripts alone is not a reason for that.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest delay of a new spare while a script runs and another spare is there: both would
-/// share the processors, and the script is what somebody waits for.
+/// The longest delay of a new spare while a script runs and another spare exists. Both would share the processors, and
+/// a caller waits for the script.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 
 /// The demand for spares.
@@ -49,10 +47,10 @@ const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 struct Demand {
     spares: AtomicUsize,
     runs: AtomicUsize,
-    /// Scripts that wait for a spare.
+    /// The number of scripts that wait for a spare.
     waiting: AtomicUsize,
     has_changed: Notify,
-    /// When the last spare was made.
+    /// The time when the last spare was made.
     last_made: Mutex<Option<Instant>>,
 }
 
@@ -68,15 +66,15 @@ impl Demand {
         made.map_or(began, |made| made.max(began)).elapsed()
     }
 
-    /// Counts a script that waits, as long as the result lives.
+    /// Counts a waiting script for as long as the result lives.
     fn wait_for_spare(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.has_changed.notify_waiters();
         Waiting(Arc::clone(self))
     }
 
-    /// Returns when more scripts wait than the makers before the one of this index can serve at once; at
-    /// once for those that always make some.
+    /// Waits until more scripts wait than the makers with a lower index can serve at once. Returns at once for the
+    /// makers that are always active.
     async fn wait_for_turn(&self, index: usize) {
         loop {
             let changed = self.has_changed.notified();
@@ -87,7 +85,7 @@ impl Demand {
         }
     }
 
-    /// Returns when a spare is worth making.
+    /// Waits until a new spare is useful.
     async fn wait(&self) {
         let wanted = async {
             loop {
@@ -99,12 +97,12 @@ impl Demand {
                 changed.await;
             }
         };
-        // At the latest then: a script may run for long.
+        // Not for longer, because a script may run for a long time.
         let _ = timeout(PUT_OFF_MAX, wanted).await;
     }
 }
 
-/// A script that waits for a spare, as long as this lives.
+/// A script that waits for a spare, for as long as this value lives.
 #[derive(Debug)]
 struct Waiting(Arc<Demand>);
 
@@ -114,7 +112,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A run, as long as this lives.
+/// A run, for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Demand>);
 
@@ -125,14 +123,14 @@ impl Drop for Busy {
     }
 }
 
-/// The state of a fork server that lives.
+/// The fitness of a living fork server for more runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fitness {
     Fit,
-    /// It has done its part, and is used until its successor is there.
+    /// It has reached its age or its number of runs. It is used until its successor is ready.
     Worn,
-    /// Not to be used again: packages were installed since, and a new interpreter would load something
-    /// else; or no successor came for as long again as it was to live.
+    /// It must not be used again. Packages were installed since, and a new interpreter would load other modules; or no
+    /// successor came until it had reached twice its age or its number of runs.
     Outdated,
 }
 
@@ -148,7 +146,7 @@ impl Fitness {
     }
 }
 
-/// The spares of one fork server, which lives as long as this and every spare.
+/// The spares of one fork server, which lives as long as this pool and every spare.
 #[derive(Debug)]
 pub(super) struct Pool {
     spares: AsyncMutex<mpsc::Receiver<Spare>>,
@@ -181,8 +179,8 @@ impl Pool {
         }
     }
 
-    /// Returns a spare child, as soon as there is one. `None` if the fork server has died or makes
-    /// none. Cancel-safe.
+    /// Returns a spare child as soon as one is ready. `None` if the fork server has died or makes no children.
+    /// Cancel-safe.
     pub(super) async fn take(&self) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
@@ -191,7 +189,7 @@ impl Pool {
         let mut taken = pin!(self.next_spare());
         loop {
             let patience = SPARE_TIMEOUT.checked_sub(self.demand.without_spare(began))?;
-            // The place in the queue is kept.
+            // The future keeps its place in the queue.
             if let Ok(spare) = timeout(patience, &mut taken).await {
                 return spare;
             }
@@ -204,7 +202,7 @@ impl Pool {
             let mut spare = spares.recv().await?;
             self.demand.spares.fetch_sub(1, Ordering::Relaxed);
             self.has_served.store(true, Ordering::Relaxed);
-            // It may have been killed by somebody who looks for memory.
+            // The child may have been killed, for example because the machine is out of memory.
             if spare.is_waiting() {
                 self.demand.runs.fetch_add(1, Ordering::Relaxed);
                 self.demand.has_changed.notify_waiters();
@@ -213,12 +211,12 @@ impl Pool {
         }
     }
 
-    /// Returns whether there ever was a spare.
+    /// Returns whether the pool has ever delivered a child.
     pub(super) fn has_served(&self) -> bool {
         self.has_served.load(Ordering::Relaxed)
     }
 
-    /// Returns whether scripts may still be run here.
+    /// Returns the fitness of the fork server for more runs.
     pub(super) fn fitness(&self, runs_max: u64) -> Fitness {
         let mut packages = self.packages.lock().unwrap_or_else(PoisonError::into_inner);
         if packages.have_changed() {
@@ -228,15 +226,15 @@ impl Pool {
         }
     }
 
-    /// Returns the rest of `idle` since the last call.
+    /// Returns the part of `idle` that remains since the last call.
     pub(super) fn idle_remaining(&self, idle: Duration) -> Duration {
         let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
         idle.saturating_sub(last_used.elapsed())
     }
 }
 
-/// Makes one spare after the other, as long as somebody takes them. `index` is this maker's among those of
-/// the fork server.
+/// Makes one spare after another, until the pool is dropped or too many children fail. `index` is the index of this
+/// maker among the makers of the fork server.
 async fn make_spares(
     index: usize,
     server: Arc<ForkServer>,
@@ -264,7 +262,7 @@ async fn make_spares(
                     return;
                 }
             }
-            // It may have been killed from outside, and the next one is not.
+            // It may have been killed from outside, which does not affect the next child.
             Ok(Err(error)) if server.is_alive() => {
                 tracing::warn!(%error, "no child of the fork server got ready");
                 failures_left -= 1;

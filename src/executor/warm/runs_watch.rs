@@ -1,9 +1,9 @@
-//! The watch of all runs in warm interpreters, in one thread.
+//! Watches all runs in warm interpreters, in one thread.
 //!
-//! The processes of a run decide how long a look at them takes. With a thread for each run, many hostile runs would take
-//! the server's share of the processors from the thread that answers clients; one thread takes at most one processor, whatever
-//! runs there are. Runs are looked at in the order in which their looks are due. Nothing is decided here about a
-//! run but whether it has more than it may.
+//! The processes of a run determine how long a look at them takes. With a thread for each run, many hostile runs would
+//! take the server's share of the processors from the thread that serves clients. One thread takes at most one
+//! processor, with any number of runs. Runs are looked at in the order in which they are due. This module decides only
+//! whether a run exceeds a limit.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use tokio::sync::oneshot;
 
 use crate::sandbox::{Look, MemoryWatch, ProcessorTime};
 
-/// Hands runs to the thread that watches them, which is there as long as this or a run.
+/// A handle to the thread that watches runs. The thread lives as long as this handle or a run.
 #[derive(Debug, Default)]
 pub(super) struct RunsWatch {
     runs: Mutex<Option<Sender<WatchedRun>>>,
 }
 
-/// A run, from the side of the thread.
+/// A run, from the thread's side.
 #[derive(Debug)]
 struct WatchedRun {
     watch: MemoryWatch,
@@ -33,7 +33,7 @@ struct WatchedRun {
     time: Arc<Mutex<ProcessorTime>>,
 }
 
-/// What a run has more of than it may.
+/// The limit that a run has exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exceeded {
     Memory,
@@ -48,20 +48,20 @@ pub(super) struct WatchOfRun {
 }
 
 impl WatchOfRun {
-    /// Returns when the run has more than it may; never if that does not come. A watch that fails counts
-    /// as exceeded: without one there is no run.
+    /// Waits until the run exceeds a limit. Never returns if that does not happen. A watch that fails counts as
+    /// exceeded, because no run continues without a watch.
     pub(super) async fn exceeded(&mut self) -> Exceeded {
         (&mut self.exceeded).await.unwrap_or(Exceeded::Memory)
     }
 
-    /// Returns how long the run had a processor, and was kept from one, as of the last look.
+    /// Returns how long the run had a processor and was kept from one, as of the last look.
     pub(super) fn time(&self) -> ProcessorTime {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RunsWatch {
-    /// Watches `python` and its descendants; those whose parent has ended are children of `init`.
+    /// Watches `python` and its descendants. Descendants without a parent are children of `init`.
     pub(super) fn start(&self, watch: MemoryWatch, python: Pid, init: Pid) -> WatchOfRun {
         let (exceeded, received) = oneshot::channel();
         let time = Arc::<Mutex<ProcessorTime>>::default();
@@ -73,7 +73,7 @@ impl RunsWatch {
             exceeded,
             time: Arc::clone(&time),
         };
-        // If it is gone, so is the run's sender, which ends the run.
+        // If the thread has ended, the run's sender is dropped, which ends the run.
         let _ = self.sender().send(run);
         WatchOfRun { exceeded: received, time }
     }
@@ -89,7 +89,7 @@ impl RunsWatch {
     }
 }
 
-/// Watches runs until the last one is over and no more can come.
+/// Watches runs until the last run is over and no more can come.
 fn watch_runs(received: &Receiver<WatchedRun>) {
     let mut runs: Vec<WatchedRun> = Vec::new();
     loop {
@@ -113,7 +113,7 @@ fn watch_runs(received: &Receiver<WatchedRun>) {
     }
 }
 
-/// Looks at the run whose look has been due for longest.
+/// Looks at the run that has been due for the longest time.
 fn look_at_first(runs: &mut Vec<WatchedRun>) {
     let count = u64::try_from(runs.len()).unwrap_or(u64::MAX);
     let first = runs.iter_mut().enumerate().min_by_key(|(_, run)| run.due);
@@ -128,6 +128,6 @@ fn look_at_first(runs: &mut Vec<WatchedRun>) {
         Look::Exceeded => Exceeded::Memory,
         Look::TooManyPipes => Exceeded::Pipes,
     };
-    // The run may be over by now.
+    // The run may already be over.
     let _ = runs.swap_remove(index).exceeded.send(exceeded);
 }

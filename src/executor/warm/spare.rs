@@ -1,4 +1,4 @@
-//! One child of a fork server, from the server's side: a spare, then a run.
+//! One child of a fork server, from the server's side: first a spare, then a run.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -32,47 +32,46 @@ use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
 use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, lower_beside};
 
-/// The longest thing that a child says: `=`, an exit code, a line feed.
+/// The longest message of a child, in bytes: `=`, an exit code, a line feed.
 const END_BYTES_MAX: usize = 8;
 
 /// The reason why a run has no outcome.
 #[derive(Debug)]
 pub(super) enum NoOutcome {
-    /// The run was lost with its fork server; nobody knows how it ended.
+    /// The run was lost with its fork server, so its ending is unknown.
     Lost,
-    /// The script was killed, and its process does not end. The fork server will say when it has;
-    /// if that ends before, so does the process before the fork server's supervisor, which has this
-    /// number.
+    /// The script was killed, and its process does not end. The receiver gets a value when it has ended. If the fork
+    /// server ends first, the process ends before the fork server's supervisor, which has this PID.
     DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
-/// A child that is confined and waits for a script. Dropping it ends it.
+/// A confined child that waits for a script. Dropping it ends the child.
 #[derive(Debug)]
 pub(super) struct Spare {
-    /// Takes the script, and says when it has ended.
+    /// The socket that takes the script, and reports its end.
     control: UnixStream,
-    /// The run's process 1 ends when this closes, and with it the run.
+    /// The lifeline of the run's process 1. When it closes, process 1 ends, and the run with it.
     lifeline: Option<UnixStream>,
     ended: oneshot::Receiver<i32>,
     stdout: Capture<pipe::Receiver>,
     stderr: Capture<pipe::Receiver>,
     pictures: PictureChannel,
-    /// The child and its process 1, as this process numbers them.
+    /// The PIDs of the child and its process 1, in the PID namespace of this process.
     python: Pid,
     init: Pid,
-    /// Dropped when the processes in it have ended, or are about to.
+    /// Dropped when the processes in the group have ended, or are about to end.
     group: Option<SpareGroup>,
     server: Arc<ForkServer>,
 }
 
 impl Spare {
-    /// Has a child forked, and waits until it is confined.
+    /// Forks a child, and waits until it is confined.
     pub(super) async fn prepare(server: &Arc<ForkServer>) -> io::Result<Self> {
         let (stdout, stdout_end) = output()?;
         let (stderr, stderr_end) = output()?;
         let (control, control_end) = pair()?;
         let (lifeline, lifeline_end) = pair()?;
-        // The kernel names the writers: by the numbers that this process knows them by.
+        // The kernel adds the PID of each writer, in the PID namespace of this process.
         for socket in [&control, &lifeline] {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
@@ -92,8 +91,8 @@ impl Spare {
         matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
     }
 
-    /// Runs what is `given` until it ends, within `limits`. Returns as soon as its output is complete; by
-    /// then the kill of all that is left of it is under way.
+    /// Runs `given` until it ends, within `limits`. Returns as soon as the output is complete. By then the kill of all
+    /// remaining processes has begun.
     pub(super) async fn run(
         mut self,
         given: Given<'_>,
@@ -126,7 +125,7 @@ impl Spare {
                 Some(code)
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::Exceeded(_) => {
-                // The wait is over too if the fork server has ended, and with it everything.
+                // The wait also ends if the fork server has ended, because all its children end too.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
                     return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
                 }
@@ -166,7 +165,7 @@ impl Spare {
         })
     }
 
-    /// Returns the memory that a run may have, and has its control group hold to it.
+    /// Returns the memory limit of a run in bytes, and applies it to the run's control group.
     async fn memory_bytes(&mut self, limits: RunLimits) -> u64 {
         let usual = self.server.plan.limits;
         let limits = limits.memory_mb.map_or(usual, |memory_mb| usual.lowered_to(memory_mb));
@@ -178,21 +177,21 @@ impl Spare {
         limits.memory_bytes
     }
 
-    /// Ends the run with its process 1.
+    /// Kills the run by ending its process 1.
     fn kill(&mut self) {
         drop(self.lifeline.take());
     }
 
-    /// Reads until nobody has the streams any more: everything that was killed is dead.
+    /// Reads until all writers have closed the streams, which means that all killed processes are dead.
     async fn read_the_rest(&mut self) {
         let pictures = self.pictures.read_to_end();
         let rest = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
-        // Other processes of the run may take longer to give their memory back than the first one;
-        // what they have written is there by now.
+        // Other processes of the run may take longer than the first to release their memory. Their output has arrived
+        // by now.
         let _ = timeout(DRAIN_TIMEOUT, rest).await;
     }
 
-    /// Hands the script over and reads what comes back, until there is a reason to stop.
+    /// Sends the script, and reads the output until there is a reason to stop.
     async fn follow(
         &mut self,
         given: Given<'_>,
@@ -204,7 +203,7 @@ impl Spare {
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
             let message = [&given.lengths()[..], given.source.as_bytes(), given.stdin].concat();
-            // If this fails the child has died, and that is what reading will find.
+            // If this fails, the child has died, and reading detects that.
             let _ = to_child.write_all(&message).await;
             std::future::pending::<()>().await;
         };
@@ -216,16 +215,16 @@ impl Spare {
                     return Cause::Finished(code);
                 }
                 if ended || said.len() > END_BYTES_MAX {
-                    // It was killed; or the script has found the socket, and plays with it. The
-                    // fork server will say when it has ended.
+                    // The child was killed, or the script has found the socket and writes to it. The fork server
+                    // reports the end of the process.
                     return std::future::pending().await;
                 }
             }
         };
         let too_much = async {
-            // Not at once: most runs are over by then.
+            // Not at once, because most runs are over by then.
             sleep(WATCH_INTERVAL).await;
-            // Without a watch there is no run.
+            // No run continues without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
             let of_run = of_run.beside(neighbours);
             watch.insert(server.watch.start(of_run, *python, *init)).exceeded().await
@@ -252,7 +251,7 @@ enum Cause {
     Ended(i32),
     /// The fork server has ended.
     Lost,
-    /// A stream went on after the cap.
+    /// A stream exceeded the output limit.
     Capped,
     TimedOut,
     Cancelled,
@@ -266,14 +265,14 @@ fn exit_code(said: &[u8]) -> Option<i32> {
     Some(code.into())
 }
 
-/// Makes a pipe: the end that this process reads, and the one that a script writes to.
+/// Creates a pipe. Returns the end that this process reads, and the end that a script writes to.
 fn output() -> io::Result<(Capture<pipe::Receiver>, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(reader.into())?;
     Ok((Capture::new(reader, OUTPUT_BYTES_MAX), writer.into()))
 }
 
-/// Waits for the one byte that says that a process is ready, and returns the process's number.
+/// Waits for the one byte that means that a process is ready, and returns the PID of the process.
 async fn ready_pid(socket: &UnixStream) -> io::Result<Pid> {
     let receive = || {
         let mut byte = [0];

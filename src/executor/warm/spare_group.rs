@@ -11,20 +11,20 @@ use crate::sandbox::{ControlGroup, Plan};
 
 use super::super::run_groups::{MemoryBound, RunGroups};
 
-/// A group that a waiting child was moved to. Dropping it has it removed when the child is dead, which
-/// was killed with its process 1.
+/// A group with a waiting child. The end of its process 1 kills the child. Dropping this value removes the group once
+/// the child is dead.
 #[derive(Debug)]
 pub(super) struct SpareGroup {
     group: Option<ControlGroup>,
-    /// The bound of its memory, where it has one.
+    /// The memory limit of the group, in bytes, if it has one.
     memory_bytes: Option<u64>,
     memory_bound: MemoryBound,
     groups: Arc<RunGroups>,
 }
 
 impl SpareGroup {
-    /// Makes a group for the child `python`, and moves it there; `None` where runs have none. An error
-    /// says that there is no such child any more.
+    /// Makes a group for the child `python`, and moves the child there. Returns `None` if runs have no groups, and an
+    /// error if the child does not exist any more.
     pub(super) async fn enter(
         groups: &Arc<RunGroups>,
         plan: &Plan,
@@ -33,7 +33,7 @@ impl SpareGroup {
         let Some(order) = groups.order(plan) else { return Ok(None) };
         let memory_bound = MemoryBound::of_run(plan.tier, Some(&order));
         let of_spare = Arc::clone(groups);
-        // Whoever waits for it may be gone when it is there.
+        // The future may be dropped before the group is ready. The group is then dropped too.
         let entered = spawn_blocking(move || {
             let group = ControlGroup::create(&order)?;
             let entered = group.add(python);
@@ -51,13 +51,13 @@ impl SpareGroup {
         }
     }
 
-    /// Returns the group with less memory: for a script that asks for less than others have.
+    /// Lowers the group's memory limit by `bytes`, for a script that asks for less memory than others have.
     pub(super) async fn lowered_by(self, bytes: u64) -> Option<Self> {
         let lowered = spawn_blocking(move || {
             if let (Some(group), Some(memory_bytes)) = (&self.group, self.memory_bytes)
                 && let Err(error) = group.limit_memory(memory_bytes.saturating_sub(bytes))
             {
-                // The watch has the bound that is documented.
+                // The watch enforces the documented limit.
                 tracing::warn!(%error, "a control group keeps its bound");
             }
             self
@@ -65,12 +65,12 @@ impl SpareGroup {
         lowered.await.ok()
     }
 
-    /// Returns the bound of the memory of a run in the group.
+    /// Returns the mechanism that limits the memory of a run in the group.
     pub(super) fn memory_bound(&self) -> MemoryBound {
         self.memory_bound
     }
 
-    /// Returns whether the kernel has killed the run because it had more memory than it may.
+    /// Returns whether the kernel has killed the run because it exceeded its memory limit.
     pub(super) fn was_out_of_memory(&self) -> bool {
         self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory)
     }
