@@ -1,16 +1,16 @@
-//! Artifacts of runs: one folder for each run, below the server's data folder.
+//! Stores the artifacts of runs: one folder for each run, below the server's data folder.
 //!
 //! ```text
 //! artifacts/<run id>/evidence.json   written last, by the server: the run is complete
-//!                    stdout.txt      what pytest printed
+//!                    stdout.txt      the output of pytest
 //!                    stderr.txt
-//!                    files/          what the tests wrote: not trusted, whatever it is
-//!                    .lock           locked for as long as the run goes on
+//!                    files/          written by the tests: never trusted
+//!                    .lock           locked while the run is in progress
 //! ```
 //!
-//! Nothing here follows a link, opens what is no regular file, or waits for a writer. Everything is
-//! opened one name after the other, from the folder that holds it, so that nobody can exchange a
-//! folder between a look at it and its use.
+//! This module never follows a symlink, never opens anything but a regular file, and never waits for a writer. It opens
+//! one component of a path after the other, each relative to its parent folder. So no process can exchange a folder
+//! between a check and its use.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -32,13 +32,13 @@ pub(crate) use retention::{Removal, RemovalLog, Retained, RetentionError};
 
 /// The file that makes a run complete.
 pub(crate) const EVIDENCE: &str = "evidence.json";
-/// The folder that the tests of a run write into.
+/// The folder that the tests of a run write to.
 pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
-/// The start of the names of files that are not complete yet.
+/// The prefix of files that are still being written.
 const TEMPORARY: &str = ".new-";
 
-/// The largest evidence that is read. Ten thousand artifacts and fifty failures have less.
+/// The largest evidence that is read, in bytes. Ten thousand artifacts and fifty failures need less.
 const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The folder of all runs.
@@ -47,7 +47,7 @@ pub(crate) struct Artifacts {
     root: PathBuf,
 }
 
-/// The folder of a run that goes on. It is over when this is dropped, or when the process dies.
+/// The folder of a run in progress. The run is over when this is dropped or the process dies.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -59,16 +59,16 @@ pub(crate) struct RunFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunState {
-    /// Going on: its server holds the lock.
+    /// In progress: its server holds the lock.
     InProgress,
-    /// With its evidence.
+    /// Complete: its evidence is written.
     Complete,
-    /// Ended by the death of its server, before there was evidence.
+    /// Ended because its server died before it wrote the evidence.
     Interrupted,
 }
 
 impl RunState {
-    /// Returns the name for people.
+    /// Returns the name for messages.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in progress",
@@ -81,15 +81,15 @@ impl RunState {
 /// The size of a folder, compared with a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// All of it was seen, and is within the bound.
+    /// Everything was counted, and is within the bound.
     Within,
-    /// More on the disk, or in more files than are ever looked at.
+    /// More bytes on the disk, or more files than are ever counted.
     Above,
-    /// Unknown: a part could not be seen, as it changed meanwhile, or a folder is closed.
+    /// Unknown, because a part changed meanwhile or a folder cannot be opened.
     Unknown,
 }
 
-/// Bounds of what is kept of past runs. Without a bound, all is kept.
+/// The bounds on past runs. Without a bound, all runs are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retention {
     /// The greatest age of a run.
@@ -99,13 +99,13 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Tells whether all runs are kept.
+    /// Returns whether all runs are kept.
     pub(crate) fn is_everything(&self) -> bool {
         self.age.is_none() && self.total_bytes.is_none()
     }
 }
 
-/// An error about artifacts. The text goes to the model: it has no path of the machine.
+/// An error about artifacts. Its text goes to the model, so it has no path of the machine.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
     #[error("there is no run of this run_id; list_artifacts without run_id lists the runs")]
@@ -127,18 +127,18 @@ pub(crate) enum ArtifactError {
     },
 }
 
-/// Adds what was tried to an error.
+/// Adds the action that failed to an I/O error.
 fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
     move |source| ArtifactError::Io { action, source }
 }
 
 impl Artifacts {
-    /// Points to the artifacts below the server's data folder. Nothing is created before the first run.
+    /// Refers to the artifacts below the server's data folder. Creates nothing before the first run.
     pub(crate) fn new(data_folder: &Path) -> Self {
         Self { root: data_folder.join("artifacts") }
     }
 
-    /// Makes the folder of a new run.
+    /// Creates the folder of a new run.
     pub(crate) fn create_run(&self, run_id: Uuid) -> Result<RunFolder, ArtifactError> {
         let failed = failed_to("create the folder of the run");
         DirBuilder::new().recursive(true).mode(0o700).create(&self.root).map_err(&failed)?;
@@ -161,7 +161,7 @@ impl Artifacts {
         state_of(&folder).map_err(failed_to("look at the run"))
     }
 
-    /// Reads the content of a run's evidence.
+    /// Reads the evidence of a run.
     pub(crate) fn evidence(&self, run_id: Uuid) -> Result<Vec<u8>, ArtifactError> {
         let folder = self.run(run_id)?;
         let file = folder.file(OsStr::new(EVIDENCE)).map_err(|error| match self.state(run_id) {
@@ -188,13 +188,13 @@ impl Artifacts {
 }
 
 impl RunFolder {
-    /// Returns the path of the folder that the tests may write into.
+    /// Returns the path of the folder that the tests may write to.
     pub(crate) fn files_path(&self) -> PathBuf {
         self.path.join(FILES)
     }
 
-    /// Writes a file of the server's own beside the folder of the tests: `stdout.txt`. Its name is on
-    /// the disk when the evidence is.
+    /// Writes one of the server's own files, such as `stdout.txt`, to the run's folder. Its name is durable once the
+    /// evidence is written.
     pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         if !is_plain || name == FILES {
@@ -203,8 +203,8 @@ impl RunFolder {
         self.write(name, bytes).map_err(failed_to("write a file of the run"))
     }
 
-    /// Writes the evidence, and with it makes the run complete. Whoever reads it sees all or
-    /// nothing. Returns its SHA-256.
+    /// Writes the evidence, which makes the run complete, and returns its SHA-256. A reader sees either the whole
+    /// evidence or none.
     pub(crate) fn write_evidence(&self, evidence: &Value) -> Result<String, ArtifactError> {
         let text = format!("{evidence:#}\n");
         self.write(EVIDENCE, text.as_bytes())
@@ -213,14 +213,14 @@ impl RunFolder {
         Ok(hex::encode(Sha256::digest(text)))
     }
 
-    /// Returns the content of a file at the top of the tests' folder; none if it is no plain file,
-    /// or larger than `bytes_max`.
+    /// Returns the content of a file at the top level of the tests' folder. `None` if it is not a plain file, or is
+    /// larger than `bytes_max`.
     pub(crate) fn read_file(&self, name: &str, bytes_max: u64) -> Option<Vec<u8>> {
         let files = self.folder.folder(OsStr::new(FILES)).ok()?;
         read_whole(&files.file(OsStr::new(name)).ok()?, bytes_max).ok()
     }
 
-    /// Removes a file at the top of the tests' folder, and tells whether it was there.
+    /// Removes a file at the top level of the tests' folder. Returns whether it existed.
     pub(crate) fn remove_file(&self, name: &str) -> bool {
         let files = self.folder.folder(OsStr::new(FILES));
         files.is_ok_and(|files| files.remove_file(OsStr::new(name)).is_ok())
@@ -233,7 +233,7 @@ impl RunFolder {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = format!("{TEMPORARY}{name}");
-        // Of an attempt that failed.
+        // A failed attempt may have left this file.
         let _ = self.folder.remove_file(OsStr::new(&temporary));
         let mut file = self.folder.create_file(OsStr::new(&temporary))?;
         file.write_all(bytes)?;
@@ -244,7 +244,8 @@ impl RunFolder {
 
 fn state_of(folder: &Folder) -> io::Result<RunState> {
     let is_locked = match folder.file(OsStr::new(LOCK)) {
-        // Shared: whoever else looks does not take this for the run.
+        // The lock is shared, so that another process that checks the state does not take this check for a run in
+        // progress.
         Ok(lock) => match lock.try_lock_shared() {
             Ok(()) => false,
             Err(fs::TryLockError::WouldBlock) => true,
@@ -260,15 +261,15 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
-/// Locks a run for as long as it goes on. Before that, somebody may have taken it for one that nobody
-/// writes.
+/// Locks a run for as long as it is in progress. Before this, a clean-up may take the new folder for an old run and
+/// remove it. Then this fails with `Interrupted`.
 fn begin(lock: &File) -> io::Result<()> {
     lock.lock()?;
     if lock.metadata()?.nlink() == 1 { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
-/// Keeps a run from being removed, until this is dropped. Where it cannot be locked, it goes on, and
-/// is not removed either.
+/// Keeps a run from being removed until the returned lock is dropped. `None` if it cannot be locked, for example
+/// because it is in progress. A run in progress is not removed either.
 fn kept(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
@@ -277,11 +278,11 @@ fn evidence_of(folder: &Folder) -> Option<Stat> {
     folder.stat(OsStr::new(EVIDENCE)).ok().filter(Stat::is_plain_file)
 }
 
-/// Compares what is in the folder at `path` with `bytes_max`.
+/// Compares the size of the folder at `path` on the disk with `bytes_max`.
 pub(crate) fn size_of(path: &Path, bytes_max: u64) -> Size {
     let mut bytes = 0_u64;
     let mut count = 0;
-    // However deep: what is not seen is not counted.
+    // Walk to any depth: a file that is not visited is not counted.
     let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     let walked = Folder::open(path).and_then(|folder| {
         folder.walk(bounds, |_, stat| {
@@ -305,7 +306,7 @@ fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the time of the run's end: of its evidence, or else of the last change of its folder.
+/// Returns the time of a run's end: the last change of its evidence, or else of its folder.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
         Some(evidence) => Ok(evidence.modified),
@@ -313,14 +314,14 @@ fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     }
 }
 
-/// Parses the id of a run from a folder's name. Other names are not ours.
+/// Parses the id of a run from the name of a folder. Other names are not ours.
 fn run_id_of(name: &OsStr) -> Option<Uuid> {
     let name = name.to_str()?;
     let run_id = Uuid::try_parse(name).ok()?;
     (run_id.hyphenated().to_string() == name).then_some(run_id)
 }
 
-/// Tells whether the path is that of the lock, or of a file that is being written.
+/// Returns whether the path is the lock file, or a file that is still being written.
 fn is_internal(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path == LOCK || path.starts_with(TEMPORARY))
 }

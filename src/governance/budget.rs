@@ -1,4 +1,4 @@
-//! The budget of one call.
+//! Counts the time and the attempts of one call. Never ends a run itself: it returns the time that is left.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::Refusal;
 use super::evidence::BudgetUsage;
 use super::policy::Policy;
 
-/// The budget of one call. Time counts from when the call came in, waiting included.
+/// The budget of one call. The time counts from the arrival of the call, so waiting is included.
 #[derive(Debug)]
 pub(super) struct Budget {
     started: Instant,
@@ -16,12 +16,12 @@ pub(super) struct Budget {
     timeout: Duration,
 }
 
-/// The bound that a run meets first.
+/// The bound that a run reaches first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// The policy's timeout of a run.
     Timeout,
-    /// The budget of the call.
+    /// The time that the call has left.
     Budget,
 }
 
@@ -36,7 +36,7 @@ impl Budget {
         }
     }
 
-    /// Takes one attempt, if there is one left, and time for it.
+    /// Takes one attempt. Fails if no attempt or no time is left.
     pub(super) fn attempt(&mut self) -> Result<(), Refusal> {
         if self.attempts >= self.attempts_max {
             return Err(Refusal::BudgetExceeded("attempts_total"));
@@ -46,7 +46,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Returns the time for a run that starts now, and the bound that it is.
+    /// Returns the time that a run may take if it starts now, and the bound that limits it.
     pub(super) fn remaining(&self) -> Result<(Duration, Bound), Refusal> {
         let remaining = self.elapsed_max.map(|most| most.saturating_sub(self.started.elapsed()));
         match remaining {
@@ -56,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// Returns the time since the call came in.
+    /// Returns the time since the arrival of the call, in milliseconds.
     pub(super) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -76,7 +76,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// The budget of a call that came in so long ago.
+    /// Returns the budget of a call that arrived `ago_s` seconds ago.
     fn budget(policy: &str, ago_s: u64) -> Budget {
         let started = Instant::now().checked_sub(Duration::from_secs(ago_s)).unwrap();
         Budget::new(started, &Policy::parse(policy).unwrap())
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(budget(policy, 0).remaining(), Ok((timeout, Bound::Timeout)));
         let (left, bound) = budget(policy, 700).remaining().unwrap();
         assert_eq!(bound, Bound::Budget);
-        // What passes while this is asked comes off, too.
+        // The time that this test takes is subtracted too.
         assert!(left <= Duration::from_secs(300) && left > Duration::from_secs(100), "{left:?}");
         let mut over = budget(policy, 1001);
         let exceeded = Refusal::BudgetExceeded("elapsed_ms_total");

@@ -1,8 +1,8 @@
-//! A governed call from its token to its reply, top to bottom: authenticate → permission → policy →
-//! sandbox → budget → arguments → audit → run.
+//! Decides and carries out a governed call, from its token to its reply: authenticate → permission → policy → sandbox →
+//! budget → arguments → audit → run.
 //!
-//! Each step takes what the one before it gives, and the run takes a [`Cleared`], which only this
-//! file makes: the wrong order does not compile.
+//! Each step takes the result of the previous step. The run takes a [`Cleared`], which only this file creates, so the
+//! wrong order does not compile.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,27 +29,27 @@ use crate::logging::Causes;
 use crate::sandbox::Tier;
 use crate::secret::Secret;
 
-/// The refusal of a run beyond those of the day.
+/// The refusal of a run if the user has no runs left today.
 const OVER_QUOTA: Refusal = Refusal::BudgetExceeded("runs_per_day");
 
 /// A call of a governed tool.
 #[derive(Debug)]
 pub(crate) struct GovernedCall {
     pub(crate) tool: GovernedTool,
-    /// Its arguments, unread.
+    /// The arguments, not yet validated.
     pub(crate) arguments: Map<String, Value>,
-    /// Who calls.
+    /// The credentials of the request.
     pub(crate) presented: Presented,
-    /// Cancelled when the caller no longer wants the reply, or the server ends.
+    /// Cancelled when the client no longer wants the reply, or when the server stops.
     pub(crate) cancel: CancellationToken,
-    /// Set as long as the call waits for its turn.
+    /// Set while the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
 }
 
-/// A call on its way.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// The id of everything that the call does.
+    /// The id of the call in the audit log, in the artifacts and in the reply.
     pub(super) run_id: Uuid,
     pub(super) started: Instant,
     pub(super) tool: GovernedTool,
@@ -58,7 +58,7 @@ pub(super) struct Call {
     pub(super) cancel: CancellationToken,
 }
 
-/// A run of pytest that every check has passed, and of whose start the audit log knows.
+/// A run of pytest that has passed every check. Its start is in the audit log.
 #[derive(Debug)]
 pub(super) struct Cleared {
     pub(super) call: Call,
@@ -66,7 +66,7 @@ pub(super) struct Cleared {
     pub(super) policy: Arc<Policy>,
     pub(super) order: PytestOrder,
     pub(super) budget: Budget,
-    /// The tier that holds it; none if there is no interpreter.
+    /// The tier of the sandbox; `None` if there is no interpreter.
     pub(super) tier: Option<Tier>,
     /// The state of the workspace, if it is a repository.
     pub(super) workspace: Option<WorkspaceState>,
@@ -74,7 +74,7 @@ pub(super) struct Cleared {
 }
 
 impl Governance {
-    /// Carries out a call, if it may be. Returns the run id with the result.
+    /// Carries out a call if it is permitted. Returns the run id and the result.
     pub(crate) async fn call(
         &self,
         request: GovernedCall,
@@ -104,7 +104,7 @@ impl Governance {
                 let user = Some(caller.user.as_str());
                 let mut turn = self.turns.take_at_once(Lane::Tests, user);
                 if turn.is_none() {
-                    // Whatever happens meanwhile, the log has the call.
+                    // The call is in the log even if the server dies while the call waits.
                     let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::WAITING);
                     let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
@@ -112,7 +112,7 @@ impl Governance {
                     turn = turns.take(Lane::Tests, user, waits_for_turn, &call.cancel).await;
                 }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
-                // What was true when it began to wait need not be true any more.
+                // The token may have become invalid while the call waited.
                 let caller = self.admit(&call, presented).await?;
                 let cleared = self.clear(call, caller).await?;
                 Box::pin(self.run_pytest(cleared)).await
@@ -121,7 +121,7 @@ impl Governance {
         }
     }
 
-    /// Authenticates the caller, and checks that the role has the permission.
+    /// Authenticates the caller, and checks that its role has the tool's permission.
     async fn admit(&self, call: &Call, presented: &Presented) -> Result<Caller, Refusal> {
         let Presented { token, known } = presented;
         let caller = match self.authenticate(token.as_ref(), known.as_ref()).await {
@@ -142,13 +142,14 @@ impl Governance {
         Ok(reply::of_cancelled(call.run_id))
     }
 
-    /// Checks a run after the caller's permission, in the design's order, and audits it.
+    /// Checks policy, sandbox, budget and arguments of a run, in this order, and records its start. The caller's
+    /// permission must have been checked before.
     async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
         let (policy, order, budget, tier) = match self.check(&call).await {
             Ok(checked) => checked,
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
-        // Before the action. If this cannot be written, there is none.
+        // Written before pytest starts. If this fails, nothing runs.
         let rows = [
             (AuditEvent::McpToolCall, AuditOutcome::ALLOWED),
             (AuditEvent::ToolStarted, AuditOutcome::STARTED),
@@ -180,7 +181,7 @@ impl Governance {
         Ok((policy, order, budget, tier))
     }
 
-    /// Appends the rows about the start of a run, if the caller has one left today.
+    /// Appends the rows about the start of a run, if the caller has a run left today.
     async fn append_run(
         &self,
         rows: Vec<AuditEntry>,
@@ -196,7 +197,8 @@ impl Governance {
         Ok(appended.map(drop).ok_or(OVER_QUOTA))
     }
 
-    /// Returns the caller that the token is of; without one, the one that the transport knows.
+    /// Returns the caller that the token proves. Without a token, returns `known`, which the transport authenticated,
+    /// if its proof is still valid. Without both, uses the server's own token.
     pub(super) async fn authenticate(
         &self,
         token: Option<&Secret>,
@@ -214,14 +216,14 @@ impl Governance {
         found.map_err(|error| store_failed(&error))?.ok_or(Refusal::AuthRequired)
     }
 
-    /// Returns the policy as the file has it now.
+    /// Returns the policy in its current version.
     pub(super) async fn policy(&self) -> Result<Arc<Policy>, Refusal> {
         let file = Arc::clone(&self.policy);
         let policy = blocking(move || file.current()).await?;
         policy.map_err(|error| Refusal::PolicyUnusable(error.to_string()))
     }
 
-    /// Audits a refused call, and returns the refusal; if it cannot be written down, that.
+    /// Records a refused call, and returns the refusal. If it cannot be recorded, returns that error instead.
     pub(super) async fn refused(
         &self,
         call: &Call,
@@ -245,8 +247,8 @@ impl Governance {
         }
     }
 
-    /// Appends to the audit log; what is not written must not happen.
-    /// Returns the place of the last row.
+    /// Appends rows to the audit log, and returns the place of the last one. If this fails, the recorded action must
+    /// not happen.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         self.try_append(entries).await.map_err(|error| store_failed(&error))
     }
@@ -258,7 +260,7 @@ impl Governance {
         can.is_ok_and(|can| can.map_err(|error| store_failed(&error)).is_ok())
     }
 
-    /// Appends the same, for callers that try again.
+    /// Appends rows like `append`, but returns the error of the store, so that the append can be retried.
     pub(super) async fn try_append(
         &self,
         entries: Vec<AuditEntry>,
@@ -271,7 +273,7 @@ impl Governance {
     }
 }
 
-/// Checks a run under a policy as far as that goes without the store.
+/// Performs the checks of a run that need no store.
 async fn check_run(
     policy: &Policy,
     executor: &dyn Executor,
@@ -295,7 +297,7 @@ async fn check_run(
     let ready =
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
     let tier = ready.map(|ready| ready.tier);
-    // Before anything is started for it.
+    // Refuse before anything is started for the run.
     if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
         return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
     }
@@ -306,18 +308,18 @@ async fn check_run(
     Ok((order, budget, tier))
 }
 
-/// A call that is not made: by the checks of one that is.
+/// A dry run of a call. It applies the same checks, and runs nothing.
 #[derive(Debug)]
 pub(crate) struct Rehearsal<'a> {
     pub(crate) tool: GovernedTool,
     pub(crate) role: Role,
     pub(crate) arguments: &'a Map<String, Value>,
-    /// The caller, and the store with their runs of today, where these are to count.
+    /// The store and the user for the check of the daily quota; `None` skips this check.
     pub(crate) runs_of: Option<(&'a Store, &'a UserName)>,
 }
 
 impl Rehearsal<'_> {
-    /// Returns what the call would get: the refusal, or that it would be carried out.
+    /// Returns the refusal that the call would get, or `Ok` if it would be carried out.
     pub(crate) async fn outcome(
         &self,
         policy: &PolicyFile,
@@ -343,7 +345,7 @@ impl Rehearsal<'_> {
     }
 }
 
-/// Runs blocking work on a thread that nobody waits on.
+/// Runs blocking work on a separate thread, so that it does not block the async runtime.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -352,7 +354,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 impl Call {
-    /// Makes an entry of the audit log about this call.
+    /// Creates an entry of the audit log about this call.
     pub(super) fn entry(
         &self,
         event: AuditEvent,
@@ -376,7 +378,7 @@ impl Call {
     }
 }
 
-/// Logs a failure of the store, and returns what the client is to do.
+/// Logs a failure of the store. Returns a refusal with the remedy for the client.
 pub(super) fn store_failed(error: &StoreError) -> Refusal {
     tracing::error!(error = %Causes(error), "the governance store failed");
     let message = "The audit log cannot be used, so nothing is done. Ask the admin to look at the \

@@ -1,7 +1,7 @@
-//! The checkpoints of the audit log: its head, signed, at intervals, in a file of the admin's choice.
+//! Writes checkpoints of the audit log: its signed head, appended at intervals to a file that the admin chooses.
 //!
-//! Nothing waits for them. What cannot be written is written later, and the log says so: a run is not refused
-//! for a medium that is away for a while.
+//! No call waits for a checkpoint. A failed write is logged and retried later. A run is never refused because the
+//! medium is unavailable for a while.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -22,10 +22,10 @@ use crate::ledger::{AuditPlace, Store, StoreError};
 use crate::logging::Causes;
 use crate::receipt::Receipts;
 
-/// The time until a file that could not be written is tried again.
+/// The time after which a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The reason why there is no checkpoint. For the admin: it has paths.
+/// The reason why no checkpoint was written. It is for the admin, because it has paths.
 #[derive(Debug, Error)]
 enum CheckpointError {
     #[error("{0} is in the workspace, whose code could change it")]
@@ -45,19 +45,19 @@ pub(super) struct CheckpointWriter {
     policy: Arc<PolicyFile>,
     receipts: Arc<Receipts>,
     state: Mutex<State>,
-    /// Told of every row that is appended.
+    /// Notified of every appended row.
     appended: Notify,
     is_started: AtomicBool,
 }
 
-/// What the writer knows.
+/// The state of the writer.
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the last head that was written, and the time of that.
+    /// The number of the last head that was written, and the time of that write.
     last: Option<(i64, Instant)>,
-    /// The time before which the file is not tried again.
+    /// The time before which the file is not retried.
     retry_at: Option<Instant>,
-    /// The hashes of the other instances' heads, as they were written last.
+    /// The hashes of the other replicas' heads at the last write.
     others: HashSet<String>,
 }
 
@@ -68,7 +68,7 @@ impl CheckpointWriter {
         Self { store, policy, receipts, state, appended, is_started }
     }
 
-    /// Hears that rows were appended. Returns at once.
+    /// Notifies the writer of appended rows. Returns at once.
     pub(super) fn hear(self: &Arc<Self>) {
         if !self.is_started.swap(true, Ordering::Relaxed) {
             tokio::spawn(Arc::clone(self).go_on());
@@ -76,18 +76,18 @@ impl CheckpointWriter {
         self.appended.notify_one();
     }
 
-    /// Writes what is due, as long as the server lives.
+    /// Writes checkpoints as they become due, for the life of the server.
     async fn go_on(self: Arc<Self>) {
         loop {
             self.appended.notified().await;
             while let Some(wait) = self.look_in_background(false).await {
-                // A row that comes meanwhile may make it due.
+                // A row that is appended meanwhile may make a checkpoint due.
                 let _ = tokio::time::timeout(wait, self.appended.notified()).await;
             }
         }
     }
 
-    /// Writes the last one, whatever the interval is, when nothing is appended any more.
+    /// Writes the last checkpoint, regardless of the interval, when no more rows are appended.
     pub(super) async fn finish(self: &Arc<Self>) {
         let _ = self.look_in_background(true).await;
     }
@@ -97,9 +97,9 @@ impl CheckpointWriter {
         tokio::task::spawn_blocking(move || writer.look(is_last)).await.ok().flatten()
     }
 
-    /// Writes a checkpoint if one is due, and returns after which time one is to be.
+    /// Writes a checkpoint if one is due. Returns the time until the next one if a row already waits for it.
     fn look(&self, is_last: bool) -> Option<Duration> {
-        // Under a policy that cannot be used nothing is done. Every call says so.
+        // With an unusable policy nothing is written. Every call reports the mistake.
         let policy = self.policy.current().ok()?;
         let checkpoint = policy.checkpoint.as_ref()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes the head, and those of the other instances that are not `known`. Returns the hashes of these.
+    /// Writes the head, and the heads of other replicas unless their hashes are in `known`. Returns the hashes of all
+    /// other heads.
     fn write(
         &self,
         policy: &Policy,
@@ -137,7 +138,8 @@ impl CheckpointWriter {
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             return Err(CheckpointError::InWorkspace(file.clone()));
         }
-        // What others append they sign too; this is for a chain whose own checkpoints are lost or changed.
+        // Other replicas sign their own heads too. This copy helps if the checkpoints of such a chain are lost or
+        // changed.
         let others = self.store.other_heads()?;
         let new = others.iter().filter(|head| !known.contains(&head.hash));
         let lines = std::iter::once(head).chain(new).map(|head| self.receipts.sign_head(head));
@@ -147,13 +149,13 @@ impl CheckpointWriter {
     }
 }
 
-/// Returns the time until this head is to be written; none if it was.
+/// Returns the time until this head is due; `None` if it is written already.
 fn wait(
     checkpoint: &CheckpointPolicy,
     head: &AuditPlace,
     last: Option<(i64, Instant)>,
 ) -> Option<Duration> {
-    // The first one of a server: nobody knows what was before.
+    // The server has just started, so earlier checkpoints are not known.
     let Some((seq, time)) = last else { return Some(Duration::ZERO) };
     if head.seq == seq {
         return None;
@@ -163,17 +165,17 @@ fn wait(
     Some(if is_due { Duration::ZERO } else { checkpoint.interval.saturating_sub(time.elapsed()) })
 }
 
-/// Appends a line, on the disk when this returns. Servers that share a file do not mix their lines.
+/// Appends a line, and returns when it is on the disk. Servers that share a file do not mix their lines.
 fn append(path: &Path, line: &[u8]) -> io::Result<()> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644).custom_flags(flags);
     let mut file = options.open(path)?;
-    // Not to wait for who reads from a pipe.
+    // Writing to a pipe would wait for its reader.
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // Behind a line that was not written to its end.
+    // An incomplete line must not swallow this one.
     let is_torn = !file.metadata()?.len().eq(&0) && last_byte(&mut file)? != b'\n';
     let line = if is_torn { [b"\n", line].concat() } else { line.to_vec() };
     file.write_all(&line)?;
@@ -210,7 +212,7 @@ mod tests {
             (2, 1000, Some(9), Some(false)),
             (2, 1000, Some(8), Some(true)),
             (100, 0, Some(9), Some(true)),
-            // A store that was put back: whatever it has is written.
+            // An older store was restored. Its head is written in any case.
             (100, 1000, Some(11), Some(true)),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! The conclusion of a run: for the caller, the evidence and the audit log.
+//! Concludes a run: decides its verdict, its refusal and its outcome in the audit log.
 
 use super::artifacts::{ENTRIES_MAX, Size};
 use super::budget::Bound;
@@ -11,38 +11,38 @@ use crate::executor::{Ending, FindError, NotContained, Outcome, RunError};
 use crate::ledger::AuditOutcome;
 use crate::logging::Causes;
 
-/// The exit code of a process that the system call filter killed: SIGSYS.
+/// The exit code of a process that the system call filter killed with SIGSYS.
 const KILLED_BY_FILTER: i32 = -31;
 
-/// The reason that there was no run.
+/// The reason why nothing was run.
 pub(super) enum NotRun {
-    /// Refused: there was no time left for it in the budget.
+    /// Refused, because the budget had no time left.
     Refused(Refusal),
-    /// Failed to run.
+    /// The run failed.
     Failed(RunError),
 }
 
 /// A run that has ended.
 pub(super) struct Ran {
     pub(super) outcome: Outcome,
-    /// The bound that it would have met first.
+    /// The bound that the run would have reached first.
     pub(super) bound: Bound,
-    /// The size of its files, compared with what it may leave.
+    /// The size of its files, compared with the policy's bound.
     pub(super) files_size: Size,
 }
 
 /// The conclusion of a run.
 pub(super) struct Conclusion {
     pub(super) verdict: Verdict,
-    /// The error that the caller gets in place of a result.
+    /// The error that the caller gets instead of a result.
     pub(super) refusal: Option<Refusal>,
     pub(super) outcome: Option<Outcome>,
     pub(super) summary: Option<TestSummary>,
 }
 
 impl Conclusion {
-    /// Concludes the end of a run under `policy`. `report` has the outcomes of the tests, and
-    /// `ended` what pytest had counted in the end.
+    /// Concludes a run that has ended, under `policy`. `report` has the outcomes of the tests. `ended` is the record of
+    /// pytest's end.
     pub(super) fn of_run(
         policy: &Policy,
         ran: Ran,
@@ -100,7 +100,7 @@ impl Conclusion {
         }
     }
 
-    /// Concludes a run without pytest to run the tests with.
+    /// Concludes a run without an installed pytest.
     pub(super) fn without_pytest(outcome: Outcome) -> Self {
         let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
                        install it there";
@@ -114,7 +114,7 @@ impl Conclusion {
 }
 
 impl NotRun {
-    /// Concludes that there was no run.
+    /// Returns the conclusion of a call that ran nothing.
     pub(super) fn conclusion(self) -> Conclusion {
         let (status, refusal) = match self {
             Self::Refused(refusal) => (RunStatus::BudgetExceeded, refusal),
@@ -128,7 +128,7 @@ impl NotRun {
     }
 }
 
-/// Returns the status and the refusal of a run that could not be started.
+/// Returns the status and the refusal for the error of a run.
 fn refusal_of(error: &RunError) -> (RunStatus, Refusal) {
     match error {
         RunError::Contain(

@@ -1,4 +1,4 @@
-//! The evidence of a run: that it was one, and how it went.
+//! Defines `evidence.json`, the record that a run took place and how it ended. Never reads or writes the file itself.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::summary::TestSummary;
 use super::workspace::WorkspaceState;
 
-/// A moment, written as RFC 3339 in UTC with milliseconds.
+/// A point in time. It is serialized in RFC 3339 in UTC, with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(DateTime<Utc>);
 
@@ -47,27 +47,26 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// The end of a run.
+/// The way in which a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunStatus {
     Passed,
     Failed,
-    /// Pytest itself failed, tests could not be collected, or they ended the run themselves: `reason`
-    /// says which.
+    /// pytest itself failed, tests could not be collected, or they ended the run themselves. `reason` has the details.
     Error,
     /// Killed at the policy's timeout.
     Timeout,
-    /// Ended by the sandbox, or the sandbox was unavailable.
+    /// Ended by the sandbox, or not started because the sandbox was unavailable.
     SandboxViolation,
-    /// Over the policy's budget.
+    /// Exceeded the policy's budget.
     BudgetExceeded,
     Cancelled,
     NoTests,
 }
 
 impl RunStatus {
-    /// As evidence has it.
+    /// Returns the name in the evidence.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -99,23 +98,23 @@ impl RunStatus {
 /// The budget that the call used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BudgetUsage {
-    /// The time of the whole call so far.
+    /// The time of the whole call so far, in milliseconds.
     pub(crate) elapsed_ms_total: u64,
-    /// The number of starts of pytest.
+    /// The number of times that pytest was started.
     pub(crate) attempts_total: u64,
-    /// The budget ended the call before its end.
+    /// Whether the budget ended the call early.
     pub(crate) short_circuited: bool,
-    /// The policy's timeout of one run.
+    /// The policy's timeout of one run, in seconds.
     pub(crate) policy_timeout_s: u64,
 }
 
 /// A file that the run left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ArtifactRecord {
-    /// Relative to the run's folder.
+    /// The path relative to the run's folder.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// The hash in lower-case hexadecimal; none where the file was not read to its end.
+    /// The SHA-256 in lower-case hexadecimal; `None` if the file was not read to its end.
     pub(crate) sha256: Option<String>,
 }
 
@@ -126,26 +125,26 @@ pub(crate) struct Evidence {
     pub(crate) tool: String,
     pub(crate) user: String,
     pub(crate) status: RunStatus,
-    /// The reason not to rely on its result, where there is one.
+    /// The reason not to rely on the result, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
-    /// The exit code of pytest; none where it had none, as when it was killed.
+    /// The exit code of pytest. It is negative if pytest was killed, and `None` if nothing was run.
     pub(crate) exit_code: Option<i32>,
-    /// The time of the call.
+    /// The time when the run started.
     pub(crate) started: Timestamp,
     pub(crate) finished: Timestamp,
-    /// The time that pytest ran, in milliseconds; none where it did not.
+    /// The duration of pytest in milliseconds; `None` if it was not run.
     pub(crate) duration_ms: Option<u64>,
     /// The arguments of the tool, without the token.
     pub(crate) arguments: Map<String, Value>,
-    /// The hash by which the audit log names these arguments.
+    /// The hash of these arguments, as in the audit log.
     pub(crate) arguments_hash: String,
-    /// The outcomes of the tests, where pytest reported them.
+    /// The outcomes of the tests, if pytest reported them.
     pub(crate) summary: Option<TestSummary>,
     pub(crate) artifacts: Vec<ArtifactRecord>,
-    /// The number of files that are not in that list: too many, or unreadable.
+    /// The number of files that are not in `artifacts`, because there were too many or they are unreadable.
     pub(crate) artifacts_omitted: u64,
-    /// The tier of the sandbox that held the tests: `T3` is all layers.
+    /// The tier of the sandbox of the tests. `T3` has all layers.
     pub(crate) sandbox_tier: Option<String>,
     pub(crate) governance: BudgetUsage,
     #[serde(default)]
@@ -153,11 +152,11 @@ pub(crate) struct Evidence {
     /// The number of the caller's token.
     #[serde(default)]
     pub(crate) token: Option<String>,
-    /// The SHA-256 of the policy file as it was when the run was cleared.
+    /// The SHA-256 of the policy file when the run was permitted.
     #[serde(default)]
     pub(crate) policy_sha256: Option<String>,
-    /// The interpreter of the tests, as the server found it: none of it is the tests' word. None
-    /// where it could not be found.
+    /// The interpreter of the tests, as the server found it. Nothing in it comes from the tests. `None` if it was not
+    /// found.
     #[serde(default)]
     pub(crate) python: Option<PythonRecord>,
     /// The state of the workspace before the run, if it is a repository.
@@ -170,7 +169,7 @@ pub(crate) struct Evidence {
 pub(crate) struct PythonRecord {
     pub(crate) program: String,
     pub(crate) version: String,
-    /// The version of pytest that is installed for it.
+    /// The version of the pytest that is installed for it.
     pub(crate) pytest: Option<String>,
 }
 
@@ -212,7 +211,7 @@ mod tests {
         assert_eq!(evidence.status, RunStatus::SandboxViolation);
         assert_eq!(serde_json::to_value(&evidence).unwrap(), document);
 
-        // As it was before there were those.
+        // Earlier versions wrote evidence without these fields.
         let mut document = document;
         for new in ["server_version", "token", "policy_sha256", "python"] {
             assert!(document.as_object_mut().unwrap().remove(new).is_some(), "{new}");

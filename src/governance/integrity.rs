@@ -1,7 +1,8 @@
-//! The integrity of a run's files: are they what they were when the run ended?
+//! Checks the integrity of a run's files: whether they are unchanged since the run ended.
 //!
-//! The end of a run in the audit log, whose rows are chained, has the hash of the run's evidence, and
-//! the evidence has the hashes of its files. Here they are compared with what is there now.
+//! The row about the end of a run has the hash of its evidence, and the evidence has the hashes of its files. The rows
+//! of the audit log are chained. This module compares the hashes with the current files. It never serves a file that
+//! differs, and never repairs one.
 
 mod all;
 
@@ -18,21 +19,21 @@ use crate::ledger::{AuditOutcome, RecordedEvidence, RecordedRun, Store, StoreErr
 
 pub(crate) use all::{ArtifactsVerification, RunDifference, verify_artifacts};
 
-/// A change of a file of a run, after the run.
+/// A change to a file of a run after the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    /// Other content.
+    /// The content differs.
     Changed,
     Missing,
     /// Added after the end of the run.
     Added,
     Unreadable,
-    /// No such run in the audit log.
+    /// The audit log has no such run.
     UnknownRun,
 }
 
-/// A file that is not what a run left. `Display` goes to the model and to terminals.
+/// A file that differs from the file that the run left. Models and terminals get its `Display` text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Difference {
     /// Relative to the run's folder.
@@ -61,24 +62,24 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The reason that a file cannot be compared with anything. `Display` goes to the model.
+/// The reason why a file cannot be compared. The model gets its `Display` text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Unconfirmed {
-    /// The run goes on, or its server died.
+    /// The run is in progress, or its server died.
     #[error("the end of the run is not in the audit log")]
     NoEnd,
-    /// A run of an earlier version.
+    /// An earlier version made the run.
     #[error("the audit log has no hash of this run's evidence")]
     NoHash,
-    /// Without a hash anywhere.
+    /// No hash exists at all.
     #[error("the run has no evidence")]
     NoEvidence,
-    /// Too much to be hashed, or the server was ending.
+    /// The files were too large to be hashed, or the server was stopping.
     #[error("the evidence has no hash of this file")]
     FileNotHashed,
 }
 
-/// An error of a comparison.
+/// The reason why content is not served.
 #[derive(Debug, Error)]
 pub(crate) enum IntegrityError {
     #[error(transparent)]
@@ -89,48 +90,49 @@ pub(crate) enum IntegrityError {
     Different(Difference),
     #[error("what this run left was removed, as the policy's retention says")]
     Removed,
-    /// Waiting for its turn, or its server died before.
+    /// The call waits for its turn, or its server died while it waited.
     #[error(
         "nothing was run for this run_id yet, so there is no evidence: its call waits for its turn, \
          unless its server has ended"
     )]
     Waiting,
-    /// Without a folder yet.
+    /// The run has no folder yet.
     #[error(
         "there is nothing of this run yet: it is just starting, unless its server has ended; try \
          again in a moment"
     )]
     Starting,
-    /// Run by another instance, which has the files.
+    /// Another replica ran it, and has its files.
     #[error("what this run left is with the server that ran it, instance {0}: ask that one")]
     Elsewhere(String),
-    /// The outcome of the call, as the audit log has it.
+    /// The outcome of the call in the audit log.
     #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
     NotRun(String),
 }
 
-/// Content that is served, and the reason why it cannot be compared, if it cannot.
+/// Content that is served, and the reason if it could not be compared.
 #[derive(Debug)]
 pub(crate) struct Served<T> {
     pub(crate) content: T,
     pub(crate) unconfirmed: Option<Unconfirmed>,
 }
 
-/// A file by the evidence.
+/// The state of a file according to the evidence.
 enum Expected {
     File { bytes: u64, sha256: String },
     Unknown(Unconfirmed),
     NotLeft,
 }
 
-/// The part of the evidence that tells of files.
+/// The part of the evidence about files.
 #[derive(Deserialize)]
 struct ListedFiles {
     artifacts: Vec<ArtifactRecord>,
     artifacts_omitted: u64,
 }
 
-/// Returns the evidence of a run, if it is what the audit log says.
+/// Returns the evidence of a run. Fails if it differs from the hash in the audit log. If the log has no hash, the
+/// result has the reason.
 pub(crate) fn evidence(
     artifacts: &Artifacts,
     store: &Store,
@@ -143,8 +145,9 @@ pub(crate) fn evidence(
         if judged.is_ok() {
             return judged;
         }
-        // The run may have begun, ended or been removed between the two looks. The log records each
-        // of these before or after it happens to the folder, a few times in all.
+        // The run may have started, ended or been removed after its rows were read. The log records each of these
+        // events, shortly before or after it happens to the folder, and only a few of them are possible, so this loop
+        // ends.
         let now = store.recorded_run(run_id)?;
         if now == recorded {
             return judged;
@@ -153,7 +156,7 @@ pub(crate) fn evidence(
     }
 }
 
-/// Compares what the log says of a run's evidence with what was found.
+/// Compares the evidence that was found with the audit log.
 fn judge(
     store: &Store,
     run_id: Uuid,
@@ -196,15 +199,16 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Tells whether retention has removed a run, to the end or not. What was seen of its files before
-/// says nothing then.
+/// Returns whether retention has removed a run, completely or in part. If so, earlier findings about its files mean
+/// nothing.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
-    // The log last: it is written before the run is set aside.
+    // Read the log last, because the removal is recorded before the run is renamed.
     let is_gone = matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
     Ok(is_gone && store.recorded_run(run_id)?.is_removed)
 }
 
-/// Returns a part of a file of a run, if the whole file is what the evidence says.
+/// Returns a part of a file of a run. Fails if the whole file differs from the hash in the evidence. If the evidence
+/// has no hash, the result has the reason.
 pub(crate) fn content(
     artifacts: &Artifacts,
     store: &Store,
@@ -213,7 +217,7 @@ pub(crate) fn content(
     range: (u64, Option<usize>),
 ) -> Result<Served<Chunk>, IntegrityError> {
     match compared_content(artifacts, store, run_id, path, range) {
-        // It may have been removed while it was read.
+        // The run may have been removed during the read.
         Err(IntegrityError::Different(_) | IntegrityError::Artifacts(_))
             if is_removed(artifacts, store, run_id)? =>
         {
@@ -255,7 +259,7 @@ fn compared_content(
     }
 }
 
-/// Looks a file up in the evidence, with the reason why that may be wrong itself.
+/// Looks up a file in the evidence. Also returns the reason if the evidence itself could not be compared.
 fn expected(
     artifacts: &Artifacts,
     store: &Store,

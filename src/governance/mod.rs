@@ -1,23 +1,23 @@
-//! Governed tools: run pytest and read its evidence, under tokens, roles, policy, budget, sandbox
-//! and audit. They exist only where the admin configured a policy file.
+//! Governed tools: they run pytest and read its evidence, under tokens, roles, policy, budget, sandbox and audit. They
+//! exist only if the admin configured a policy file.
 //!
-//! A call is read from top to bottom in `call`. What it needs:
+//! `call` has the steps of a call from top to bottom. The other files:
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `tools` | the tools, and the permission that each takes |
-//! | `policy`, `budget` | what the admin allows, and what one call may take |
-//! | `pytest`, `run`, `python` | the run: its arguments, its sandbox, its end; what it is made with |
-//! | `conclusion`, `verdict` | what its end means |
-//! | `artifacts`, `evidence`, `summary` | what it leaves, for `read` |
-//! | `integrity`, `upkeep` | whether it is still that, and how long it is kept |
-//! | `workspace` | which commit the workspace is, and whether its files are that commit's |
+//! | `tools` | the tools, and the permission that each needs |
+//! | `policy`, `budget` | the admin's permissions, and the limits of one call |
+//! | `pytest`, `run`, `python` | a run: its arguments, its sandbox, its end, and its interpreter |
+//! | `conclusion`, `verdict` | the meaning of its end |
+//! | `artifacts`, `evidence`, `summary` | the files that it leaves, for `read` |
+//! | `integrity`, `upkeep` | whether these files are unchanged, and how long they are kept |
+//! | `workspace` | the workspace's commit, and whether its files match that commit |
 //! | `checkpoint` | signed heads of the audit log |
-//! | `refusal`, `reply` | what the caller hears |
+//! | `refusal`, `reply` | the results that a caller gets |
 //! | `receipts` | the signed receipts of runs |
 //! | `script_audit` | `execute_python_code` in the audit log |
 //!
-//! Who calls, and what is written down, is the ledger's.
+//! This module never stores a token or a row of the audit log itself: the ledger does.
 
 mod artifacts;
 mod budget;
@@ -76,33 +76,33 @@ pub(crate) use token_file::own_token;
 pub(crate) use tools::{GovernedTool, ReadTool};
 pub(crate) use upkeep::{apply_retention, retention_of};
 
-/// Everything that governed calls need, for as long as the process lives.
+/// The state that governed calls share, for the life of the process.
 pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
-    /// The turn of those who remove old runs.
+    /// The turn of clean-ups that remove old runs.
     upkeep: Arc<Turn>,
-    /// The token of calls that present none.
+    /// The token for calls that present none.
     own_token: Option<Secret>,
     executor: Arc<dyn Executor>,
-    /// The session that records what is used, where a bill of materials is wanted.
+    /// The session that records used tools, if a bill of materials is enabled.
     session: Option<Arc<Session>>,
     /// The turns of all runs of this process.
     turns: Arc<Turns>,
-    /// Runs that are not written down to their end.
+    /// Runs without an end in the audit log yet.
     unsettled: TaskTracker,
-    /// The folder of store and artifacts, without links.
+    /// The canonical path of the folder with the store and the artifacts.
     data_folder: PathBuf,
-    /// The writer of the receipts that runs leave.
+    /// The writer of receipts for runs.
     receipts: Option<Arc<Receipts>>,
-    /// The writer of the checkpoints of the audit log; none without a key.
+    /// The writer of checkpoints of the audit log; `None` without a key.
     checkpoints: Option<Arc<CheckpointWriter>>,
 }
 
 impl Governance {
-    /// Makes the governed tools under `policy`, with what is stored in `data_folder`, which is
-    /// there. Runs are `executor`'s.
+    /// Creates the governed tools under `policy`. `data_folder` must exist; it has the store and the artifacts.
+    /// `executor` executes the runs.
     pub(crate) fn new(
         settings: &Settings,
         policy: Arc<PolicyFile>,
@@ -112,7 +112,7 @@ impl Governance {
         session: Option<Arc<Session>>,
     ) -> Self {
         let data_folder = fs::canonicalize(data_folder).unwrap_or_else(|_| data_folder.to_owned());
-        // Why there is none is in the log.
+        // If the policy is unusable, `current` has logged the reason.
         if let Ok(policy) = policy.current() {
             tracing::info!(tools = ?policy.allowlist, "governed tools enabled");
         }
@@ -132,7 +132,7 @@ impl Governance {
         }
     }
 
-    /// Has every run of tests, and every one that is refused, leave a receipt.
+    /// Writes a receipt for every run of tests, and for every refused one.
     pub(crate) fn with_receipts(self, receipts: Option<Arc<Receipts>>) -> Self {
         let checkpoints = receipts.as_ref().map(|receipts| {
             let (store, policy) = (self.store.clone(), Arc::clone(&self.policy));
@@ -146,19 +146,19 @@ impl Governance {
         &self.store
     }
 
-    /// Returns the queue in which runs of tests wait, so that scripts wait in the same one.
+    /// Returns the queue of runs of tests. Scripts wait in the same queue.
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
 
-    /// Tells the session that the call of a tool is carried out.
+    /// Records in the session that a tool was called.
     fn record(&self, tool: GovernedTool) {
         if let Some(session) = &self.session {
             session.record_tool(tool.name());
         }
     }
 
-    /// Waits until every run is written down to its end, and the head of the log signed.
+    /// Waits until the end of every run is in the audit log, and the head of the log is signed.
     pub(crate) async fn settle(&self) {
         self.store.hurry();
         self.unsettled.close();
@@ -168,19 +168,20 @@ impl Governance {
         }
     }
 
-    /// Removes what the policy does not want to be kept, in the background: after each run,
-    /// and when the server starts.
+    /// Removes the runs that the policy no longer keeps, in the background. This happens after each run, and when the
+    /// server starts.
     pub(crate) fn retain(&self) {
         let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());
         let (policy, turn) = (Arc::clone(&self.policy), Arc::clone(&self.upkeep));
-        // Not waited for: what is not removed now is removed the next time.
+        // Nothing waits for this task. The next clean-up removes the rest.
         drop(tokio::task::spawn_blocking(move || {
             turn.take(|| {
-                // Under a policy that cannot be used nothing is done. Every call says so.
+                // With an unusable policy nothing is removed. Every call reports the mistake.
                 let Ok(policy) = policy.current() else { return };
                 match apply_retention(&artifacts, &store, &policy.retention) {
                     Ok(retained) => tracing::debug!(?retained, "artifacts"),
-                    // It may have looked before the last run ended: then the next one's turn is it.
+                    // The other process may have listed the runs before the last one ended. The next clean-up removes
+                    // the rest.
                     Err(error @ RetentionError::Busy) => {
                         tracing::warn!(%error, "old runs are not removed");
                     }

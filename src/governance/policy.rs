@@ -1,7 +1,7 @@
-//! The policy file: which governed tools may be called, and what a run may take.
+//! Parses the policy file, which has the governed tools that may be called and the limits of a run.
 //!
-//! A policy that is not understood to its last key is refused as a whole. Whether the paths it names
-//! exist is looked at when they are used, never here.
+//! A policy with an unknown or invalid key is refused as a whole. The parser never checks whether the paths in a policy
+//! exist. This is checked when they are used.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,8 +19,7 @@ use document::{Document, Section};
 pub(crate) use check::PolicyCheck;
 pub(crate) use file::PolicyFile;
 
-/// The largest policy file: no policy needs more, and somebody else's file must not fill the
-/// memory.
+/// The largest policy file, in bytes. No policy needs more, and a wrong file must not fill the memory.
 pub(crate) const POLICY_BYTES_MAX: usize = 64 * 1024;
 
 const TIMEOUT_S_DEFAULT: u64 = 300;
@@ -28,18 +27,18 @@ const TIMEOUT_S_MAX: u64 = 3600;
 const ATTEMPTS_DEFAULT: u64 = 1;
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
-/// The largest output: it is held in memory.
+/// The largest output, in bytes. It is held in memory.
 const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
-/// An exbibyte, as the total is counted in bytes.
+/// One exbibyte in MiB, because the total is counted in bytes.
 const TOTAL_MB_MAX: u64 = 1 << 40;
-/// The intervals of checkpoints: a minute, or as many rows as a busy minute has.
+/// By default, a checkpoint is written after a minute, or after as many rows as a busy minute has.
 const CHECKPOINT_ROWS_DEFAULT: u64 = 1000;
 const CHECKPOINT_SECONDS_DEFAULT: u64 = 60;
 const CHECKPOINT_SECONDS_MAX: u64 = SECONDS_A_DAY;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
-/// The keys of each section; everything else is refused.
+/// The keys of each section. All others are refused.
 const SECTIONS: [(&str, &[&str]); 6] = [
     ("tools", &["allowlist", "scripts_need_token"]),
     ("sandbox", &["enabled", "timeout_s", "memory_limit_mb", "allowed_paths", "env_whitelist"]),
@@ -58,8 +57,8 @@ const SECTIONS: [(&str, &[&str]); 6] = [
     ("audit", &["checkpoint", "checkpoint_rows", "checkpoint_seconds"]),
 ];
 
-/// Variables of the server's that would change which code runs, and why tests never get them. A name
-/// that ends in `*` is the start of a name.
+/// Variables of the server that tests never get, and the reason. Most of them would change which code runs. A name that
+/// ends in `*` is a prefix.
 const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
     ("PYTHON*", "it changes how Python starts and what it imports"),
     ("PYTEST_*", "it changes which plugins and options pytest has"),
@@ -75,20 +74,20 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
     ("TEMP", "the sandbox sets TMPDIR, which it would replace"),
 ];
 
-/// A policy: what the admin allows.
+/// A policy: the permissions and limits that the admin has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The tools that may be called. None at all is an error of the admin's, which a call reports.
+    /// The tools that may be called. An empty list is a mistake of the admin, which calls report.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
-    /// `execute_python_code` takes a token too, of a role that may run tools.
+    /// Whether `execute_python_code` needs a token too, with a role that may run tools.
     pub(crate) scripts_need_token: bool,
     pub(crate) sandbox: SandboxPolicy,
     pub(crate) budget: BudgetPolicy,
-    /// The folder whose tests run; without one none do.
+    /// The folder with the tests. Without it no tests run.
     pub(crate) workspace_root: Option<PathBuf>,
-    /// The bounds of what is kept of past runs.
+    /// The bounds on past runs.
     pub(crate) retention: Retention,
-    /// The checkpoints of the audit log; none where the admin names no file.
+    /// The checkpoints of the audit log; `None` if the admin names no file.
     pub(crate) checkpoint: Option<CheckpointPolicy>,
     /// The SHA-256 of the file.
     pub(crate) sha256: String,
@@ -97,13 +96,13 @@ pub(crate) struct Policy {
 /// The section `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxPolicy {
-    /// The sandbox is used; where it is not, nothing runs.
+    /// Whether the sandbox is used. Without it nothing runs.
     pub(crate) enabled: bool,
-    /// The time that one run of pytest may take until it is killed.
+    /// The time after which a run of pytest is killed.
     pub(crate) timeout: Duration,
     /// The memory of all processes of a run together, in MiB.
     pub(crate) memory_limit_mb: u64,
-    /// Paths that the tests may read besides the workspace and Python's own; absolute.
+    /// Absolute paths that the tests may read, in addition to the workspace and to Python's own files.
     pub(crate) allowed_paths: Vec<PathBuf>,
     /// The variables of the server that tests get.
     pub(crate) env_whitelist: Vec<String>,
@@ -112,13 +111,13 @@ pub(crate) struct SandboxPolicy {
 /// The section `budget`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BudgetPolicy {
-    /// The time of a whole call; without it there is no limit.
+    /// The time limit of a whole call; `None` for no limit.
     pub(crate) elapsed: Option<Duration>,
-    /// The starts of pytest within a call.
+    /// The number of times that one call may start pytest.
     pub(crate) attempts_max: u64,
-    /// The runs of one user on one day (UTC); without it any number.
+    /// The runs of one user in one day (UTC); `None` for no limit.
     pub(crate) runs_per_day: Option<u64>,
-    /// The most bytes of standard output and of standard error, each.
+    /// The most bytes of standard output, and the most bytes of standard error.
     pub(crate) output_bytes_max: u64,
     /// The most bytes of all files of a run together.
     pub(crate) artifact_bytes_max: u64,
@@ -127,42 +126,41 @@ pub(crate) struct BudgetPolicy {
 /// The section `audit`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckpointPolicy {
-    /// The file that signed heads of the log are appended to.
+    /// The file to which signed heads of the log are appended.
     pub(crate) file: PathBuf,
-    /// The rows after which there is one, and the time, whichever comes first.
+    /// The number of rows and the time after which a checkpoint is written, whichever comes first.
     pub(crate) rows: u64,
     pub(crate) interval: Duration,
 }
 
-/// An error of the policy file. The text goes to the model: it has no path, and of the file no more
-/// than names of keys.
+/// An error of the policy file. Its text goes to the model, so it has no path. From the file it has only names of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PolicyError {
-    /// Missing, or the server may not read it.
+    /// Missing, or not readable for the server.
     #[error("the policy file cannot be read: {0}")]
     Unreadable(String),
-    /// A folder, a pipe, a device.
+    /// A folder, a pipe or a device.
     #[error("the policy file is not a regular file")]
     NotAFile,
-    /// Others could write another policy.
+    /// Another user could write a different policy.
     #[error("the policy file, or a folder above it, can be changed by others than the admin")]
     Unprotected(Unprotected),
-    /// Its tests could write another policy.
+    /// Tests could write a different policy.
     #[error("the policy file is in the workspace, or is led to by something there")]
     InWorkspace,
     /// See [`POLICY_BYTES_MAX`].
     #[error("the policy file is larger than 64 KiB")]
     TooLarge,
-    /// TOML is UTF-8.
+    /// Not UTF-8, which TOML requires.
     #[error("the policy file is not UTF-8")]
     NotUtf8,
-    /// Not TOML; `message` is the parser's and quotes nothing of the file.
+    /// Not TOML. `message` comes from the parser, and quotes nothing from the file.
     #[error("line {line}: not valid TOML: {message}")]
     Syntax { line: usize, message: String },
-    /// A section or a key that no policy has.
+    /// An unknown section or key.
     #[error("line {line}: {key} is not known; {known}")]
     UnknownKey { line: usize, key: String, known: String },
-    /// A value that the key cannot have.
+    /// A value that the key does not accept.
     #[error("line {line}: {key} must {must}")]
     Value { line: usize, key: String, must: String },
 }
@@ -173,7 +171,7 @@ impl PolicyError {
         if let Self::Unprotected(reason) = self { reason.to_string() } else { self.to_string() }
     }
 
-    /// Returns the line of the mistake, if it is in one.
+    /// Returns the line of the mistake, if it has one.
     pub(crate) fn line(&self) -> Option<usize> {
         match self {
             Self::Unreadable(_)
@@ -190,19 +188,20 @@ impl PolicyError {
 }
 
 impl Policy {
-    /// Reads the text of a policy file. The error is that of the first mistake.
+    /// Parses the text of a policy file. The error is the first mistake.
     pub(crate) fn parse(text: &str) -> Result<Self, PolicyError> {
         let (policy, mistakes) = Self::read(text)?;
         mistakes.0.into_iter().next().map_or(Ok(policy), Err)
     }
 
-    /// Returns the policy, or all mistakes of its text, in the order of their lines.
+    /// Parses the text of a policy file. Returns the policy, or all mistakes in the order of their lines.
     pub(crate) fn check(text: &str) -> Result<Self, Vec<PolicyError>> {
         let (policy, mistakes) = Self::read(text).map_err(|error| vec![error])?;
         if mistakes.0.is_empty() { Ok(policy) } else { Err(mistakes.0) }
     }
 
-    /// Reads what it can, with defaults in place of mistakes: not to be used if there are any.
+    /// Parses as much as possible, with defaults for mistaken values. The policy must not be used if there are
+    /// mistakes.
     fn read(text: &str) -> Result<(Self, Mistakes), PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLarge);
@@ -227,11 +226,11 @@ impl Policy {
     }
 }
 
-/// The mistakes of a text.
+/// The mistakes in a text.
 struct Mistakes(Vec<PolicyError>);
 
 impl Mistakes {
-    /// Returns what was read; in place of a mistake, which is noted, the default.
+    /// Returns the value that was read. For a mistake, records it and returns the default.
     fn keep<T: Default>(&mut self, read: Result<T, PolicyError>) -> T {
         read.unwrap_or_else(|mistake| {
             self.0.push(mistake);

@@ -1,4 +1,5 @@
-//! A run of pytest: the arguments that a caller may give, and the source for the interpreter.
+//! Prepares a run of pytest: checks the caller's arguments, and generates the source for the interpreter. Never starts
+//! anything.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,36 +14,37 @@ use super::summary::FAILURES_MAX;
 const NODE_IDS_MAX: usize = 200;
 /// The longest path, node id or expression, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
-/// The largest number of failures that can be asked for.
+/// The largest accepted `max_fail`.
 const MAX_FAIL_MAX: u64 = 1_000_000;
 
-/// Room for the reports in the folder for artifacts: some hundred kilobytes for the server's own, the
-/// rest for `junit.xml`, of some thousand tests.
+/// The space in the folder for artifacts that is reserved for reports, in bytes. The server's own reports need some
+/// hundred kilobytes. The rest is enough for the `junit.xml` of some thousand tests.
 const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// The outcomes of the tests, in the folder for artifacts.
+/// The file with the outcomes of the tests, in the folder for artifacts.
 pub(super) const REPORT_FILE: &str = ".new-report";
-/// The way that pytest ended, in the same folder. Empty where tests end the process before that.
+/// The file with the way in which pytest ended, in the same folder. It has only NUL bytes if tests end the process
+/// earlier.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The room for the reports, until they are written.
+/// The file that reserves the space until the reports are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
-/// The exit code of [`START`] where there is no pytest. Pytest itself has 0 to 5.
+/// The exit code of [`START`] without pytest. pytest itself uses 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
 /// The source that starts pytest.
 const START: &str = include_str!("start_pytest.py");
 
-/// The run that a caller asks for, checked: paths are in the workspace, and nothing is an option.
+/// A valid request for a run. All paths are in the workspace, and no value can act as an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PytestOrder {
-    /// The workspace, without links.
+    /// The canonical path of the workspace.
     pub(super) workspace: PathBuf,
     /// The arguments of pytest.
     arguments: Vec<String>,
 }
 
-/// The reason that arguments are refused. Its `Display` is what the model reads.
+/// The reason why arguments are refused. The model gets its `Display` text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum InvalidArguments {
     #[error("'{0}' is not an argument of run_pytest; there are {known}", known = KNOWN.join(", "))]
@@ -64,7 +66,7 @@ pub(super) enum InvalidArguments {
 const KNOWN: [&str; 6] = ["test_path", "node_ids", "keyword", "markers", "exit_first", "max_fail"];
 
 impl PytestOrder {
-    /// Checks the arguments of a call against the workspace at `root`, which is there.
+    /// Checks the arguments of a call against the workspace at `root`.
     pub(super) fn parse(
         arguments: &Map<String, Value>,
         root: &Path,
@@ -77,7 +79,7 @@ impl PytestOrder {
         let mut order = Vec::new();
         for (name, option) in [("keyword", "-k"), ("markers", "-m")] {
             if let Some(value) = given(name) {
-                // In one word: what it begins with does not make an option of it.
+                // Option and value are one argument, so a value that begins with `-` is not an option.
                 order.push(format!("{option}{}", text(name, value)?));
             }
         }
@@ -99,7 +101,7 @@ impl PytestOrder {
             let ids = ids.iter().map(|id| target("node_ids", text("node_ids", id)?, &workspace));
             let ids: Vec<String> = ids.collect::<Result<_, _>>()?;
             if !ids.is_empty() {
-                // They are chosen from what the path holds.
+                // The ids select tests, so they replace the path.
                 targets = ids;
             }
         }
@@ -107,16 +109,15 @@ impl PytestOrder {
         Ok(Self { workspace, arguments: order })
     }
 
-    /// Returns Python source that runs it, and leaves its files in the folder `files`, which has so
-    /// much room. Tests can import from the entries of `python_path` that are in the workspace,
-    /// too.
+    /// Returns the Python source that runs pytest. It leaves its files in the folder `files`, which has room for
+    /// `files_bytes_max` bytes. Tests can also import from the entries of `python_path` that are in the workspace.
     pub(super) fn source(
         &self,
         python_path: &PythonPath,
         files: &Path,
         files_bytes_max: u64,
     ) -> String {
-        // A JSON text or list of texts is a Python literal.
+        // A JSON string or list of strings is a Python literal.
         let project = json!(self.workspace.to_string_lossy());
         let paths = |paths: &[PathBuf]| {
             let paths = paths.iter().map(|path| path.to_string_lossy());
@@ -133,26 +134,25 @@ impl PytestOrder {
     }
 }
 
-/// A module search path, parted: code of the workspace must not come before pytest's own.
+/// A module search path, split in parts, because code of the workspace must not come before pytest's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PythonPath {
-    /// The folders of the workspace, by their real paths.
+    /// The folders in the workspace, as canonical paths.
     inside: Vec<PathBuf>,
-    /// `src`, where the project keeps its packages there.
+    /// The workspace's `src`, if the project keeps its packages there.
     sources: Vec<PathBuf>,
-    /// All others, as `PYTHONPATH` has them; none if the server has no such variable.
+    /// All other entries, in the form of `PYTHONPATH`; `None` if the server has no such variable.
     outside: Option<OsString>,
 }
 
 impl PythonPath {
-    /// Parts the server's own `PYTHONPATH` for the tests of `workspace`, which is a real path.
-    /// Relative entries are the workspace's: pytest is called there.
+    /// Splits the server's own `PYTHONPATH` for the tests of `workspace`, which must be a canonical path. Relative
+    /// entries are relative to the workspace, because pytest starts there.
     pub(super) fn of_server(workspace: &Path) -> Self {
         Self::parted(std::env::var_os("PYTHONPATH").as_deref(), workspace)
     }
 
-    /// Returns the variable with which pytest is started; none if the tests need not have another
-    /// one.
+    /// Returns the variable with which pytest is started; `None` if the server has no such variable.
     pub(super) fn variable(&self) -> Option<(&'static str, String)> {
         Some(("PYTHONPATH", self.outside.as_ref()?.to_string_lossy().into_owned()))
     }
@@ -162,7 +162,7 @@ impl PythonPath {
         let mut outside = Vec::new();
         let entries = std::env::split_paths(python_path.unwrap_or_default());
         let entries = entries.filter(|entry| !entry.as_os_str().is_empty());
-        // A package of that name is imported from above.
+        // If `src` is itself a package, it is imported from its parent folder.
         let sources = workspace.join("src");
         let is_layout = sources.is_dir() && !sources.join("__init__.py").exists();
         for entry in entries {
@@ -173,7 +173,7 @@ impl PythonPath {
                 None => outside.push(entry),
             }
         }
-        // What was split can be joined again.
+        // The entries come from a valid search path, so they can be joined again.
         let outside = python_path.map(|_| std::env::join_paths(outside).unwrap_or_default());
         let sources = is_layout.then_some(sources);
         let sources = sources.filter(|sources| !inside.contains(sources)).into_iter().collect();
@@ -195,8 +195,8 @@ fn text<'v>(name: &'static str, value: &'v Value) -> Result<&'v str, InvalidArgu
     if is_fit { Ok(text) } else { Err(InvalidArguments::Text(name)) }
 }
 
-/// Resolves a path in the workspace, maybe with the names of a test behind it
-/// (`tests/test_a.py::test_b`), to an absolute path: nothing that pytest could take for an option.
+/// Resolves a path in the workspace to an absolute path, which pytest cannot take for an option. The names of a test
+/// may follow the path (`tests/test_a.py::test_b`).
 fn target(name: &'static str, text: &str, workspace: &Path) -> Result<String, InvalidArguments> {
     let (path, names) = match text.split_once("::") {
         Some((path, names)) => (path, Some(names)),
@@ -255,7 +255,7 @@ mod tests {
             (json!({ "test_path": "." }), vec!["R"]),
             (json!({ "test_path": "in/test_a.py" }), vec!["R/tests/test_a.py"]),
             (json!({ "test_path": folder.path().join("tests") }), vec!["R/tests"]),
-            // No option: an absolute path.
+            // Not an option, because it becomes an absolute path.
             (json!({ "test_path": "-x" }), vec!["R/-x"]),
             (
                 json!({ "test_path": "tests/test_a.py::T::t[a-1]" }),
@@ -363,7 +363,7 @@ mod tests {
         let outside = [PathBuf::from("/missing"), root.join("other")];
         assert_eq!(parted.outside, Some(std::env::join_paths(outside).unwrap()));
 
-        // A package, and no folder of packages.
+        // `src` is a package, not a folder of packages.
         fs::write(workspace.join("src/__init__.py"), "").unwrap();
         let parted = PythonPath::parted(None, &workspace);
         assert!(parted.inside.is_empty() && parted.sources.is_empty());
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(with("node_ids", ids(NODE_IDS_MAX)).unwrap().len(), NODE_IDS_MAX);
         let too_many = expected("node_ids", "a list of at most 200 texts");
         assert_eq!(with("node_ids", ids(NODE_IDS_MAX + 1)), Err(too_many));
-        // No id is no choice among them.
+        // An empty list selects no tests, so the path is used.
         assert_eq!(with("node_ids", json!([])).unwrap(), ["R/tests"]);
         assert!(with("keyword", json!("x".repeat(TEXT_BYTES_MAX))).is_ok());
         assert!(with("keyword", json!("x".repeat(TEXT_BYTES_MAX + 1))).is_err());
@@ -398,7 +398,7 @@ mod tests {
         let workspace = fs::canonicalize(workspace.path()).unwrap();
         let parted = PythonPath::parted(Some(OsStr::new("/a:/b")), &workspace);
         assert_eq!(parted.variable(), Some(("PYTHONPATH", "/a:/b".to_owned())));
-        // Without a folder of that name there are no sources.
+        // The workspace has no `src`, so there are no sources.
         assert!(parted.sources.is_empty() && parted.inside.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The Python and the pytest of runs: seen by the server, not told by tests.
+//! Finds the Python and the pytest of runs. Never starts an interpreter, and never relies on reports of tests.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,12 +15,12 @@ use super::{Governance, Policy};
 use crate::executor::{Executor, Installation, UntrustedFolder};
 use crate::receipt::Environment;
 
-/// The ends of the names of installed distributions, behind the name and the version (the binary
-/// distribution format, and what Debian makes).
+/// The suffixes after the name and the version of installed distributions: `.dist-info` from the binary distribution
+/// format, and `.egg-info` from Debian.
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
-/// Looks at what is installed. Nothing is started for that: what an interpreter loads when it starts
-/// may be the workspace's, which could then say anything.
+/// Finds the interpreter and its installed pytest. Starts nothing, because an interpreter could load the workspace's
+/// code at its start, and that code could report anything.
 pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<PythonRecord> {
     let Installation { program, version, packages, .. } = executor.installation().await?;
     let workspace = UntrustedFolder::new(workspace)?;
@@ -28,7 +28,7 @@ pub(super) async fn python(executor: &dyn Executor, workspace: &Path) -> Option<
     Some(PythonRecord { program: program.to_string_lossy().into_owned(), version, pytest })
 }
 
-/// What a run is made with, for the row of its start.
+/// The policy, the interpreter and the workspace of a run, for the row about its start.
 #[derive(Debug, Default)]
 pub(super) struct MadeWith {
     policy_sha256: String,
@@ -38,7 +38,7 @@ pub(super) struct MadeWith {
 }
 
 impl MadeWith {
-    /// Returns the digests for the audit log; what is not known is null.
+    /// Returns the digests for the audit log. Unknown values are null.
     pub(super) fn details(&self) -> Map<String, Value> {
         let environment = self.environment.as_deref();
         details(&json!({
@@ -51,7 +51,7 @@ impl MadeWith {
 }
 
 impl Governance {
-    /// Looks at what a run is about to be made with. Nothing is started for that.
+    /// Determines the policy, the interpreter and the workspace of a run that is about to start. Starts nothing for it.
     pub(super) async fn made_with(&self, policy: &Policy, workspace: &Path) -> MadeWith {
         let environment = match &self.receipts {
             Some(receipts) => receipts.environment_of(&*self.executor).await,
@@ -63,8 +63,7 @@ impl Governance {
     }
 }
 
-/// Returns the version of a distribution in the first of these folders that has it and is not the
-/// workspace's.
+/// Returns the version of a distribution from the first of `folders` that has it, except the workspace's folders.
 fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
     let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -75,7 +74,7 @@ fn version_of(name: &str, entry: &OsStr) -> Option<String> {
     let entry = entry.to_str()?;
     let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
     let (found, version) = stem.split_once('-')?;
-    // An .egg-info may have the version of Python behind it.
+    // The name of an .egg-info may end with the version of Python.
     let version = version.split_once("-py").map_or(version, |(version, _)| version);
     found.eq_ignore_ascii_case(name).then(|| version.to_owned())
 }

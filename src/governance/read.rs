@@ -1,4 +1,4 @@
-//! Reading of earlier runs: evidence, lists, content.
+//! Serves earlier runs: their evidence, lists and files. Never starts a run.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::ledger::{AuditEvent, AuditOutcome, Caller, Store};
 use crate::logging::Causes;
 use crate::plain_text::{plain, plain_json};
 
-/// The characters that the path within the address of an artifact has percent-encoded.
+/// The characters that are percent-encoded in the path of an artifact's URI.
 const RESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
@@ -49,7 +49,7 @@ struct OfContent {
 }
 
 impl Governance {
-    /// Carries out one of the calls that only read.
+    /// Carries out a call that only reads.
     pub(super) async fn read(
         &self,
         call: Call,
@@ -57,7 +57,7 @@ impl Governance {
         caller: Caller,
     ) -> Result<GovernedReply, Refusal> {
         let read = match self.policy().await {
-            // Nothing of it is a policy's business; but under a broken one nothing is done.
+            // No policy governs reading, but with an unusable policy every call is refused.
             Ok(_) => self.look_up(tool, &call).await,
             Err(refusal) => Err(refusal),
         };
@@ -81,8 +81,8 @@ impl Governance {
 }
 
 impl Call {
-    /// Returns the run and the file that a call asks for, for the audit log, in the form in which
-    /// it names runs.
+    /// Returns the run and the file that a call requests, for the audit log. The run id has the same form as the log's
+    /// run ids.
     pub(super) fn asked_for(&self) -> Map<String, Value> {
         let text = |name| self.arguments.get(name).and_then(Value::as_str);
         let run = text("run_id").and_then(|run| Uuid::try_parse(run).ok());
@@ -103,7 +103,7 @@ fn look_up(
         ReadTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
             let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
-            // As it was written.
+            // The evidence is returned as it was written.
             let text = plain_json(&String::from_utf8_lossy(&content));
             let reply = GovernedReply::text(text, json!({ "run_id": run_id }));
             Ok(with_integrity(reply, unconfirmed))
@@ -131,7 +131,7 @@ fn look_up(
     }
 }
 
-/// Replies with a page, in an object with its items.
+/// Creates a reply from a page, as an object with the items.
 fn page_reply<T>(page: Page<T>, object: impl FnOnce(Vec<T>) -> Value) -> GovernedReply {
     let Page { items, next_offset, truncated } = page;
     let mut list = object(items);
@@ -143,7 +143,7 @@ fn page_reply<T>(page: Page<T>, object: impl FnOnce(Vec<T>) -> Value) -> Governe
     GovernedReply::text(plain_json(&format!("{list:#}")), meta)
 }
 
-/// Replies with a part of a file.
+/// Creates a reply from a part of a file.
 fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     let Chunk { content, media_type, bytes, total_bytes, next_offset } = chunk;
     let meta = json!({
@@ -173,7 +173,7 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
         },
     };
     if let Some(next) = next_offset {
-        // For the model, which does not see `_meta`.
+        // This note is for the model, which does not see `_meta`.
         notes.push(format!(
             "[{bytes} of {total_bytes} bytes; the next part starts at offset {next}]"
         ));
@@ -182,8 +182,7 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     GovernedReply { blocks, is_error: false, meta, receipt: None }
 }
 
-/// Adds whether the content was compared with what the run left; where it could not be, the model
-/// is told too.
+/// Adds whether the content matches the hash from the run. If that is unknown, the model gets the reason too.
 fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) -> GovernedReply {
     let word = if unconfirmed.is_some() { "unconfirmed" } else { "confirmed" };
     if let Some(meta) = reply.meta.as_object_mut() {

@@ -1,4 +1,4 @@
-//! The receipts of runs of tests, and of those that are refused.
+//! Writes receipts for runs of tests, and for refused runs. Calls that only read get none.
 
 use std::time::SystemTime;
 
@@ -14,18 +14,18 @@ use crate::executor::Outcome;
 use crate::ledger::{AuditPlace, Caller};
 use crate::receipt::{Limits, RoomForTests, TestRun, run_of};
 
-/// The name of the evidence among the subjects.
+/// The name of the evidence among the subjects of a receipt.
 const EVIDENCE: &str = "evidence.json";
 
-/// The text for a caller whose run was not made.
+/// The text for a caller if nothing was run.
 const NO_ROOM: &str = "There is no room for the receipts of the run, so nothing was run.";
 
-/// The text for a caller whose run was made and has no receipt.
+/// The text for a caller if the tests were run, but their receipt could not be stored.
 const NOT_STORED: &str = "The tests were run, and their receipt cannot be stored. Ask the admin to look at \
                           the server's log; get_evidence may have the result.";
 
 impl Governance {
-    /// Reserves room for the receipts of a run, if there are to be any. If this fails nothing must run.
+    /// Reserves room for the receipts of a run, if receipts are enabled. If this fails, nothing may run.
     pub(super) async fn reserve_receipts(&self) -> Result<Option<RoomForTests>, Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(None) };
         let room = receipts.reserve_for_tests().await;
@@ -35,7 +35,7 @@ impl Governance {
         })
     }
 
-    /// Writes the receipts of a run that has ended, and returns what the caller is told of them.
+    /// Writes the receipts of a run that has ended. Returns a description of them for the caller.
     pub(super) async fn write_receipts(
         &self,
         cleared: &Cleared,
@@ -58,7 +58,7 @@ impl Governance {
         }
     }
 
-    /// Writes the receipt of a run that is refused. It is refused all the same if that fails.
+    /// Writes the receipt of a refused run. The run stays refused if this fails.
     pub(super) async fn write_refusal(
         &self,
         call: &Call,
@@ -85,7 +85,7 @@ impl Governance {
     /// Fails if the tests of a run could read the key that signs receipts.
     pub(super) fn require_safe_key(&self, policy: &super::Policy) -> Result<(), Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(()) };
-        // Of the data folder nothing but environments is opened to tests, or they do not run.
+        // A key in the data folder is safe. Tests may only read environments there, or they do not run.
         if receipts.has_key_in(&self.data_folder) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Refusals of governed calls: JSON-RPC errors with documented codes.
+//! Defines the refusals of governed calls: JSON-RPC errors with documented codes.
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -6,11 +6,10 @@ use uuid::Uuid;
 
 use crate::plain_text::plain;
 
-/// A refusal, with the documented codes and texts. `Display` is the error's message; it names no
-/// path and no token.
+/// A refusal, with the documented code and text. `Display` is the message of the error. It has no path and no token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
-    /// No token, or not a valid one.
+    /// No token, or an invalid one.
     #[error("Authentication required")]
     AuthRequired,
     #[error("Permission denied")]
@@ -19,30 +18,30 @@ pub(crate) enum Refusal {
     NoAllowlist,
     #[error("Tool blocked by policy")]
     NotInAllowlist,
-    /// The policy file cannot be used; why not.
+    /// The policy file cannot be used, with the reason.
     #[error("Tool blocked by policy: {0}")]
     PolicyUnusable(String),
-    /// The elapsed time or the attempts are over the budget; which.
+    /// The part of the budget that was exceeded, such as the elapsed time or the attempts.
     #[error("Budget exceeded")]
     BudgetExceeded(&'static str),
-    /// The policy turns the sandbox off.
+    /// The policy disables the sandbox.
     #[error("MCP write requires sandbox")]
     SandboxDisabled,
-    /// The sandbox is unavailable, or has stopped the run; why.
+    /// The sandbox is unavailable or stopped the run, with the reason.
     #[error("Sandbox violation: {0}")]
     SandboxViolation(String),
     /// The run was killed at the policy's timeout.
     #[error("Execution timeout")]
     Timeout,
-    /// The arguments fail validation; why.
+    /// The arguments are invalid, with the reason.
     #[error("{0}")]
     InvalidParams(String),
-    /// The content is not what the run left; what was done to it.
+    /// The content is not the content that the run left, with the difference.
     #[error(
         "{0}. Nothing of it is served; ask the admin to run `qwed-mcp audit verify --artifacts`"
     )]
     ArtifactChanged(String),
-    /// An error of ours, or of the machine; what to do.
+    /// An error of the server or the machine, with the remedy.
     #[error("{0}")]
     Internal(String),
 }
@@ -62,7 +61,7 @@ pub(crate) enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// Returns the number in a JSON-RPC error.
+    /// Returns the code for a JSON-RPC error.
     pub(crate) fn number(self) -> i32 {
         match self {
             Self::AuthRequired => -32001,
@@ -76,7 +75,7 @@ impl RefusalCode {
         }
     }
 
-    /// Returns the name, which is the outcome in the audit log too.
+    /// Returns the name. It is the outcome in the audit log too.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AuthRequired => "AUTH_REQUIRED",
@@ -93,15 +92,15 @@ impl RefusalCode {
 }
 
 impl Refusal {
-    /// Returns the facts that the audit log has about a refusal whose code does not say why: the same that the caller
-    /// gets.
+    /// Returns the details for the audit log if the code alone does not explain the refusal. The caller gets the same
+    /// facts.
     pub(super) fn audit_details(&self) -> Map<String, Value> {
         let (name, fact) = match self {
             Self::BudgetExceeded(exceeded) => ("exceeded", (*exceeded).to_owned()),
             Self::SandboxDisabled | Self::SandboxViolation(_) | Self::InvalidParams(_) => {
                 ("blocked_reason", self.to_string())
             }
-            // Those that the policy blocks have a row of their own.
+            // Refusals by the policy have a row of their own.
             Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => {
                 return Map::new();
             }
@@ -131,7 +130,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the message of the JSON-RPC error. It may quote what a caller or tests have written.
+    /// Returns the message of the JSON-RPC error. It may quote text from a caller or from tests, so hidden characters
+    /// are replaced.
     pub(crate) fn message(&self) -> String {
         plain(&self.to_string())
     }

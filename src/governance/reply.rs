@@ -1,4 +1,4 @@
-//! Replies to governed calls, in words and blocks.
+//! Creates the replies to governed calls: text and blocks for the model, and data for programs.
 
 use std::fmt::Write as _;
 
@@ -15,15 +15,15 @@ const CANCELLED: &str = "Execution was cancelled.";
 /// The most artifacts that the text about a run names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
-/// The lines of the output that are shown of a run without a result.
+/// The number of output lines that are shown for a run without a result.
 const LAST_LINES: usize = 10;
 const LAST_CHARS: usize = 2000;
 
-/// The answer to a call that was carried out.
+/// The reply to a call that was carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GovernedReply {
     pub(crate) blocks: Vec<Block>,
-    /// The call failed at what it was for. Tests that fail are what it is for.
+    /// Whether the call failed to do its work. Tests that fail are a result, not an error.
     pub(crate) is_error: bool,
     /// The part for programs: `_meta["qwed.ai/run"]`.
     pub(crate) meta: Value,
@@ -31,16 +31,16 @@ pub(crate) struct GovernedReply {
     pub(crate) receipt: Option<Value>,
 }
 
-/// One block of an answer.
+/// A block of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Block {
     Text(String),
-    /// A part of a file that is no text.
+    /// A part of a file that is not text.
     Binary {
-        /// Names the file: `qwed-artifact:///{run_id}/{path}`.
+        /// The URI of the file: `qwed-artifact:///{run_id}/{path}`.
         uri: String,
         media_type: String,
-        /// The bytes, as base64.
+        /// The bytes, in base64.
         base64: String,
     },
 }
@@ -50,7 +50,7 @@ impl GovernedReply {
         Self { blocks: vec![Block::Text(text)], is_error: false, meta, receipt: None }
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of all blocks, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |block: &Block| match block {
             Block::Text(text) => text.len(),
@@ -60,11 +60,11 @@ impl GovernedReply {
     }
 }
 
-/// Replies with a run of pytest: how it ended, counts, failures, where the rest is.
+/// Creates the reply to a run of pytest: how it ended, the counts, the failures, and how to read the rest.
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let Evidence { run_id, status, reason, summary, artifacts, .. } = evidence;
     let mut text = status_line(*status, evidence.exit_code);
-    // Writing to a text does not fail.
+    // Writing to a `String` cannot fail.
     if *status == RunStatus::Cancelled {
         let _ = write!(text, "\n{CANCELLED}");
     }
@@ -76,7 +76,7 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
         let _ = write!(text, "\n{whose}{}", summary.text());
     }
     if reason.is_some() {
-        // What it says about its configuration or its arguments.
+        // The output may explain a mistake in pytest's configuration or arguments.
         let _ = write!(text, "{}", last_lines(printed));
     }
     let _ = write!(text, "\n\nrun_id: {run_id}\nartifacts:");
@@ -106,14 +106,14 @@ fn status_line(status: RunStatus, exit_code: Option<i32>) -> String {
     format!("Status: {}{ended}", status.as_str())
 }
 
-/// Replies to a call that was cancelled before its run started.
+/// Creates the reply to a call that was cancelled before its run started.
 pub(super) fn of_cancelled(run_id: Uuid) -> GovernedReply {
     let meta = json!({ "run_id": run_id, "status": RunStatus::Cancelled });
     let text = format!("{}\n{CANCELLED}", status_line(RunStatus::Cancelled, None));
     GovernedReply { is_error: true, ..GovernedReply::text(text, meta) }
 }
 
-/// Returns the end of the output, so that no line of it looks like one of ours.
+/// Returns the end of the output. It is indented, so that none of its lines looks like a line from the server.
 fn last_lines(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default();
@@ -136,7 +136,7 @@ mod tests {
 
     const REASON: &str = "pytest itself failed (exit code 3)";
 
-    /// The evidence of a run that came to this.
+    /// Returns the evidence of a run that ended in this way.
     fn evidence(status: RunStatus, exit_code: Option<i32>, reason: Option<&str>) -> Evidence {
         let document = json!({
             "run_id": Uuid::nil(), "tool": "run_pytest", "user": "ana", "status": status,
@@ -153,7 +153,7 @@ mod tests {
         evidence
     }
 
-    /// The text of a reply, without what is the same in all, and whether it is an error.
+    /// Returns the text of a reply without the part that all replies share, and whether it is an error.
     fn told(evidence: &Evidence, printed: &str) -> (String, bool) {
         let GovernedReply { blocks, is_error, meta, .. } = of_run(evidence, printed);
         assert_eq!(meta["status"], json!(evidence.status));
@@ -174,10 +174,10 @@ mod tests {
             (RunStatus::Passed, Some(0), None, format!(", exit code 0\n{counts}"), false),
             (RunStatus::Failed, Some(1), None, format!(", exit code 1\n{counts}"), false),
             (RunStatus::NoTests, Some(5), None, format!(", exit code 5\n{counts}"), false),
-            // Some could not be collected: that is a result.
+            // Tests that could not be collected are a result.
             (RunStatus::Error, Some(2), None, format!(", exit code 2\n{counts}"), false),
             (RunStatus::Error, Some(3), Some(REASON), format!(", exit code 3{not_reliable}"), true),
-            // However it was killed, that was its caller's doing.
+            // The signal does not matter, because the caller cancelled the run.
             (RunStatus::Cancelled, Some(-9), None, format!("\n{CANCELLED}\n{counts}"), true),
         ] {
             let evidence = evidence(status, exit_code, reason);

@@ -1,4 +1,5 @@
-//! The run itself: pytest in the sandbox, its files, its evidence, its end in the audit log.
+//! Carries out a run: executes pytest in the sandbox, stores its files and its evidence, and records its end in the
+//! audit log. Never returns a result before its end is recorded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,33 +28,33 @@ use crate::sandbox::Tier;
 /// The interval at which the size of the tests' files is measured.
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The text for a caller whose run was made and is not in the log to its end.
+/// The text for a caller if the tests were run, but their end could not be recorded.
 const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be used to write down \
                                their end. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
-/// The largest record of pytest's end: it is a line.
+/// The largest record of pytest's end, in bytes. It is one line.
 const ENDED_BYTES_MAX: u64 = 4096;
 
-/// The measurements in which not everything could be seen, after which a run is ended.
+/// The number of incomplete measurements in a row after which a run is ended.
 const UNSEEN_MAX: u32 = 5;
 
-/// The bytes of artifacts that are hashed. Those beyond are listed without a hash.
+/// The most bytes of artifacts that are hashed. Further files are listed without a hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// The reports among the files of a run.
+/// The reports of pytest, and the folder of the run.
 struct Reported {
     folder: RunFolder,
     report: Option<TestSummary>,
-    /// The record of pytest's end, if it came to its end.
+    /// The record of pytest's end; `None` if pytest did not reach its end.
     ended: Option<Ended>,
 }
 
 impl Governance {
-    /// Runs pytest, and returns the result. However it ends, the artifacts and the audit log say so
-    /// before the caller hears of it.
+    /// Runs pytest, and returns the result. However the run ends, its end is in the artifacts and in the audit log
+    /// before the caller gets the reply.
     pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
-        // Whoever ends the server waits for the end of this.
+        // A server that stops waits until this is dropped.
         let _settled = self.unsettled.token();
         let run_id = cleared.call.run_id;
         let (folder, room) = match self.prepare(run_id).await {
@@ -69,7 +70,7 @@ impl Governance {
         let python = python(&*self.executor, &cleared.order.workspace).await;
         let is_excessive = matches!(&ran, Ok(Ran { files_size: Size::Above, .. }));
         let Reported { folder, report, ended } = read_reports(folder, is_excessive).await?;
-        // Not what the run says, which may have any exit code.
+        // The server found this out itself. The exit code proves nothing, because tests can end with any.
         let has_no_pytest = python.as_ref().is_some_and(|python| python.pytest.is_none());
         let conclusion = match ran {
             Err(not_run) => not_run.conclusion(),
@@ -108,7 +109,7 @@ impl Governance {
         Ok((folder, room))
     }
 
-    /// Executes the run, from its turn until its last process is dead.
+    /// Executes the run, and waits until its last process is dead.
     async fn execute(&self, cleared: &Cleared, folder: &RunFolder) -> Result<Ran, NotRun> {
         let Cleared { call, policy, .. } = cleared;
         let (limit, bound) = cleared.budget.remaining().map_err(NotRun::Refused)?;
@@ -120,7 +121,7 @@ impl Governance {
         tokio::select! {
             outcome = &mut run => {
                 let outcome = outcome.map_err(NotRun::Failed)?;
-                // What was written since the last look.
+                // Measure again, to include files that were written since the last measurement.
                 let files_size = self.size_of(cleared, &files, bytes_max).await;
                 Ok(Ran { outcome, bound, files_size })
             }
@@ -140,9 +141,9 @@ impl Governance {
             passed_on.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
         let python_path = PythonPath::of_server(&order.workspace);
         let own = [
-            // The project is read-only.
+            // The project is read-only, so Python cannot write bytecode.
             ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
-            // Where tests may leave files.
+            // The folder in which tests may leave files.
             ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
         ];
         let own = own.into_iter().chain(python_path.variable());
@@ -168,10 +169,10 @@ impl Governance {
         }
     }
 
-    /// Waits until there is more in `files` than a run may leave behind.
+    /// Waits until `files` has more than a run may leave.
     async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
         if cleared.tier == Some(Tier::T3) {
-            // There is no more room than that, at any time.
+            // At this tier the folder never has room for more.
             return std::future::pending().await;
         }
         let mut ticks = interval(ARTIFACTS_INTERVAL);
@@ -181,7 +182,7 @@ impl Governance {
             ticks.tick().await;
             match self.size_of(cleared, files, bytes_max).await {
                 Size::Within => unseen = 0,
-                // Files come and go; what stays unseen is not to be trusted.
+                // One incomplete measurement is normal, because files come and go. Several in a row are not trusted.
                 Size::Unknown => unseen += 1,
                 Size::Above => return Size::Above,
             }
@@ -197,7 +198,7 @@ impl Governance {
         blocking(move || size_of(&files, bytes_max)).await.unwrap_or(Size::Unknown)
     }
 
-    /// Writes the output and the evidence of the run, and returns this with its SHA-256.
+    /// Writes the output and the evidence of the run. Returns the evidence and its SHA-256.
     async fn store_evidence(
         &self,
         cleared: &Cleared,
@@ -237,7 +238,7 @@ impl Governance {
             python,
             workspace: cleared.workspace.clone(),
         };
-        // When the server ends there is no time for it.
+        // A server that stops has no time for hashes.
         let hashed_bytes_max =
             if cleared.call.cancel.is_cancelled() { 0 } else { HASHED_BYTES_MAX };
         let stored = blocking(move || {
@@ -245,7 +246,7 @@ impl Governance {
             folder.write_text("stderr.txt", stderr.as_bytes())?;
             let recorded = folder.records(hashed_bytes_max)?;
             evidence.artifacts = recorded.records;
-            // Of what was not looked at, at least one.
+            // If some files were not visited, at least one is omitted.
             evidence.artifacts_omitted = recorded.omitted.max(u64::from(recorded.truncated));
             let sha256 = folder.write_evidence(&json!(evidence))?;
             Ok::<_, ArtifactError>((evidence, sha256))
@@ -253,7 +254,7 @@ impl Governance {
         Ok(stored.await??)
     }
 
-    /// Appends the end to the audit log.
+    /// Records the end of the run in the audit log.
     async fn finished(
         &self,
         cleared: &Cleared,
@@ -263,14 +264,14 @@ impl Governance {
     ) -> Result<AuditPlace, Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
-        // One that never started has no tier.
+        // A run that never started has no tier.
         if let Some(outcome) = outcome.filter(|outcome| outcome.tier.is_some()) {
             let measured = details(&figures(outcome));
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, audited, measured));
         }
         let ended = details(&json!({
             "duration_ms": cleared.budget.elapsed_ms(),
-            // The rows are chained, and the evidence has the hashes of everything else.
+            // The rows are chained, and the evidence has the hashes of all other files.
             EVIDENCE_SHA256: evidence_sha256,
         }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));
@@ -278,8 +279,8 @@ impl Governance {
     }
 }
 
-/// Reads the reports of pytest, and removes the files where they are more than a run may leave:
-/// they may have filled the disk.
+/// Reads the reports of pytest, and removes them. Also removes the other files if they exceed the limit, because they
+/// may have filled the disk.
 async fn read_reports(folder: RunFolder, is_excessive: bool) -> Result<Reported, Refusal> {
     blocking(move || {
         let report = folder.read_file(REPORT_FILE, REPORT_BYTES_MAX);

@@ -1,4 +1,5 @@
-//! The scripts of `execute_python_code` in the audit log: decided, started, ended.
+//! Records the scripts of `execute_python_code` in the audit log: the decision, the start and the end. Never runs a
+//! script.
 
 use std::mem;
 
@@ -23,15 +24,15 @@ use crate::sandbox::Tier;
 const RESULT_SHA256: &str = "result_sha256";
 
 impl Governance {
-    /// Writes down what was decided about a script, and who asked if a valid token says so. If this
-    /// fails the script must not run.
+    /// Records the decision about a script, and the caller if a valid token proves it. If this fails, the script must
+    /// not run.
     pub(crate) async fn script_decided(
         &self,
         decision: &Decision,
         presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
-        // The role of a caller whom the server has let in permits scripts, and the proof is checked again
-        // when the run starts. Without a valid token the caller is not known.
+        // The server has admitted a known caller, so its role permits scripts. The proof is checked again when the run
+        // starts. Without a valid token the caller is unknown.
         let caller = match &presented.known {
             Some(known) => Ok(known.clone()),
             None => self.authenticate(presented.token.as_ref(), None).await,
@@ -65,9 +66,9 @@ impl Governance {
         Ok(DecisionWritten { place, user, proof })
     }
 
-    /// Fails if the policy wants a token of scripts, and this caller has none that may run any.
+    /// Fails if the policy requires a token for scripts, and the caller has none with a role that may run them.
     async fn may_run(&self, caller: &Result<Caller, Refusal>) -> Result<(), Refusal> {
-        // What it wants is not known where it cannot be read.
+        // An unreadable policy may require a token, so refuse.
         let policy = self.policy().await?;
         if !policy.scripts_need_token {
             return Ok(());
@@ -79,8 +80,8 @@ impl Governance {
         }
     }
 
-    /// Writes down that the policy does not let a script run, and returns the refusal; if it cannot be written
-    /// down, that.
+    /// Records that the policy does not permit a script, and returns the refusal. If it cannot be recorded, returns
+    /// that error instead.
     async fn script_refused(
         &self,
         decision: &Decision,
@@ -99,7 +100,7 @@ impl Governance {
         self.append(vec![entry]).await.err().unwrap_or(refusal)
     }
 
-    /// Writes down that somebody's role does not permit scripts.
+    /// Records that the caller's role does not permit scripts.
     pub(crate) async fn script_not_permitted(
         &self,
         arguments: &Map<String, Value>,
@@ -118,8 +119,8 @@ impl Governance {
         self.append(vec![entry]).await.map(|_| run_id)
     }
 
-    /// Writes down that a script starts. It must not start if this fails, or returns `false`: then the caller's proof
-    /// ceased to hold while the store could not be reached. With `patience`, see `append_once`.
+    /// Records that a script starts. The script must not start if this fails or returns `false`. `false` means that the
+    /// caller's proof became invalid while the store was unreachable. For `patience`, see `append_once`.
     pub(crate) async fn script_started(
         &self,
         id: &VerificationId,
@@ -131,7 +132,7 @@ impl Governance {
         Ok(place.is_some())
     }
 
-    /// Writes down why a script that was allowed is not started.
+    /// Records why a permitted script was not started.
     pub(crate) async fn script_not_started(
         &self,
         id: &VerificationId,
@@ -143,9 +144,9 @@ impl Governance {
         self.append(vec![not_run]).await.map(drop)
     }
 
-    /// Writes down how the run of a script ended, and returns where. If this fails nobody may hear of it. The end
-    /// of a job that servers share is tried until it is written, or `cancel` is cancelled: its result is lost
-    /// otherwise.
+    /// Records how the run of a script ended, and returns the place of the row. If this fails, no client may get the
+    /// result. The end of a job that replicas share is retried until it is written or `cancel` is cancelled, because
+    /// its result would be lost otherwise.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
@@ -170,9 +171,9 @@ impl Governance {
         self.append_once(id, entries, None, job.map(|_| cancel), is_end).await
     }
 
-    /// Appends rows about a script. With `patience`, repeats that as long as the store cannot be reached, until
-    /// `patience` is cancelled. Before it repeats that, it looks whether `proof` still holds (`None` if it does not), and
-    /// whether an attempt without an answer wrote the rows: `is_last` finds the last of them.
+    /// Appends rows about a script. With `patience`, retries while the store is unreachable, until `patience` is
+    /// cancelled. Before each retry it checks whether `proof` is still valid, and returns `None` if not. It also checks
+    /// whether an earlier attempt without an answer wrote the rows: `is_last` recognizes the last row.
     async fn append_once(
         &self,
         id: &VerificationId,
@@ -203,9 +204,10 @@ impl Governance {
         appended.await.map_err(|error| store_failed(&error))
     }
 
-    /// Returns whether the log has the decision that lets a script run for the user of a job, by this proof, and no
-    /// start of that script and no end: one that was not run because its token was revoked is not run later.
-    /// Whoever can write to the database can place a job that nobody asked for.
+    /// Returns whether the log permits a job to run. It must have the decision that allows the script for the job's
+    /// user with this proof, and neither a start nor an end of the script. A script that was not run because its token
+    /// was revoked has an end, so it does not run later either. The check is necessary because a process with write
+    /// access to the database can insert a job that no user requested.
     pub(crate) async fn has_decision(
         &self,
         record: &DecisionRecord,
@@ -232,7 +234,7 @@ impl Governance {
         Ok(rows.iter().any(permits) && !rows.iter().any(is_used))
     }
 
-    /// Returns whether the result of a job is the one of which the log has the hash.
+    /// Returns whether the audit log has the hash of this job's result.
     pub(crate) async fn has_result(
         &self,
         verification_id: &str,
@@ -243,13 +245,13 @@ impl Governance {
         let rows = rows.map_err(|error| store_failed(&error))?;
         let sha256 = result_sha256(job, outcome);
         let mut ends = rows.iter().filter(|row| is_end(row)).peekable();
-        // Rows of more than one end do not differ, unless somebody has added one.
+        // A job may have several ends. Their hashes are equal, unless another process has inserted a row.
         Ok(ends.peek().is_some()
             && ends.all(|row| detail(row, RESULT_SHA256).as_deref() == Some(&sha256)))
     }
 
-    /// Returns the rows about the script of a decision; none if there are more than a script has, because
-    /// somebody has added some.
+    /// Returns the rows about the script of a decision. Returns none if there are more than a script has, because then
+    /// another process has inserted some.
     async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
         let rows = blocking(move || store.rows_of_run(run_id)).await;
@@ -267,14 +269,14 @@ fn is_end(row: &AuditRow) -> bool {
     row.event == AuditEvent::ToolFinished.as_str()
 }
 
-/// Returns a text of the details of a row.
+/// Returns a string from the details of a row.
 fn detail(row: &AuditRow, name: &str) -> Option<String> {
     let details: Map<String, Value> = serde_json::from_str(&row.details).ok()?;
     Some(details.get(name)?.as_str()?.to_owned())
 }
 
-/// Returns the SHA-256 of a job's result as its user gets it, bound to job and user. The receipt is made later, and
-/// signed.
+/// Returns the SHA-256 of a job's result as its user gets it, bound to the job and the user. The receipt is left out,
+/// because it is created later and has its own signature.
 fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     let JobOwner { job, user } = of;
     let Outcome {
@@ -310,19 +312,19 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);
     let mut hash = Sha256::new();
     for part in texts.into_iter().chain(pictures.all.iter().map(|picture| &*picture.png)) {
-        // With its length, so that no byte can move to the next one.
+        // Each part is hashed with its length, so that no byte can move to the next part.
         hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         hash.update(part);
     }
     hex::encode(hash.finalize())
 }
 
-/// A decision about a script that the log has.
+/// A decision about a script that is in the audit log.
 #[derive(Debug)]
 pub(crate) struct DecisionWritten {
     /// The place of its row.
     pub(crate) place: Option<AuditPlace>,
-    /// The caller, if that is known, and the proof, which has to hold when the run starts.
+    /// The caller, if it is known. `proof` must still be valid when the run starts.
     user: Option<UserName>,
     pub(crate) proof: Option<Proof>,
 }
@@ -335,7 +337,7 @@ impl DecisionWritten {
     }
 }
 
-/// Returns an entry about the call with the decision `id`, with the token that has proven who calls.
+/// Returns an entry about the call with the decision `id`. It names the token that proved the caller.
 fn call_entry(
     id: &VerificationId,
     outcome: AuditOutcome,
@@ -349,7 +351,7 @@ fn call_entry(
     entry
 }
 
-/// Returns an entry about the script of the decision `id`.
+/// Returns an entry about the script with the decision `id`.
 fn entry(
     id: &VerificationId,
     event: AuditEvent,
@@ -375,7 +377,7 @@ pub(super) fn figures(outcome: &Outcome) -> Value {
         "tier": outcome.tier.map(Tier::as_str),
     });
     let mut figures = details(&figures);
-    // The digests of what a client got to see; the pictures themselves are not kept.
+    // The digests of the pictures that the client got. The pictures themselves are not stored.
     let pictures: Vec<&str> =
         outcome.pictures.all.iter().map(|picture| picture.sha256.as_str()).collect();
     if !pictures.is_empty() {
@@ -389,7 +391,7 @@ pub(super) fn details(object: &Value) -> Map<String, Value> {
     object.as_object().cloned().unwrap_or_default()
 }
 
-/// Returns the run id of a script: its decision's id, cut to the size of one.
+/// Returns the run id of a script: the id of its decision, shortened to the size of a UUID.
 fn run_id(verification_id: &str) -> Uuid {
     let digits = verification_id.get(..32).unwrap_or_default();
     let number = u128::from_str_radix(digits, 16).unwrap_or_default();

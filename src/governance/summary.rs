@@ -1,8 +1,7 @@
-//! The outcomes of the tests, from the report that `start_pytest.py` writes when pytest is done.
+//! Parses the outcomes of the tests from the report that `start_pytest.py` writes when pytest is done.
 //!
-//! Its lines are JSON documents: one for each of the first failures, and a last one with all counts.
-//! The tests could write the report themselves: it is untrusted input, and nothing of it decides
-//! whether a run passed. That is the exit code's.
+//! Each line is a JSON document: one for each of the first failures, and a last one with all counts. The tests could
+//! write the report themselves, so it is untrusted input. It never decides that a run passed. The exit code does.
 
 use std::fmt::Write as _;
 
@@ -10,22 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::plain_text::{plain, plain_line};
 
-/// The largest report that is read. One of pytest is smaller: its failures are few, and each is
-/// cut.
+/// The largest report that is read, in bytes. Reports of pytest are smaller, because they have few failures, and each
+/// is shortened.
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The failures that are reported one by one.
+/// The most failures that are reported individually.
 pub(super) const FAILURES_MAX: usize = 50;
 const NAME_CHARS_MAX: usize = 300;
 const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
 const LINE_CHARS_MAX: usize = 200;
 
-/// The hint behind such a line.
+/// The hint after a line for which `is_refusal` returns true.
 pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests have no network, write only \
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
 
-/// Answers of the sandbox to what it refuses: texts that are all in one line, and why they show it.
+/// Messages that follow from refusals of the sandbox. A line matches if it has all texts of a row. The last part of a
+/// row is its explanation.
 const REFUSALS: [(&[&str], &str); 19] = [
     (&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
     (&["PermissionError:"], "how Python names EPERM and EACCES"),
@@ -54,22 +54,22 @@ const REFUSALS: [(&[&str], &str); 19] = [
     ),
 ];
 
-/// The counts of tests by outcome, as in the last line that pytest prints, except that a test that was
-/// expected to fail and passed (`xpassed`) is one that passed.
+/// The counts of tests by outcome, as in the last line that pytest prints. The exception is a test that passed although
+/// it was expected to fail (`xpassed`). It counts as passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestSummary {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
-    /// Errors outside of a test: in its setup, its teardown, or when it was collected.
+    /// Errors outside of a test: in its setup, in its teardown or during its collection.
     pub(crate) errors: u64,
     /// Tests that did not run.
     pub(crate) skipped: u64,
     /// Tests that failed as expected.
     pub(crate) xfailed: u64,
-    /// Tests that were collected, and left out of the run by a selection.
+    /// Tests that were collected, but deselected.
     #[serde(default)]
     pub(crate) deselected: u64,
-    /// The time of all together.
+    /// The duration of all tests together, in seconds.
     pub(crate) duration_s: f64,
     /// The first failures and errors.
     pub(crate) failures: Vec<TestFailure>,
@@ -80,30 +80,30 @@ pub(crate) struct TestSummary {
 /// A failed test, or an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TestFailure {
-    /// The node id, as pytest takes it: `tests/test_area.py::TestSquare::test_side`.
+    /// The node id in pytest's form: `tests/test_area.py::TestSquare::test_side`.
     pub(crate) name: String,
     pub(crate) kind: FailureKind,
     /// The exception.
     pub(crate) message: String,
-    /// The lines by which pytest explains it.
+    /// The lines with which pytest explains the failure.
     pub(crate) assertion_lines: Vec<String>,
-    /// The failure looks like something that the sandbox refuses.
+    /// Whether the failure looks like a refusal of the sandbox.
     pub(crate) sandbox: bool,
 }
 
-/// The failed part.
+/// The part that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
-    /// The test.
+    /// The test itself.
     Failed,
-    /// A fixture, before it.
+    /// A fixture, before the test.
     SetupError,
-    /// A fixture, after it.
+    /// A fixture, after the test.
     TeardownError,
-    /// The file could not be imported.
+    /// The test file, which could not be imported.
     CollectionError,
-    /// Something else.
+    /// Anything else.
     Error,
 }
 
@@ -121,23 +121,23 @@ struct Counts {
     duration_s: f64,
 }
 
-/// Any other line of a report.
+/// A line of a report about a failure.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReportedFailure {
     kind: FailureKind,
-    /// The node id, as pytest takes it.
+    /// The node id in pytest's form.
     name: String,
-    /// The exception, or else all that pytest says.
+    /// The exception, or pytest's whole message if there is no exception.
     reason: String,
-    /// The lines by which pytest explains it, without its source.
+    /// The lines with which pytest explains the failure, without the source of the test.
     explanation: String,
-    /// The last line: the file, the line and the name of the exception.
+    /// The last line, with the file, the line number and the name of the exception.
     place: String,
 }
 
 impl TestSummary {
-    /// Reads a report; none if it is not complete, or not of the form that `start_pytest.py` writes.
+    /// Parses a report. `None` if it is incomplete, or not in the format of `start_pytest.py`.
     pub(crate) fn from_report(report: &[u8]) -> Option<Self> {
         let mut lines = report.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
         let counts: Counts = serde_json::from_slice(lines.next_back()?).ok()?;
@@ -168,7 +168,7 @@ impl TestSummary {
         })
     }
 
-    /// Tells whether nothing was run.
+    /// Returns whether no test was run.
     pub(crate) fn is_empty(&self) -> bool {
         self.passed + self.failed + self.errors + self.skipped + self.xfailed == 0
     }
@@ -224,7 +224,7 @@ impl TestFailure {
     }
 }
 
-/// Tells whether a line shows that the sandbox may have refused something.
+/// Returns whether a line suggests that the sandbox refused something.
 pub(crate) fn is_refusal(line: &str) -> bool {
     REFUSALS.iter().any(|(texts, _)| texts.iter().all(|text| line.contains(text)))
 }
@@ -245,7 +245,7 @@ impl From<ReportedFailure> for TestFailure {
         Self {
             name: plain_line(&excerpt(&name, NAME_CHARS_MAX)),
             kind,
-            // Not all that pytest says: it quotes the test, which may name what it does not meet.
+            // Do not search the whole explanation. It quotes the test, which may name an error that it did not meet.
             sandbox: lines().chain([place.as_str(), message.as_str()]).any(is_refusal),
             message: excerpt(&message, MESSAGE_CHARS_MAX),
             assertion_lines: lines()
@@ -256,7 +256,7 @@ impl From<ReportedFailure> for TestFailure {
     }
 }
 
-/// Returns the beginning of a text, without what nobody sees.
+/// Returns the beginning of a text, with hidden characters replaced.
 fn excerpt(text: &str, chars_max: usize) -> String {
     let mut chars = text.trim_end().chars();
     let mut excerpt: String = chars.by_ref().take(chars_max).collect();

@@ -1,4 +1,4 @@
-//! Governed calls from their token to their reply, with an executor that starts nothing.
+//! Tests governed calls from their token to their reply. Never starts a process: the executor is a fake.
 
 use std::fs;
 use std::future::ready;
@@ -71,7 +71,7 @@ impl Fixture {
         fixture
     }
 
-    /// With runs that end like this at this tier.
+    /// Creates a server with runs that end like this at this tier.
     fn of<F: Future<Output = Ran> + Send + 'static>(
         tier: Tier,
         act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
@@ -112,7 +112,7 @@ impl Fixture {
         self.call(token, GovernedTool::Read(tool), arguments).await.1
     }
 
-    /// The rows of a call: the event, the outcome and the details of each.
+    /// Returns the rows of a call: the event, the outcome and the details of each.
     fn rows(&self, run_id: Uuid) -> Vec<(String, String, Value)> {
         let filter =
             AuditFilter { run_id: Some(run_id.into()), limit: 100, ..AuditFilter::default() };
@@ -121,7 +121,7 @@ impl Fixture {
             .collect()
     }
 
-    /// The same without the details.
+    /// Returns the rows of a call without the details.
     fn events(&self, run_id: Uuid) -> Vec<[String; 2]> {
         self.rows(run_id).into_iter().map(|(event, outcome, _)| [event, outcome]).collect()
     }
@@ -135,7 +135,7 @@ impl Fixture {
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// The last row about a script: its outcome, its user and its details.
+    /// Returns the last row about a script: its outcome, its user and its details.
     fn last_of_scripts(&self) -> (String, Option<String>, Value) {
         let rows = self.store.audit_rows(&AuditFilter { limit: 1, ..AuditFilter::default() });
         let row = rows.unwrap().pop().unwrap();
@@ -144,7 +144,7 @@ impl Fixture {
         (row.outcome, row.user, serde_json::from_str(&row.details).unwrap())
     }
 
-    /// Lets nothing be written to the audit log any more. What is there can be read.
+    /// Makes the audit log read-only.
     fn close_log(&self) {
         close_log(&self.folder.path().join("data"));
     }
@@ -156,7 +156,7 @@ fn close_log(data: &Path) {
     database(data).execute_batch(statement).unwrap();
 }
 
-/// Does what waits for the store where no task is held up by it.
+/// Runs work that waits for the store on a separate thread, so that it does not block a task.
 fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
@@ -179,12 +179,12 @@ fn ended(ending: Ending) -> Outcome {
     Outcome { ending, stdout, duration, tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// More output than a run may have.
+/// Returns more output than a run may have.
 fn flood() -> Captured {
     Captured { text: "x".to_owned(), is_truncated: true, ..Captured::default() }
 }
 
-/// Leaves what pytest leaves that has run so many tests, one of which may have failed.
+/// Leaves the files of a pytest that ran these tests.
 fn leave_reports(files: &Path, passed: u64, failed: u64) {
     let counts = json!({
         "passed": passed, "failed": failed, "errors": 0, "skipped": 0, "xfailed": 0,
@@ -204,7 +204,7 @@ fn pair(event: &str, outcome: &str) -> [String; 2] {
     [event, outcome].map(str::to_owned)
 }
 
-/// The rows of a run that came to this end.
+/// Returns the rows of a run that ended like this.
 fn rows_of_run(end: &str) -> Vec<[String; 2]> {
     [
         ("MCP_TOOL_CALL", "ALLOWED"),
@@ -265,7 +265,7 @@ async fn each_role_does_what_it_may_and_others_nothing() {
             assert_eq!(details.get("path").is_some(), is_about_file && role.is_some());
         }
     }
-    // What was used is in the bill of materials.
+    // The bill of materials has the tools that were used.
     let bill = serde_json::to_value(fixture.session.manifest()).unwrap();
     let tools = bill["components"].to_string();
     assert!(GovernedTool::ALL.iter().all(|tool| tools.contains(tool.name())), "{tools}");
@@ -319,7 +319,7 @@ async fn the_policy_the_tier_and_the_budget_decide_before_anything_starts() {
             assert_eq!(details["blocked_reason"], refusal.to_string());
         }
         assert_eq!(fixture.events(run_id), rows, "{case}");
-        // Whatever refused it, some row says why.
+        // For every refusal, one row has the reason.
         let facts = fixture.rows(run_id).into_iter().flat_map(|(_, _, details)| {
             ["blocked_reason", "exceeded"].map(|name| details[name].clone())
         });
@@ -423,7 +423,7 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
     while fixture.executor.runs() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    // One that will be revoked, one that is cancelled, and one that is allowed all the time.
+    // One call will be revoked, one will be cancelled, and one stays permitted.
     let (revoked, waits, _) = start(Role::User);
     is_waiting(&waits).await;
     let (cancelled, waits, cancel) = start(Role::Admin);
@@ -459,8 +459,8 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
 
 type End = fn() -> Ran;
 
-/// Runs what ends like this, and checks the text of the reply, its code where it is a refusal, the
-/// status of the evidence and the rows of the log.
+/// Runs tests that end like `end`. Checks the text of the reply, the code of a refusal, the status of the evidence and
+/// the rows of the log.
 async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&str; 2]) {
     let [status, told] = ends;
     let fixture = Fixture::of(Tier::T3, move |project, _| {
@@ -475,7 +475,7 @@ async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&s
     };
     assert_eq!(found, code, "{told}: {reply:?}");
     assert!(text.contains(told), "{text}, not {told}");
-    // Of what is neither a result nor refused.
+    // An error is neither a result nor a refusal.
     let is_error = reply.is_ok_and(|reply| reply.is_error);
     assert_eq!(is_error, code.is_none() && status != "passed", "{text}");
     let evidence = fixture.evidence(run_id);
@@ -578,7 +578,7 @@ async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_s
 async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_counted() {
     let fixture = Fixture::of(Tier::T3, |project, _| {
         let files = &project.artifacts.path;
-        // Written by the tests: one of them had passed.
+        // Written by the tests. One of them had passed.
         leave_reports(files, 7, 0);
         fs::write(files.join("a.txt"), "content").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();
@@ -598,7 +598,7 @@ async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_count
     for (name, text) in [("stdout.txt", "printed"), ("stderr.txt", "warned")] {
         assert_eq!(fs::read_to_string(fixture.run_folder(run_id).join(name)).unwrap(), text);
     }
-    // The log names it by its hash.
+    // The log has the hash of the evidence.
     let content = fs::read(fixture.run_folder(run_id).join("evidence.json")).unwrap();
     let (_, _, details) = fixture.rows(run_id).pop().unwrap();
     assert_eq!(details[EVIDENCE_SHA256], hex::encode(sha2::Sha256::digest(content)));
@@ -623,14 +623,14 @@ async fn a_run_that_was_cancelled_is_not_hashed() {
     assert_eq!((files.len(), hashed), (3, vec!["stderr.txt"]), "but for what is empty: {evidence}");
 }
 
-/// Runs that leave two files of a megabyte where one is allowed.
+/// The runs leave two files of one megabyte each. One megabyte is allowed.
 #[tokio::test]
 async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_removed() {
     for (tier, waits, expected) in [
         (Tier::T2, true, Some("the tests left more than 1048576 bytes")),
-        // Between two looks.
+        // The run ends between two measurements.
         (Tier::T2, false, Some("the tests left more than 1048576 bytes")),
-        // There the folder has no more room than that.
+        // At this tier the folder has no more room than that.
         (Tier::T3, false, None),
     ] {
         let fixture = Fixture::of(tier, move |project, cancel| async move {
@@ -661,7 +661,7 @@ async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_remov
 
 #[tokio::test(start_paused = true)]
 async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
-    // Looks every 100 ms: five of them see nothing, or three and then three more.
+    // A measurement every 100 ms. Either five fail in a row, or three and then three more.
     for (unseen_ms, expected) in [(vec![475], true), (vec![325, 300], false)] {
         let is_ended = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&is_ended);
@@ -684,7 +684,7 @@ async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
         });
         let arguments = json!({ "test_path": TEST_PATH });
         let call = request(Some(fixture.token(Role::User)), GovernedTool::RunPytest, arguments);
-        // Without a timeout: by this clock it is over when nothing but the store has work.
+        // Without a timeout: the paused clock would reach it as soon as only the store has work.
         let (_, reply) = fixture.governance.call(call).await;
         let told = reply.err().map(|refusal| refusal.to_string());
         assert_eq!(told.is_some(), expected, "{told:?}");
@@ -736,7 +736,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
         assert!(!reply.is_error);
         assert_eq!(reply.meta["integrity"], "confirmed");
     }
-    // Null is none.
+    // Null counts as missing.
     let arguments = json!({ "run_id": null, "path": "files/plain" });
     let missing = "invalid arguments: missing field `run_id`".to_owned();
     let reply = fixture.read(ReadTool::GetArtifactContent, arguments).await;
@@ -752,7 +752,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
 #[tokio::test]
 async fn what_nothing_confirms_is_told_to_the_model_and_to_programs() {
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
-    // A run whose server died before its end was written down.
+    // A run with a server that died before the end was recorded.
     let run_id = Uuid::from_u128(7);
     aside(|| fixture.store.append(&[entry(run_id, AuditEvent::ToolStarted)])).unwrap();
     let folder = fixture.governance.artifacts.create_run(run_id).unwrap();
@@ -925,7 +925,7 @@ async fn a_job_needs_its_own_decision_that_was_not_used() {
         let proof = Some(Proof::Token("7".parse().unwrap()));
         let found = fixture.governance.has_decision(&record, &job, proof, &never).await.unwrap();
         assert_eq!(found, expected, "{what}");
-        // Whoever takes the token out of the row of a job gets nothing run by it, nor by naming nobody.
+        // A job must not run after its token and its user were removed from its row.
         let nobody = JobOwner { user: String::new(), ..job };
         let found = fixture.governance.has_decision(&record, &nobody, None, &never).await.unwrap();
         assert!(!found || what == "without a token", "{what}");

@@ -1,4 +1,5 @@
-//! The server's own token, from the environment or from a file.
+//! Reads the server's own token, from the environment or from a file. Never accepts a file that tests can read, that
+//! others can access, or that its group can change.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
@@ -15,13 +16,13 @@ use crate::executor::UntrustedFolder;
 use crate::ledger::Token;
 use crate::secret::Secret;
 
-/// The most bytes that are read: a token and a line end are much shorter.
+/// The most bytes that are read. A token with a line end is much shorter.
 const BYTES_MAX: u64 = 4096;
-/// Reading and writing by everybody, and writing by the group.
+/// Any access by others, and write access by the group.
 const OPEN_TO_OTHERS: u32 = 0o027;
 
-/// The reason that the server's own token is not known. For the admin: texts name the file, and
-/// never its content.
+/// The reason why the server's own token is unknown. It is for the admin: the text names the file, but never its
+/// content.
 #[derive(Debug, Error)]
 pub(crate) enum OwnTokenError {
     #[error(
@@ -54,7 +55,7 @@ pub(crate) enum OwnTokenError {
     NoToken { file: PathBuf },
 }
 
-/// Reads the token of calls that bring none, if there is one.
+/// Returns the token for calls that present none, if the admin configured one.
 pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenError> {
     match (&settings.auth_token, &settings.auth_token_file) {
         (Some(_), Some(_)) => Err(OwnTokenError::Both),
@@ -66,14 +67,14 @@ pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenE
     }
 }
 
-/// Fails if tests could read the file. A policy that cannot be used lets no test run.
+/// Fails if tests could read the file. With an unusable policy no tests run.
 fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnTokenError> {
     let policy = settings.policy.clone().map(PolicyFile::new);
     let Some(Ok(policy)) = policy.map(|policy| policy.current()) else { return Ok(()) };
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folders = policy.workspace_root.iter().chain(&policy.sandbox.allowed_paths);
     for folder in folders {
-        // What is not there holds nothing.
+        // A folder that does not exist holds nothing.
         if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&absolute)) {
             let (file, folder) = (file.to_owned(), folder.clone());
             return Err(OwnTokenError::ReadByTests { file, folder });
@@ -85,7 +86,7 @@ fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnToken
 fn read_for(file: &Path, user: u32) -> Result<Secret, OwnTokenError> {
     let named = || file.to_owned();
     let failed = |source| OwnTokenError::Read { file: named(), source };
-    // Not to wait for who writes to a pipe.
+    // Opening a pipe would wait for its writer.
     let flags = OFlag::O_NONBLOCK.bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(failed)?;
     let metadata = opened.metadata().map_err(failed)?;
@@ -122,7 +123,7 @@ mod tests {
         Settings::from_lookup(|name| found(name).map(|(_, value)| value.as_os_str().to_owned())).0
     }
 
-    /// A file with this content that only its owner can read, in a folder of its own.
+    /// Creates a file with this content, in a folder of its own. Only its owner can read it.
     fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
@@ -215,7 +216,7 @@ mod tests {
             (format!("[sandbox]\nallowed_paths = [{root:?}]\n"), true),
             (format!("[workspace]\nroot = {:?}\n", root.join("missing")), false),
             (String::new(), false),
-            // No test is run under it.
+            // With this policy no tests run.
             (format!("[workspace]\nroot = {root:?}\nx = 1\n"), false),
         ] {
             fs::write(&policy, &text).unwrap();

@@ -1,8 +1,8 @@
-//! The governed tools: their names, and the permission that each takes.
+//! Defines the governed tools: their names, and the permission that each needs.
 
 use crate::ledger::{Permission, RUN_PYTEST};
 
-/// A tool that exists only under a policy.
+/// A tool that exists only with a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum GovernedTool {
     RunPytest,
@@ -25,7 +25,7 @@ impl GovernedTool {
         Self::Read(ReadTool::GetArtifactContent),
     ];
 
-    /// Returns the name that clients call it by.
+    /// Returns the name by which clients call the tool.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RunPytest => RUN_PYTEST,

@@ -1,4 +1,5 @@
-//! Retention: runs that the policy does not want to be kept are written down, and then removed.
+//! Applies the policy's retention: records the removal of old runs in the audit log, and then removes them. Never
+//! removes a run without a record.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +14,12 @@ use super::script_audit::details;
 use super::tools::GovernedTool;
 use crate::ledger::{AuditEntry, AuditEvent, AuditOutcome, LoggedRun, Store, StoreError};
 
-/// Returns what the policy file at `policy` wants to be kept.
+/// Returns the retention that the policy file at `policy` sets.
 pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
     Ok(PolicyFile::new(policy.to_owned()).current()?.retention.clone())
 }
 
-/// Removes what is above `retention`. A run that the audit log cannot record is not removed.
+/// Removes the runs that exceed `retention`. A run is not removed if the audit log cannot record this.
 pub(crate) fn apply_retention(
     artifacts: &Artifacts,
     store: &Store,
@@ -50,15 +51,15 @@ fn entry(removal: &Removal) -> AuditEntry {
     }
 }
 
-/// The turn of clean-ups: one goes on at a time, and none is forgotten.
+/// The turn of clean-ups. One runs at a time, and no request for one is lost.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     asked: AtomicUsize,
 }
 
 impl Turn {
-    /// Carries out `work`; once more, if it was asked for meanwhile. Where another thread is at it, it
-    /// is that one which does.
+    /// Runs `work`, and repeats it if it was requested again meanwhile. If another thread is already running it,
+    /// returns at once and leaves the repetition to that thread.
     pub(super) fn take(&self, work: impl Fn()) {
         if self.asked.fetch_add(1, Ordering::AcqRel) > 0 {
             return;

@@ -1,8 +1,7 @@
-//! The verdict on a run of pytest, by three witnesses: how its process ended, what its report says,
-//! and whether pytest came to its end.
+//! Judges a run of pytest by three witnesses: the end of its process, the content of its report, and whether pytest
+//! reached its end.
 //!
-//! The tests run in the same process, and can forge each of them. Where they do not agree, the run
-//! is an error.
+//! The tests run in the same process, so they can forge each of them. If the witnesses disagree, the run is an error.
 
 use nix::sys::signal::Signal;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use super::evidence::RunStatus;
 use super::summary::TestSummary;
 
-/// Exit codes of pytest (its `ExitCode`).
+/// The exit codes of pytest (its `ExitCode`).
 mod exit_code {
     pub(super) const OK: i32 = 0;
     pub(super) const TESTS_FAILED: i32 = 1;
@@ -24,7 +23,7 @@ mod exit_code {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) status: RunStatus,
-    /// The reason that there is no result to rely on. For the model.
+    /// The reason why the result is not reliable, for the model.
     pub(super) reason: Option<String>,
 }
 
@@ -32,11 +31,11 @@ pub(super) struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Ended {
     way: WayOut,
-    /// The number of tests that were called and passed, in the end.
+    /// The number of tests that had run and passed when pytest ended.
     passed: u64,
 }
 
-/// The way that pytest ended.
+/// The way in which pytest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum WayOut {
@@ -44,26 +43,26 @@ enum WayOut {
     Returned,
     /// Interrupted: `pytest.exit()`, or a signal.
     Interrupted,
-    /// With an exception of its own, or of a plugin.
+    /// With an exception of its own, or from a plugin.
     Raised,
 }
 
 impl Ended {
-    /// Reads the record; none if it is nothing that pytest's end has written.
+    /// Parses the record. `None` if pytest did not write it at its end.
     pub(super) fn read(content: &[u8]) -> Option<Self> {
         let line = content.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice(line).ok()
     }
 
-    /// Takes no more tests of a report for passed than pytest had counted in the end.
+    /// Limits the passed tests of a report to the number that pytest had counted at its end.
     pub(super) fn correct(self, report: &mut TestSummary) {
         report.passed = report.passed.min(self.passed);
     }
 }
 
 impl Verdict {
-    /// Judges a run whose process ended by itself, or by a signal, with `code` (a negative number
-    /// is a signal's). `ended` is there if pytest came to its end.
+    /// Judges a run that ended by itself or by a signal. `code` is its exit code, or the negative number of the signal.
+    /// `ended` is the record of pytest's end, if pytest reached its end.
     pub(super) fn of(code: i32, report: Option<&TestSummary>, ended: Option<Ended>) -> Self {
         let reason = if code < 0 {
             Some(format!("the tests were {}", describe_exit_code(code)))
@@ -89,22 +88,23 @@ impl Verdict {
             }
             (None, exit_code::OK) => RunStatus::Passed,
             (None, exit_code::TESTS_FAILED) => RunStatus::Failed,
-            // It stopped at enough failures.
+            // pytest stopped after enough failures.
             (None, exit_code::INTERRUPTED) if has_failed => RunStatus::Failed,
             (None, exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
-            // Without a reason: what could not be collected is in the report.
+            // Collection errors need no reason, because they are in the report.
             (Some(_) | None, _) => RunStatus::Error,
         };
         Self { status, reason }
     }
 
-    /// Makes the verdict on a run that ended otherwise: by a limit, or because it was cancelled.
+    /// Creates the verdict on a run that a limit ended, or that was cancelled.
     pub(super) fn of_status(status: RunStatus) -> Self {
         Self { status, reason: None }
     }
 }
 
-/// Returns the contradiction between the exit code of pytest and its report, if there is one.
+/// Returns why a result is not reliable: the exit code contradicts the report, or is not a result. `None` if it is
+/// reliable.
 fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     let failures = report.map(|report| report.failed + report.errors);
     let is_empty = report.map(TestSummary::is_empty);
@@ -178,11 +178,11 @@ mod tests {
             (2, report(0, 0, 1), returned, RunStatus::Error, ""),
             (5, none.clone(), returned, RunStatus::NoTests, ""),
             (5, None, returned, RunStatus::NoTests, ""),
-            // Enough failures.
+            // pytest stopped after enough failures.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
             (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),
             (1, report(2, 0, 0), written("raised"), RunStatus::Error, "exception of its own"),
-            // They do not agree.
+            // The witnesses disagree.
             (0, report(8, 1, 0), returned, RunStatus::Error, "its report has failures"),
             (0, None, returned, RunStatus::Error, "left no report"),
             (1, report(9, 0, 0), returned, RunStatus::Error, "no test failed in its report"),
@@ -193,7 +193,7 @@ mod tests {
             (3, report(9, 0, 0), returned, RunStatus::Error, "pytest itself failed"),
             (4, None, returned, RunStatus::Error, "arguments or its configuration"),
             (86, report(9, 0, 0), returned, RunStatus::Error, "which pytest has not"),
-            // The tests ended it.
+            // The tests ended the process.
             (0, report(9, 0, 0), None, RunStatus::Error, "before pytest was done"),
             (1, report(8, 1, 0), None, RunStatus::Error, "before pytest was done"),
             (5, None, None, RunStatus::Error, "before pytest was done"),

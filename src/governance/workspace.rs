@@ -1,11 +1,12 @@
-//! The state of the workspace before a run: which commit it is, and whether its files are those of the commit.
+//! Determines the state of the workspace before a run: its commit, and whether its files match this commit.
 //!
-//! Everything in the workspace may be written by others, git's own files among it: hooks, filters and settings
-//! that start programs. So nothing is started and no setting is read. A few files are, within bounds, through
-//! no link, and what they do not say is said to be not known.
+//! Other users may write anything in the workspace, including Git's own files. Hooks, filters and settings in them can
+//! start programs. So this module never starts a program, never reads a setting and never follows a symlink. It reads a
+//! few files within bounds. Anything that they do not determine is reported as unknown.
 //!
-//! The files that git knows are hashed as they are, into the name that git has for such a tree. If that is the
-//! tree of the commit, they are its files, whoever has written them: both are digests of all content.
+//! The tracked files are hashed in their current state, into the id that Git gives to such a tree. If this is the id of
+//! the commit's tree, the files match the commit. It does not matter which process wrote them, because both ids are
+//! digests of all content.
 
 mod index;
 mod object;
@@ -25,36 +26,36 @@ use crate::folder::{Folder, Kind};
 use index::Entry;
 use object::{Kind as TreeKind, ObjectId, TreeItem};
 
-/// The folder of a repository.
+/// The name of a repository's folder.
 const REPOSITORY: &str = ".git";
 
-/// The files that are hashed. A project whose tests are run here has a few hundred.
+/// The most files that are hashed. A project with tests that run here typically has a few hundred.
 const FILES_MAX: usize = 20_000;
-/// Their bytes together, and the time for it: a run waits for it.
+/// The most bytes of all hashed files together, and the longest time for them, because a run waits for the hashes.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// A name that leads to another one, and so on.
+/// The longest chain of references.
 const LINKS_MAX: u32 = 5;
-/// A file with a name.
+/// The largest file with a reference, in bytes.
 const NAME_BYTES_MAX: u64 = 4096;
 const PACKED_NAMES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// The state of a workspace that is a repository.
+/// The state of a workspace that is a Git repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkspaceState {
     /// The commit that is checked out.
     pub(crate) commit: Option<String>,
-    /// The name that git has for the files that it knows, as they are.
+    /// The id of the tree that the tracked files form in their current state.
     pub(crate) tree: Option<String>,
-    /// True if they are not those of the commit. Files that git does not know do not count.
+    /// Whether the tracked files differ from the commit. Untracked files do not count.
     pub(crate) dirty: Option<bool>,
-    /// The reason why something of this is not known.
+    /// The reason why a part of the state is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) undetermined: Option<String>,
 }
 
-/// The reason why something is not known. Names no path.
+/// The reason why a part of the state is unknown. It has no path.
 #[derive(Debug, Error)]
 pub(super) enum Undetermined {
     #[error("git's folder is elsewhere")]
@@ -84,7 +85,7 @@ impl From<io::Error> for Undetermined {
 }
 
 impl WorkspaceState {
-    /// Looks at a workspace; none where it is no repository. Blocks on the disk.
+    /// Determines the state of a workspace; `None` if it is not a repository. Blocks on the disk.
     pub(super) fn of(workspace: &Path) -> Option<Self> {
         let root = Folder::open(workspace).ok()?;
         root.stat(OsStr::new(REPOSITORY)).ok()?;
@@ -117,7 +118,7 @@ impl WorkspaceState {
     }
 }
 
-/// Returns the commit that is checked out, as git writes it.
+/// Returns the id of the commit that is checked out, in hexadecimal.
 fn head(repository: &Folder) -> Result<String, Undetermined> {
     let mut name = "HEAD".to_owned();
     for _ in 0..LINKS_MAX {
@@ -140,7 +141,7 @@ fn head(repository: &Folder) -> Result<String, Undetermined> {
     Err(Undetermined::Damaged)
 }
 
-/// Returns what a name stands for that has no file of its own.
+/// Returns the target of a reference that has no file of its own.
 fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     let text = read_path(repository, b"packed-refs", PACKED_NAMES_BYTES_MAX);
     let text = text.map_err(|_| Undetermined::NoCommit)?;
@@ -149,8 +150,7 @@ fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     found.map(|(commit, _)| commit.to_owned()).ok_or(Undetermined::NoCommit)
 }
 
-/// Opens the folder that a path below `folder` names the entry of, and returns that name too. No link is
-/// followed.
+/// Opens the folder that has the last component of `path`, and returns this component too. Follows no symlink.
 fn parent<'p>(folder: &Folder, path: &'p [u8]) -> io::Result<(Folder, &'p OsStr)> {
     let mut parts = path.split(|byte| *byte == b'/');
     let last = parts.next_back().unwrap_or_default();
@@ -163,7 +163,7 @@ fn parent<'p>(folder: &Folder, path: &'p [u8]) -> io::Result<(Folder, &'p OsStr)
     Ok((parent, OsStr::from_bytes(last)))
 }
 
-/// Fails for what is no name of an entry.
+/// Fails if `part` cannot be the name of an entry.
 fn require_name(part: &[u8]) -> io::Result<()> {
     if [&b""[..], b".", b".."].contains(&part) || part.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -171,7 +171,7 @@ fn require_name(part: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a file below `folder`.
+/// Reads a file of at most `bytes_max` bytes below `folder`.
 fn read_path(folder: &Folder, path: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
     let (parent, name) = parent(folder, path)?;
     let mut bytes = Vec::new();
@@ -194,7 +194,7 @@ impl<'f> Files<'f> {
         Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX }
     }
 
-    /// Returns the name of the tree of these files as they are; those that are not there are not in it.
+    /// Returns the id of the tree that these files form in their current state. Missing files are left out.
     fn tree(&mut self, entries: &[Entry]) -> Result<ObjectId, Undetermined> {
         if entries.len() > FILES_MAX {
             return Err(Undetermined::TooMuch);
@@ -211,10 +211,10 @@ impl<'f> Files<'f> {
         object::tree(items)
     }
 
-    /// Returns a file as a tree has it; none where there is none.
+    /// Returns the tree entry of a file; `None` if the file does not exist.
     fn item(&mut self, entry: &Entry) -> Result<Option<TreeItem>, Undetermined> {
         let path = entry.path.clone();
-        // Another repository, and what is not checked out by intent.
+        // A submodule, or a file that is deliberately not checked out.
         if entry.kind == TreeKind::Repository || entry.is_left_out {
             return Ok(Some(TreeItem { path, kind: entry.kind, id: entry.id }));
         }

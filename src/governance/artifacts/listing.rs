@@ -1,4 +1,4 @@
-//! Lists of runs and of their files, a page at a time.
+//! Lists runs and their files, one page at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,24 +17,24 @@ use super::{failed_to, is_internal, run_id_of, state_of, time_of};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::Timestamp;
 
-/// The length of a page when nobody says.
+/// The default length of a page.
 pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
 /// The longest page.
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
-/// The entries of a folder that are looked at: tests can leave millions of files.
+/// The most entries of a folder that are visited, because tests can leave millions of files.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
-/// The runs that are listed: the newest. The others are found by their ids.
+/// The most runs that are listed, newest first. Older runs are still found by their ids.
 pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page<T> {
-    /// The lines of this page.
+    /// The items of this page.
     pub(crate) items: Vec<T>,
-    /// The offset of the next page, if there is one.
+    /// The offset of the next page; `None` for the last page.
     pub(crate) next_offset: Option<usize>,
-    /// The list was bounded: there is more.
+    /// The list was cut at a bound, so it has more items.
     pub(crate) truncated: bool,
 }
 
@@ -43,28 +43,28 @@ pub(crate) struct Page<T> {
 pub(crate) struct RunEntry {
     pub(crate) run_id: Uuid,
     pub(crate) state: RunState,
-    /// The time of its end; of one that has not ended, the last change of its folder.
+    /// The time of the run's end, or the last change of its folder if it has not ended.
     pub(crate) finished: Timestamp,
     pub(crate) files: usize,
-    /// The bytes of all of them.
+    /// The size of all files together, in bytes.
     pub(crate) bytes: u64,
-    /// Not all of its files were counted.
+    /// Some of its files were not counted.
     pub(crate) has_more: bool,
 }
 
 /// A file of a run in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FileEntry {
-    /// Relative to the run's folder.
+    /// The path relative to the run's folder.
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// By the ending of its name.
+    /// The media type by the file extension.
     pub(crate) media_type: &'static str,
-    /// Readable: a regular file without another name, with a path that is UTF-8 and not too long.
+    /// Readable: a regular file without other hard links, with a path that is UTF-8 and not too long.
     pub(crate) readable: bool,
 }
 
-/// A run in the order of lists.
+/// The sort key of a run in lists.
 type ByTime = (Reverse<SystemTime>, Uuid);
 
 impl Artifacts {
@@ -88,8 +88,8 @@ impl Artifacts {
         Ok(Page { items, next_offset: page.next_offset, truncated })
     }
 
-    /// Lists the newest runs, newest first, and tells whether there are more. Takes longer than a
-    /// page of a list: all files of each run are counted, up to [`ENTRIES_MAX`].
+    /// Lists the newest runs, newest first, and returns whether more exist. Takes longer than a page of a list, because
+    /// it counts all files of each run, up to [`ENTRIES_MAX`].
     pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
         let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
@@ -98,7 +98,7 @@ impl Artifacts {
         Ok((runs.into_iter().filter_map(entry).collect(), has_more))
     }
 
-    /// Hands over the ids of all runs, in no order.
+    /// Calls `each` with the ids of all runs, in no particular order.
     pub(crate) fn each_run(&self, mut each: impl FnMut(Uuid)) -> Result<(), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok(()) };
         let listed = root.each_name(|name| {
@@ -110,7 +110,7 @@ impl Artifacts {
         listed.map_err(failed_to("list the runs"))
     }
 
-    /// Opens the folder of all runs; none before the first run.
+    /// Opens the folder of all runs; `None` before the first run.
     fn opened_root(&self) -> Result<Option<Folder>, ArtifactError> {
         match Folder::open(&self.root) {
             Ok(root) => Ok(Some(root)),
@@ -119,7 +119,7 @@ impl Artifacts {
         }
     }
 
-    /// Lists the files of a run, by their paths.
+    /// Lists the files of a run, sorted by path.
     pub(crate) fn list_files(
         &self,
         run_id: Uuid,
@@ -146,8 +146,8 @@ impl Artifacts {
     }
 }
 
-/// Finds the newest runs, newest first, and tells whether there are more. All are looked at,
-/// however many: which are the newest is known only then.
+/// Finds the newest runs, newest first, and returns whether more exist. Examines all runs, because only then the newest
+/// are known.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
     // A run that is removed meanwhile is not listed.
     let run = |name: &OsStr| {
@@ -160,7 +160,7 @@ fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
     root.each_name(|name| {
         newest.extend(run(&name));
         if newest.len() > runs_max {
-            // The oldest of them.
+            // Drop the oldest run.
             newest.pop();
             truncated = true;
         }
@@ -189,7 +189,7 @@ fn run_entry(
     Ok(RunEntry { run_id, state, finished, files, bytes, has_more: reach == Reach::Part })
 }
 
-/// Tells whether it is a file that is listed: none that only the server needs.
+/// Returns whether a file is listed. Folders and the server's internal files are not.
 fn is_listed(path: &Path, stat: &Stat) -> bool {
     stat.kind != Kind::Folder && !is_internal(path)
 }

@@ -1,4 +1,4 @@
-//! A file of a run, a chunk at a time.
+//! Reads a file of a run, one chunk at a time. Never returns the lock file or a file that is still being written.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -11,17 +11,17 @@ use uuid::Uuid;
 use super::{ArtifactError, Artifacts, failed_to, is_internal, kept};
 use crate::folder::Folder;
 
-/// The length of a chunk when nobody says.
+/// The default length of a chunk, in bytes.
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
-/// The longest chunk: all of it goes into one reply.
+/// The longest chunk, in bytes, because a whole chunk goes into one reply.
 pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 const PATH_BYTES_MAX: usize = 1024;
 const PATH_PARTS_MAX: usize = 32;
-/// A character has at most so many bytes after its first.
+/// The most bytes that a character has after its first.
 const CONTINUATION_MAX: usize = 3;
 
-/// Texts for paths that cannot be opened, where the tests or the caller made them so.
+/// The reasons for errors that the tests or the caller cause, by the kind of error.
 const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (
         io::ErrorKind::InvalidInput,
@@ -31,7 +31,7 @@ const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (io::ErrorKind::InvalidFilename, "has a name that is too long"),
 ];
 
-/// Media types by the endings of names. Other files are bytes.
+/// Media types by file extension. Other files are binary.
 const MEDIA_TYPES: [(&str, &str); 21] = [
     ("txt", "text/plain"),
     ("log", "text/plain"),
@@ -60,13 +60,13 @@ const MEDIA_TYPES: [(&str, &str); 21] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) content: Content,
-    /// By the ending of the file's name.
+    /// The media type by the file extension.
     pub(crate) media_type: &'static str,
-    /// The length of the chunk.
+    /// The length of the chunk, in bytes.
     pub(crate) bytes: usize,
-    /// The length of the file.
+    /// The length of the file, in bytes.
     pub(crate) total_bytes: u64,
-    /// The offset of the next chunk, if there is one.
+    /// The offset of the next chunk; `None` for the last chunk.
     pub(crate) next_offset: Option<u64>,
 }
 
@@ -75,15 +75,15 @@ pub(crate) struct Chunk {
 pub(crate) enum Content {
     /// UTF-8.
     Text(String),
-    /// Other bytes, in base64.
+    /// Any other bytes, in base64.
     Binary(String),
 }
 
 impl Artifacts {
     /// Reads `limit` bytes at `offset` of the run's file at the relative `path`.
     ///
-    /// A chunk ends where a character does: the chunks of a text, each read where the one before it
-    /// ends, are texts.
+    /// A chunk ends at the end of a character. So if a text is read chunk by chunk, each from the end of the previous
+    /// chunk, every chunk is a text.
     pub(crate) fn read(
         &self,
         run_id: Uuid,
@@ -104,9 +104,9 @@ impl Artifacts {
         Ok(opened.chunk(offset, bytes, total_bytes))
     }
 
-    /// Reads the same, with the SHA-256 of the whole file, if it has `total_bytes`: of the same
-    /// bytes that are given, whatever happens to the file meanwhile. Takes as long as reading all
-    /// of it.
+    /// Reads a chunk like [`Self::read`], and computes the SHA-256 of the whole file, which must have `total_bytes`.
+    /// The chunk has the same bytes that were hashed, even if the file changes meanwhile. Takes as long as reading the
+    /// whole file.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -140,17 +140,17 @@ impl Artifacts {
     }
 }
 
-/// A file that is about to be read.
+/// An open file, before a chunk is read from it.
 struct Opened {
     file: File,
     path: PathBuf,
-    /// The bytes that are wanted.
+    /// The requested number of bytes.
     limit: usize,
     _lock: Option<File>,
 }
 
 impl Opened {
-    /// Makes the chunk at `offset`, of bytes that may be a few too many.
+    /// Creates the chunk at `offset`. `bytes` may have a few bytes too many.
     fn chunk(&self, offset: u64, mut bytes: Vec<u8>, total_bytes: u64) -> Chunk {
         bytes.truncate(end_of_character(&bytes, self.limit));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -168,9 +168,9 @@ impl Opened {
     }
 }
 
-/// A piece of what is shown part by part, of which no more is kept.
+/// A window of a stream that is read in parts. Only the bytes in the window are stored.
 pub(super) struct Window {
-    /// The bytes until it begins.
+    /// The number of bytes before the window.
     before: u64,
     pub(super) bytes: Vec<u8>,
     bytes_max: usize,
@@ -189,7 +189,7 @@ impl Window {
     }
 }
 
-/// Computes the SHA-256 of a file, if it has so many bytes; each part is shown to `see`.
+/// Computes the SHA-256 of a file, and passes each part to `see`. `None` if the file does not have `total_bytes`.
 pub(super) fn hash(
     file: impl io::Read,
     total_bytes: u64,
@@ -213,12 +213,12 @@ pub(super) fn hash(
     Ok((bytes_read == total_bytes).then(|| hex::encode(hash.finalize())))
 }
 
-/// Tells whether a path can be given as text, and is taken.
+/// Returns whether a path is UTF-8, and valid as an argument of [`Artifacts::read`].
 pub(super) fn is_readable(path: &Path) -> bool {
     path.to_str().is_some_and(|path| relative(path).is_ok())
 }
 
-/// Returns the media type by the ending of the name.
+/// Returns the media type for the file extension.
 pub(super) fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     MEDIA_TYPES
@@ -238,7 +238,7 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     if path.contains('\0') {
         return invalid("has a NUL byte");
     }
-    // Of the text, not of its components: `a//b` and `a/.` are parsed as `a/b` and `a`.
+    // Check the text instead of the components, because `a//b` and `a/.` are parsed as `a/b` and `a`.
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return invalid("is not relative to the run, or has an empty part, . or .. in it");
     }
@@ -252,7 +252,7 @@ fn relative(path: &str) -> Result<PathBuf, ArtifactError> {
     Ok(parsed.to_owned())
 }
 
-/// Opens one part after the other.
+/// Opens a file, one component of its path after the other.
 pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     let opened = |error: io::Error| {
         let kind = error.kind();
@@ -273,8 +273,8 @@ pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     folder.as_ref().unwrap_or(run).file(name).map_err(opened)
 }
 
-/// Returns the place to cut at `limit` or a little before it, not within a character. A limit
-/// within the first character gives that character: each chunk has something.
+/// Returns the position for a cut at `limit` or shortly before, but never within a character. If `limit` is within the
+/// first character, returns the end of that character, so that no chunk is empty.
 fn end_of_character(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
     if !continues(limit) {
@@ -287,7 +287,7 @@ fn end_of_character(bytes: &[u8], limit: usize) -> usize {
             .unwrap_or(limit + CONTINUATION_MAX)
             .min(bytes.len()),
         Some(start) => start,
-        // More of them than a character has: not UTF-8.
+        // More continuation bytes than a character can have: not UTF-8.
         None => limit,
     }
 }

@@ -1,4 +1,4 @@
-//! The files of a run, recorded for its evidence and compared with it.
+//! Records the files of a run for its evidence, and compares them with the evidence later. Never changes a file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
-/// The most bytes that the paths in an evidence have together, as JSON has them.
+/// The most bytes of all paths in one evidence together, as JSON strings.
 pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// All files of a run but its evidence.
+/// All files of a run except its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArtifactRecords {
-    /// The files that can be read, by their paths; not more than [`RECORDS_BYTES_MAX`].
+    /// The readable files, sorted by path. Their paths have at most [`RECORDS_BYTES_MAX`] together.
     pub(crate) records: Vec<ArtifactRecord>,
-    /// The number of other files that were seen: there were too many, or they cannot be read.
+    /// The number of other files that were found. They are unreadable, or above the bound.
     pub(crate) omitted: u64,
-    /// More was there than was looked at: more than 10,000 files and folders, or a folder that
-    /// could not be opened. The numbers are of what was seen.
+    /// The run left more than was visited: more than 10,000 files and folders, or a folder that could not be opened.
+    /// The numbers cover only the visited part.
     pub(crate) truncated: bool,
 }
 
 impl RunFolder {
-    /// Records the files of the run. Files are hashed until `hashed_bytes_max` bytes are read; a
-    /// file that would be above it has no hash. A file with holes says that it has far more than it
-    /// takes.
+    /// Records the files of the run. Hashes files until `hashed_bytes_max` bytes are read. A file that would exceed
+    /// this has no hash. A sparse file counts with its apparent size, which can be far larger than its size on the
+    /// disk.
     pub(crate) fn records(&self, hashed_bytes_max: u64) -> Result<ArtifactRecords, ArtifactError> {
         let mut found: Vec<(PathBuf, u64)> = Vec::new();
         let mut omitted = 0_u64;
@@ -42,7 +42,7 @@ impl RunFolder {
             }
         });
         let reach = reach.map_err(failed_to("look at what the run left"))?;
-        // They are in the order of a walk, which is that of their paths.
+        // The walk visits entries in the order of their paths.
         let mut path_bytes = 0;
         let listed = found.iter().take_while(|(path, _)| {
             path_bytes += serde_json::Value::from(path.to_string_lossy()).to_string().len();
@@ -62,8 +62,9 @@ impl RunFolder {
 }
 
 impl Artifacts {
-    /// Calls `each` for the files of a run that differ from `records`, and where those are all
-    /// files that the run left, for others. Tells whether all records have hashes.
+    /// Calls `each` for every file of a run that differs from `records`. If `is_complete`, `records` has all files that
+    /// the run left, and `each` is called for any other file too. Returns whether the records are complete and all have
+    /// hashes.
     pub(crate) fn compare(
         &self,
         run_id: Uuid,
@@ -76,7 +77,7 @@ impl Artifacts {
         let mut known = BTreeSet::new();
         for ArtifactRecord { path, bytes, sha256: recorded } in records {
             known.insert(path.as_str());
-            // Evidence that nothing confirms may name anything.
+            // Unconfirmed evidence may name any path.
             if !reading::is_readable(Path::new(path)) {
                 each(path, Change::Unreadable);
                 continue;
@@ -111,7 +112,7 @@ impl Artifacts {
     }
 }
 
-/// Tells whether evidence has the hash of such a file.
+/// Returns whether evidence has a record of a file with this path and metadata.
 fn is_recorded(path: &Path, stat: &Stat) -> bool {
     !is_own(path, stat) && stat.is_plain_file() && reading::is_readable(path)
 }
@@ -120,9 +121,10 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
     path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder
 }
 
-/// Returns none if the file is unreadable, changed in size, or above the remaining hash budget.
+/// Returns the SHA-256 of a file. `None` if it is unreadable, has changed its size, or exceeds the remaining hash
+/// budget.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
-    // What is smaller and comes later may still fit.
+    // A smaller file that comes later may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;
     let file = reading::open(run, path).ok()?;
     *hash_bytes_remaining = remaining;

@@ -1,9 +1,10 @@
-//! Removal of old runs.
+//! Removes old runs.
 //!
-//! The audit log records it first, while nobody else can begin to read the run; then the run is given
-//! a name that is no run's, and then its files are removed. A removal that was broken off behind the
-//! first of these steps is finished by the next clean-up. A run that was set aside, and that the log
-//! has not as removed, is put back.
+//! A removal has three steps. The audit log records it, the run's folder is renamed so that it is no longer a run, and
+//! its files are removed. Meanwhile the run is locked. If a removal is interrupted after the first step, the next
+//! clean-up finishes it. A run that was renamed without a row in the audit log gets its name back.
+//!
+//! This module never removes a run without a row in the audit log, and never a run that is in progress or being read.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,22 +22,20 @@ use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
 use crate::folder::{Bounds, Folder};
 use crate::ledger::{LoggedRun, StoreError};
 
-/// A run's size is counted from so many entries; one that has more counts with what was seen.
+/// The most entries that are counted for the size of a run. A larger run counts with the size of these entries.
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
-/// The runs that are looked at: what is beyond them is looked at another time.
+/// The most runs that one clean-up examines. Later clean-ups examine the rest.
 const RUNS_MAX: usize = 100_000;
-/// The runs that are recorded, and then removed, together. Each has a file open meanwhile.
+/// The number of runs that are recorded and then removed together. Each needs an open file meanwhile.
 const RUNS_AT_ONCE: usize = 64;
-/// The runs about which the log is asked at once: others that read it wait so long.
+/// The number of runs in one query of the audit log. Other readers of the log wait as long as the query takes.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
-/// The threads that remove them. Where others write, each step waits for the journal of the file
-/// system: alone one removes 60 runs a second, and four remove a thousand, since they wait
-/// together.
+/// The threads that remove runs. If other processes write, each step waits for the journal of the file system. One
+/// thread removes 60 runs a second. Four threads remove a thousand, because they wait together.
 const REMOVERS: usize = 4;
-/// A run that is being removed has this before its id, so that it is none even if that is not done
-/// to the end.
+/// The prefix of a run that is being removed. With it the folder is not a run, even if the removal is interrupted.
 const REMOVING: &str = ".removing-";
-/// The wait for another clean-up of the same folder, and the pause between two tries.
+/// The time to wait for another clean-up of the same folder, and the pause between two attempts.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
 const TURN_PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,50 +44,50 @@ const TURN_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct Retained {
     pub(crate) kept: usize,
     pub(crate) removed: usize,
-    /// Runs that should have been removed, and could not.
+    /// Runs that should have been removed, but could not be.
     pub(crate) failed: usize,
-    /// The bytes that the removed ones had on the disk.
+    /// The size of the removed runs on the disk, in bytes.
     pub(crate) removed_bytes: u64,
 }
 
-/// The reason for the early end of a clean-up.
+/// The reason why a clean-up ended early.
 #[derive(Debug, Error)]
 pub(crate) enum RetentionError {
-    /// One at a time.
+    /// Another clean-up is in progress.
     #[error(
         "another process has been removing old runs for more than {} s; try again when it has ended",
         TURN_TIMEOUT.as_secs()
     )]
     Busy,
-    /// A failure of the audit log: what cannot be written down is not removed.
+    /// The audit log failed. A run is not removed if its removal cannot be recorded.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The audit log, as far as a clean-up needs it.
+/// The part of the audit log that a clean-up needs.
 pub(crate) trait RemovalLog {
-    /// Looks up the runs, in their order.
+    /// Looks up the runs, and returns them in the same order.
     fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
-    /// Writes down that these runs are removed: all of them, or none.
+    /// Records that these runs are removed: all of them, or none.
     fn write_down(&self, removals: &[Removal]) -> Result<(), StoreError>;
 }
 
-/// A run that is about to be removed.
+/// A run that will be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Removal {
     pub(crate) run_id: Uuid,
     pub(crate) reason: RemovalReason,
-    /// Its size on the disk.
+    /// The size on the disk, in bytes.
     pub(crate) disk_bytes: u64,
 }
 
 /// The reason for the removal of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemovalReason {
-    /// Older than the policy wants.
+    /// Older than the policy permits.
     Age,
-    /// All runs together take more than the policy wants.
+    /// All runs together are larger than the policy permits.
     TotalSize,
 }
 
@@ -102,7 +101,7 @@ impl RemovalReason {
     }
 }
 
-/// A run that has the name of one that is being removed.
+/// A run that was renamed for its removal.
 #[derive(Clone, Copy)]
 struct SetAside {
     run_id: Uuid,
@@ -122,18 +121,18 @@ struct Run {
 enum Fate {
     Kept,
     InUse,
-    /// Not removed, for an error.
+    /// Not removed because of an error.
     Stuck,
     /// Renamed or removed.
     Gone,
 }
 
 impl Artifacts {
-    /// Removes the oldest runs that are above what is to be kept. One that goes on or is being read
-    /// stays; so does every folder whose name is no run's.
+    /// Removes the oldest runs until the others are within `retention`. A run that is in progress or being read stays,
+    /// and so does every folder with a name that is not a run id.
     ///
-    /// `log` records runs before anything is done to them. The first that it cannot record ends the
-    /// clean-up. Waits for other clean-ups of the same folder, whichever process they are of.
+    /// `log` records each removal before anything happens to the run. The clean-up ends at the first removal that it
+    /// cannot record. Waits for other clean-ups of the same folder, also in other processes.
     pub(crate) fn retain(
         &self,
         retention: &Retention,
@@ -156,11 +155,12 @@ impl Artifacts {
                 break;
             }
             for batch in doomed.chunks(RUNS_AT_ONCE) {
-                // Who wants to begin to read one waits until nothing is left of it.
+                // The locks are held until the files are gone. A run that is just starting waits for its lock until
+                // then, and finds that it was removed.
                 let (aside, _locks) = set_aside(&root, &mut runs, batch, log)?;
                 retained.remove(&root, &aside);
             }
-            // Instead of those that stay, others may have to go.
+            // Runs that could not be removed still count, so newer ones may have to go.
             runs.retain(|run| run.fate != Fate::Gone);
         }
         retained.kept = runs.iter().filter(|run| run.fate != Fate::Stuck).count();
@@ -178,7 +178,7 @@ impl Retained {
     }
 }
 
-/// Waits until no other process removes runs.
+/// Waits until no other process removes runs. `None` on a file system without locks.
 fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
     let since = Instant::now();
     loop {
@@ -188,14 +188,14 @@ fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
                 std::thread::sleep(TURN_PAUSE);
             }
             Err(TryLockError::WouldBlock) => return Err(RetentionError::Busy),
-            // On a file system without locks two of them meet, and each removes what it can.
+            // Without locks two clean-ups can overlap. Each removes the runs that it can.
             Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
 }
 
-/// Finishes what earlier clean-ups have set aside: removes it where the log says so, and puts it
-/// back where the log does not know of it. Returns the names of what was put back.
+/// Finishes removals that earlier clean-ups did not complete. Removes a renamed run if the log has its removal.
+/// Otherwise gives it its name back, and returns this name.
 fn take_up(
     root: &Folder,
     names: &[OsString],
@@ -219,7 +219,7 @@ fn take_up(
                     tracing::warn!(%run_id, "a run that was set aside without a row in the audit log is put back");
                     put_back.push(own_name);
                 }
-                // There is a run of this id.
+                // A run with this id exists.
                 Err(_) => retained.failed += 1,
             }
         }
@@ -228,8 +228,8 @@ fn take_up(
     Ok(put_back)
 }
 
-/// Looks at the runs among the names, the oldest first: by the log, and those of which it knows
-/// nothing, by their times, before all others.
+/// Examines the runs among `names`. Returns the oldest first, in the order of the log. Runs that are not in the log
+/// come before all others, in the order of their times.
 fn look_at_all(
     root: &Folder,
     names: Vec<OsString>,
@@ -252,19 +252,19 @@ fn look_at_all(
     Ok(runs)
 }
 
-/// Returns the runs above what is to be kept; `runs` has the oldest first.
+/// Returns the runs that exceed `retention`, and why. `runs` has the oldest first.
 fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, RemovalReason)> {
     let mut total_bytes =
         runs.iter().fold(0_u64, |total, run| total.saturating_add(run.disk_bytes));
-    // The newest one that has ended was asked for just now, however large it is; and those behind it
-    // are just beginning.
+    // The size never counts against the newest run that has ended, because its client has just asked for it. Newer runs
+    // are just starting.
     let newest = runs.iter().rposition(|run| run.logged.has_ended).unwrap_or(runs.len().max(1) - 1);
     let mut doomed = Vec::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.fate == Fate::Kept) {
         let is_newest = at >= newest;
-        // What is of the future is of now: the clock was set back.
+        // A time in the future counts as now, because the clock was set back.
         let age: Duration = now.duration_since(run.time).unwrap_or_default();
-        // One that the log has as removed is none any more.
+        // A run that the log has as removed no longer counts as a run.
         let is_old = run.logged.is_removed || retention.age.is_some_and(|age_max| age > age_max);
         let is_too_much =
             !is_newest && retention.total_bytes.is_some_and(|bytes_max| total_bytes > bytes_max);
@@ -278,8 +278,8 @@ fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, R
     doomed
 }
 
-/// Writes down that runs are removed, and then gives them names that are no runs'. Those that are
-/// in use are not written down, and keep theirs.
+/// Records the removal of runs, and then renames them so that they are no longer runs. Runs in use are not recorded,
+/// and keep their names.
 fn set_aside(
     root: &Folder,
     runs: &mut [Run],
@@ -299,7 +299,7 @@ fn set_aside(
                 continue;
             }
             Ok(None) => Fate::InUse,
-            // Somebody else has removed it.
+            // Another process has removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Fate::Gone,
             Err(_) => Fate::Stuck,
         };
@@ -324,7 +324,7 @@ fn set_aside(
     Ok((aside, locks))
 }
 
-/// Locks a run, so that nobody begins to read it; none if somebody reads it, or it goes on.
+/// Locks a run for its removal. `None` if it is being read or in progress.
 fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     let folder = root.folder(&run.name)?;
     let lock = lock_file(&folder)?;
@@ -335,7 +335,7 @@ fn lock_unless_in_use(root: &Folder, run: &Run) -> io::Result<Option<File>> {
     }
 }
 
-/// Removes the files of runs that were set aside, and returns those of which nothing is left.
+/// Removes the files of renamed runs. Returns the runs that are completely gone.
 fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     let (next, removed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
@@ -353,7 +353,7 @@ fn remove(root: &Folder, aside: &[SetAside]) -> Vec<SetAside> {
     removed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of a run that is being removed.
+/// Returns the name that a run has while it is being removed.
 fn name_aside(run_id: Uuid) -> OsString {
     OsString::from(format!("{REMOVING}{}", run_id.hyphenated()))
 }
@@ -368,11 +368,12 @@ fn look_at(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io
     Ok(Run { id: run_id, name, time, disk_bytes, logged, fate: Fate::Kept })
 }
 
-/// Adds up what a folder takes on the disk.
+/// Returns the size of a folder on the disk, in bytes.
 fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let mut disk_bytes = 0_u64;
     let bounds = Bounds { entries_max: SIZED_ENTRIES_MAX, depth_max: usize::MAX };
-    // Folders that nobody may enter are counted with what was seen, as all that is not.
+    // A folder that cannot be entered counts with the entries that were visited, like everything else beyond the
+    // bounds.
     let _ = root.folder(name).and_then(|folder| {
         folder.walk(bounds, |_, stat| {
             disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
@@ -381,8 +382,8 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
     disk_bytes
 }
 
-/// Opens the lock of a run, or creates it: a run may have died before it had one, or may be about
-/// to make one, and whoever creates it first has it.
+/// Opens the lock of a run, or creates it. The run may have died before it created the lock, or may be about to create
+/// it. Then the first process that creates the file owns the run.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

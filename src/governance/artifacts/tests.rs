@@ -22,7 +22,7 @@ use crate::ledger::{LoggedRun, StoreError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A log of runs in an order, of which the first rows can be written.
+/// A log with runs in a given order. Only the first rows can be written.
 #[derive(Default)]
 struct Log {
     order: Vec<Uuid>,
@@ -64,7 +64,7 @@ impl Fixture {
         Self { data, artifacts }
     }
 
-    /// A complete run whose evidence has this age, and a file of so many bytes.
+    /// Creates a complete run. Its evidence has this age, and one file has this size.
     fn run(&self, age: Duration, bytes: usize) -> Uuid {
         let run_id = Uuid::new_v4();
         let run = self.artifacts.create_run(run_id).unwrap();
@@ -88,7 +88,7 @@ impl Fixture {
         page.items.into_iter().map(|run| run.run_id).collect()
     }
 
-    /// Under a log that knows of nothing.
+    /// Removes old runs with an empty log.
     fn retain(&self, retention: &Retention, now: SystemTime) -> Retained {
         self.artifacts.retain(retention, now, &Log::default()).unwrap()
     }
@@ -102,7 +102,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// The kind of an error, without its text.
+/// Returns the kind of an error, without its text.
 fn kind(error: &ArtifactError) -> &'static str {
     match error {
         ArtifactError::RunNotFound => "run not found",
@@ -230,7 +230,7 @@ fn looking_at_a_run_never_makes_it_seem_to_go_on() {
     });
 }
 
-/// Each path would be read by who opens it plainly, and is refused here.
+/// A plain open would read each of these paths. Here they are refused.
 #[test]
 fn nothing_but_plain_files_of_the_run_is_read() {
     let fixture = Fixture::new();
@@ -356,7 +356,7 @@ fn a_pipe_and_a_socket_are_refused_at_once() {
     for name in ["files/pipe", "files/socket"] {
         assert_eq!(kind(&fixture.read(run_id, name).unwrap_err()), "invalid path", "{name}");
     }
-    // The control: with a writer, the same pipe is read by who opens it plainly.
+    // The control: with a writer, a plain open reads the same pipe.
     std::thread::scope(|scope| {
         scope.spawn(|| fs::write(files.join("pipe"), "from the pipe").unwrap());
         assert_eq!(fs::read(files.join("pipe")).unwrap(), b"from the pipe");
@@ -384,7 +384,7 @@ fn a_lock_that_is_a_pipe_hangs_nobody() {
     assert_eq!(fixture.retain(&retention, SystemTime::now()).failed, 1);
 }
 
-/// A thread exchanges a file with a link, and a folder with a link, for as long as others read.
+/// A thread replaces a file and a folder with symlinks, again and again, while another thread reads.
 #[test]
 fn exchanging_names_while_they_are_read_leads_nowhere() {
     let fixture = Fixture::new();
@@ -415,7 +415,7 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
         for _ in 0..5000 {
             for path in ["files/folder/file", "files/file"] {
                 if let Ok(chunk) = fixture.read(run_id, path) {
-                    // Asserted when the thread has ended: a panic here would wait for it for ever.
+                    // Asserted after the thread has ended, because a panic here would wait for it forever.
                     led_out += usize::from(chunk.content == Content::Text("secret".to_owned()));
                     own += 1;
                 }
@@ -505,7 +505,7 @@ fn a_chunk_of_a_huge_file_costs_a_chunk() {
         "limit is above 1048576; ask for at most 1048576, and go on from where the answer ends";
     assert_eq!(error.to_string(), expected);
 
-    // What it says it has is listed; what it takes is what retention counts.
+    // The list has the apparent size. Retention counts the size on the disk.
     let entry = fixture.artifacts.list_runs(0, None).unwrap().items.remove(0);
     assert!(entry.bytes > size);
     let retention = Retention { age: None, total_bytes: Some(1 << 20) };
@@ -592,7 +592,7 @@ fn runs_are_listed_newest_first() {
 fn files_are_listed_by_their_paths() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 3);
-    // Their folders are in another order.
+    // Their folders have another order.
     for name in ["b", "b-", "b0", "a.txt", "c"] {
         fs::write(fixture.path(run_id).join(FILES).join(name), "").unwrap();
     }
@@ -616,7 +616,7 @@ fn files_are_listed_by_their_paths() {
     assert_eq!(found, expected);
 }
 
-/// However many runs a page has, it costs as much as one.
+/// A page costs the same for any number of runs.
 #[test]
 fn the_files_of_a_page_of_runs_are_counted_up_to_a_bound() {
     let fixture = Fixture::new();
@@ -646,7 +646,7 @@ fn a_list_of_very_many_files_is_cut() {
     assert!(fixture.artifacts.list_runs(0, None).unwrap().items.remove(0).has_more);
 }
 
-/// A chain of folders, each in the one before it, and a file in the last.
+/// Creates a chain of nested folders, with a file in the last one.
 fn nest(folder: &Path, depth: usize) {
     let mut here = Folder::open(folder).unwrap();
     for _ in 0..depth {
@@ -713,7 +713,7 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
         ("stdout.txt", 3, Some(abc)),
     ];
     assert_eq!(found, expected);
-    // The large one has another name; a link, and a name that is no text.
+    // The large file has another name. The others are a symlink, and a name that is not UTF-8.
     assert_eq!((recorded.omitted, recorded.truncated), (3, false));
 
     nest(&files, 50);
@@ -727,7 +727,7 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
     assert!(run.records(0).unwrap().truncated);
 }
 
-/// The changes of a run's files against records: path, bytes and hash.
+/// Returns the changes of a run's files against records, which have path, bytes and hash.
 fn changes(
     fixture: &Fixture,
     run_id: Uuid,
@@ -774,7 +774,7 @@ fn what_differs_from_the_records_is_told() {
             &[("files/link", Change::Unreadable), (FILES, Change::Unreadable)],
             true,
         ),
-        // Paths that lead out are not looked at.
+        // Paths that lead out of the run are not opened.
         (
             &[data, other, ("../../secret", 6, None), ("../../none", 6, None)],
             true,
@@ -804,12 +804,12 @@ fn a_run_that_is_compared_is_not_removed_meanwhile() {
     assert_eq!(fixture.runs(), [newer]);
 }
 
-/// The names in an evidence have a bound of their own, which is that of a text.
+/// The paths in one evidence have a bound of their own, which counts them as JSON strings.
 #[test]
 fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
     let fixture = Fixture::new();
     let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // Each of these bytes is six in JSON.
+    // JSON needs six bytes for each of these bytes.
     let wide = "\u{1}".repeat(250);
     let folder = run.files_path().join(&wide);
     fs::create_dir(&folder).unwrap();
@@ -821,7 +821,7 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
         File::create(folder.join(format!("{number:04}"))).unwrap();
     }
     let fill = |bytes: usize| folder.join("\u{1}".repeat(bytes / 6) + &"x".repeat(bytes % 6));
-    // To the byte as much as there may be.
+    // Exactly at the bound.
     File::create(fill(last)).unwrap();
     let recorded = run.records(0).unwrap();
     assert_eq!((recorded.records.len(), recorded.omitted), (most, 0));
@@ -834,7 +834,7 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
 fn an_inventory_is_in_the_order_of_paths() {
     let fixture = Fixture::new();
     let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // In no order in which a folder could have them by chance.
+    // An order that no folder has by chance.
     let names: Vec<String> = (0..50).map(|number| format!("{:02}", number * 37 % 50)).collect();
     for name in &names {
         File::create(run.files_path().join(name)).unwrap();
@@ -864,7 +864,7 @@ fn a_listed_file_is_readable_if_its_path_is_taken() {
 
 #[test]
 fn the_oldest_runs_go_first() {
-    // Runs by their age in days and their size in KiB; what is kept is told by age.
+    // Runs by age in days and size in KiB. The runs that are kept are identified by age.
     let retention = |days: Option<u32>, kilobytes: Option<u64>| Retention {
         age: days.map(|days| DAY * days),
         total_bytes: kilobytes.map(|kilobytes| kilobytes << 10),
@@ -877,14 +877,14 @@ fn the_oldest_runs_go_first() {
         (&everything, retention(None, Some(3500)), &[1, 2, 30]),
         (&everything, retention(None, Some(2500)), &[1, 2]),
         (&everything, retention(Some(1), Some(100_000)), &[]),
-        // The newest is kept, however large it is.
+        // The newest run is kept, however large it is.
         (&everything, retention(None, Some(0)), &[1]),
         (&[(1, 5000), (2, 10)], retention(None, Some(1000)), &[1]),
         (&[(1, 10), (2, 5000)], retention(None, Some(1000)), &[1]),
         (&[], retention(Some(1), Some(0)), &[]),
     ] {
         let fixture = Fixture::new();
-        // An hour younger: a run of 15 days is not above 15 days.
+        // One hour is added, so that a run of 15 days exceeds 15 days.
         let age = |days: u32| DAY * days + Duration::from_secs(3600);
         let ids: Vec<(u32, Uuid)> =
             runs.iter().map(|(days, size)| (*days, fixture.run(age(*days), size << 10))).collect();
@@ -936,8 +936,7 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
     assert!(fixture.runs().is_empty());
 }
 
-/// A run that could not be written down is where it was, and what was broken off is finished only
-/// if the log has it.
+/// A run is left alone if its removal cannot be recorded. An interrupted removal is finished only if the log has it.
 #[test]
 fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     let fixture = Fixture::new();
@@ -958,7 +957,7 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     assert!(matches!(refused, Err(RetentionError::Store(_))), "{refused:?}");
     assert_eq!(names(), all);
 
-    // The first rows are written, and then no more.
+    // Some rows are written, and then no more.
     let closing = Log { rows_max: Some(100), ..Log::default() };
     assert!(fixture.artifacts.retain(&nothing, now, &closing).is_err());
     let told = closing.removed.lock().unwrap().clone();
@@ -968,7 +967,8 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     left.sort();
     assert_eq!(names(), left);
 
-    // It was killed behind the row, once before and once behind the other name; or renamed without one.
+    // Clean-ups were killed after the row was written, before and after the run was renamed. One run was renamed
+    // without a row.
     let [untold, renamed, not_renamed] = [runs[0], runs[1], runs[2]];
     for run_id in [untold, renamed] {
         fs::rename(fixture.path(run_id), root.join(format!(".removing-{run_id}"))).unwrap();
@@ -987,7 +987,7 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     assert_eq!(*log.removed.lock().unwrap(), [renamed, not_renamed], "no row is written twice");
 }
 
-/// The clock was an hour ahead when the older runs were made.
+/// The clock was one hour ahead when the older runs were made.
 #[test]
 fn the_newest_run_is_the_newest_of_the_log() {
     let fixture = Fixture::new();
@@ -1003,7 +1003,7 @@ fn the_newest_run_is_the_newest_of_the_log() {
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
     assert_eq!((retained.kept, retained.removed), (2, 3));
     assert_eq!(*log.removed.lock().unwrap(), [unknown, runs[0], runs[1]]);
-    // However large it is, and though the next one has begun.
+    // The newest run is kept, however large it is, even if the next one has started.
     let begun = fixture.run(Duration::ZERO, 10);
     let mut order = runs.clone();
     order.push(begun);
@@ -1035,7 +1035,7 @@ fn a_clock_that_was_set_back_removes_nothing() {
     assert_eq!(fixture.runs(), [run_id]);
 }
 
-/// Runs are created while others clean up everything that is not locked.
+/// Runs are created while another thread removes everything that is not locked.
 #[test]
 fn a_run_that_begins_is_never_taken_for_an_old_one() {
     let fixture = Fixture::new();
@@ -1050,7 +1050,7 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
         let mut created = 0;
         for _ in 0..500 {
             let run_id = Uuid::new_v4();
-            // Who is taken for an old run is told so, and has nothing.
+            // A run that is taken for an old one gets an error, and has no folder.
             let Ok(run) = fixture.artifacts.create_run(run_id) else { continue };
             fs::write(run.files_path().join("data"), "1").unwrap();
             run.write_evidence(&json!({})).unwrap();
@@ -1073,7 +1073,7 @@ fn the_newest_runs_are_never_cut_off() {
         folder.set_modified(SystemTime::now() - age).unwrap();
         run_id
     };
-    // In a folder that is read in the order of its hashes.
+    // The runs are in a folder that is read in the order of its hashes.
     let newest: Vec<Uuid> =
         (1..150).map(|minutes| make(Duration::from_secs(60 * minutes))).collect();
     for _ in 150..RUNS_LISTED_MAX {
@@ -1095,7 +1095,7 @@ fn the_newest_runs_are_never_cut_off() {
     assert!(has_more && runs == newest[..2]);
 }
 
-/// The removals of one count for the others.
+/// Each clean-up counts the removals of the others.
 #[test]
 fn clean_ups_at_the_same_time_remove_no_more_than_one() {
     let fixture = Fixture::new();
@@ -1134,7 +1134,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
     for bytes in [0, total - 1, total + 1, u64::MAX] {
         assert_eq!(hashed(0, 7, bytes).1, None, "{bytes}");
     }
-    // Where it is shorter than it was, nobody is sent to where nothing is.
+    // If the file has become shorter, no next offset leads past its end.
     for offset in [total, total + 1] {
         let (chunk, _) = hashed(offset, 7, total + 2);
         assert_eq!((chunk.bytes, chunk.next_offset), (0, None), "{offset}");
@@ -1143,7 +1143,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
 
 #[test]
 fn a_reading_that_is_interrupted_goes_on_and_one_that_fails_ends() {
-    /// Fails in these ways, one after the other, and then has three bytes.
+    /// Fails in these ways, one after the other, and then returns three bytes.
     struct Failing(Vec<io::ErrorKind>);
 
     impl io::Read for Failing {
@@ -1186,7 +1186,7 @@ fn of_a_file_that_is_hashed_no_more_is_kept_than_is_wanted() {
     }
 }
 
-/// Median times; run by hand: `cargo test --lib costs_of_many_runs -- --ignored --nocapture`.
+/// Prints median times. Run by hand: `cargo test --lib costs_of_many_runs -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures, and says nothing about right or wrong"]
 #[expect(clippy::print_stdout, reason = "that is what it is for")]
@@ -1285,7 +1285,7 @@ fn a_run_that_is_put_back_is_one_of_those_that_are_kept() {
 
 #[test]
 fn the_log_is_told_why_a_run_is_removed() {
-    /// Knows of nothing, and notes reasons.
+    /// Has no runs, and stores the reasons for removals.
     #[derive(Default)]
     struct Reasons {
         told: Mutex<Vec<&'static str>>,
@@ -1313,7 +1313,7 @@ fn the_log_is_told_why_a_run_is_removed() {
     let reasons = [RemovalReason::Age, RemovalReason::TotalSize].map(RemovalReason::as_str);
     assert_eq!(*log.told.lock().unwrap(), reasons);
 
-    // One that is gone when it is its turn is none that could not be removed.
+    // A run that is gone when its turn comes does not count as failed.
     let old = fixture.run(2 * DAY, 10);
     let log = Reasons { removed_meanwhile: Some(fixture.path(old)), ..Reasons::default() };
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that all runs left, compared with the audit log.
+//! Compares the files of all runs with the audit log, and the audit log with the runs. Never changes a file.
 
 use std::ops::ControlFlow;
 
@@ -11,30 +11,30 @@ use super::{
 use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
 use crate::ledger::Store;
 
-/// The differences that are named.
+/// The most differences that are listed.
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// The runs that may be missing and are looked for together.
+/// The most missing runs that are collected before they are looked up.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
 /// The result of the comparison.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ArtifactsVerification {
-    /// Runs of which everything is as they left it.
+    /// Runs with all files unchanged.
     pub(crate) intact: u64,
-    /// Runs that cannot be compared with the log, or not all of whose files can.
+    /// Runs that cannot be compared with the log, or not completely.
     pub(crate) unconfirmed: u64,
     pub(crate) in_progress: u64,
-    /// Runs whose server died before there was evidence.
+    /// Runs without evidence because their server died.
     pub(crate) interrupted: u64,
     /// Runs that retention has removed.
     pub(crate) removed: u64,
-    /// The number of files, or whole runs, that changed.
+    /// The number of changed files, or of whole runs.
     pub(crate) different: u64,
-    /// The first of them.
+    /// The first differences.
     pub(crate) differences: Vec<RunDifference>,
 }
 
-/// A file of a run that is not what the run left.
+/// A file that differs from the file that its run left.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RunDifference {
     pub(crate) run_id: Uuid,
@@ -43,7 +43,7 @@ pub(crate) struct RunDifference {
 }
 
 impl ArtifactsVerification {
-    /// Tells whether everything that can be compared is unchanged.
+    /// Returns whether everything that can be compared is unchanged.
     pub(crate) fn is_intact(&self) -> bool {
         self.different == 0
     }
@@ -56,7 +56,7 @@ impl ArtifactsVerification {
     }
 }
 
-/// Compares all runs, one after the other, with the log, and the log with the runs.
+/// Compares all runs with the log, one after the other, and then the log with the runs.
 pub(crate) fn verify_artifacts(
     artifacts: &Artifacts,
     store: &Store,
@@ -78,7 +78,7 @@ pub(crate) fn verify_artifacts(
     Ok(found)
 }
 
-/// Checks that there is evidence of all runs of which the log has the end.
+/// Checks that the evidence of every run that has an end in the log still exists.
 fn verify_ends(
     artifacts: &Artifacts,
     store: &Store,
@@ -99,7 +99,7 @@ fn verify_ends(
             }
         })?;
         for run_id in missing {
-            // It may have been removed meanwhile, which the log says then.
+            // The run may have been removed meanwhile. Then the log has its removal.
             match evidence(artifacts, store, run_id) {
                 Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
                 Err(
@@ -125,12 +125,12 @@ fn verify_run(
     found: &mut ArtifactsVerification,
 ) -> Result<(), IntegrityError> {
     match artifacts.state(run_id) {
-        // A run that has an end does not go on, whoever holds its lock.
+        // A run with an end is not in progress, even if another process holds its lock.
         Ok(RunState::InProgress) if !store.recorded_run(run_id)?.has_end() => {
             found.in_progress += 1;
             return Ok(());
         }
-        // What is no folder, or not any more: the log says whether there should be one.
+        // Not a folder, or removed meanwhile. `verify_ends` checks whether the log expects a folder.
         Err(ArtifactError::RunNotFound) => return Ok(()),
         Ok(RunState::InProgress | RunState::Complete | RunState::Interrupted) | Err(_) => {}
     }
@@ -140,7 +140,7 @@ fn verify_run(
             found.add(run_id, difference);
             return Ok(());
         }
-        // Meanwhile, or it has begun.
+        // The run was removed meanwhile, or is just starting.
         Err(
             IntegrityError::Removed
             | IntegrityError::Elsewhere(_)
@@ -174,13 +174,13 @@ fn verify_run(
     match all_hashed {
         Ok(true) => {}
         Ok(false) => unconfirmed = unconfirmed.or(Some(Unconfirmed::FileNotHashed)),
-        // Meanwhile.
+        // The run was removed meanwhile.
         Err(ArtifactError::RunNotFound) => return Ok(()),
         Err(_) if is_removed(artifacts, store, run_id)? => return Ok(()),
         Err(error) => return Err(error.into()),
     }
     if found.different > different_before {
-        // While it was looked at, it may have been removed.
+        // The run may have been removed during the comparison.
         if is_removed(artifacts, store, run_id)? {
             found.different = different_before;
             found.differences.truncate(named_before);

@@ -43,7 +43,8 @@ impl Fixture {
         self.store.append(&[entry]).unwrap();
     }
 
-    /// A run that left `stdout.txt` and `files/a`, with what its end says of its evidence.
+    /// Creates a run that left `stdout.txt` and `files/a`. `end` has the details about its evidence for the row about
+    /// its end.
     fn run(&self, end: impl FnOnce(String) -> Option<Value>) -> Uuid {
         let run_id = Uuid::new_v4();
         self.append(run_id, AuditEvent::ToolStarted, json!({}));
@@ -71,7 +72,7 @@ impl Fixture {
         self.data.path().join("artifacts").join(run_id.to_string()).join(name)
     }
 
-    /// The text that `get_evidence` comes to.
+    /// Returns the outcome of `get_evidence` as a text.
     fn evidence(&self, run_id: Uuid) -> String {
         told(evidence(&self.artifacts, &self.store, run_id).map(|served| served.unconfirmed))
     }
@@ -81,7 +82,7 @@ impl Fixture {
         told(content.map(|served| served.unconfirmed))
     }
 
-    /// The runs of which the log says that retention removed them.
+    /// Returns the runs that retention removed according to the log.
     fn removed(&self) -> Vec<Uuid> {
         let mut removed = Vec::new();
         let mut each = |row: AuditRow| {
@@ -98,7 +99,7 @@ impl Fixture {
         verify_artifacts(&self.artifacts, &self.store).unwrap()
     }
 
-    /// The changes that are found in all runs, sorted.
+    /// Returns the changes that are found in all runs, sorted.
     fn changes(&self) -> Vec<(String, Change)> {
         let found = self.verify();
         let differences = found.differences.into_iter();
@@ -174,11 +175,11 @@ fn what_the_log_does_not_know_is_told_as_such() {
         assert_eq!(fixture.content(run_id, "files/a"), format!("unconfirmed: {reason}"));
     }
     assert_eq!((fixture.verify().unconfirmed, fixture.changes()), (2, vec![]));
-    // The evidence may be wrong; what it says of files is compared all the same.
+    // The evidence may be wrong, but the files are still compared with it.
     fs::write(fixture.path(earlier, "files/a"), "another").unwrap();
     assert!(fixture.content(earlier, "files/a").starts_with("error: files/a is not what"));
     assert_eq!(fixture.changes(), [("files/a".to_owned(), Change::Changed)]);
-    // And it leads nowhere else.
+    // Paths in it lead nowhere else.
     let outside = json!({
         "artifacts": [{ "path": "../../governance.db", "bytes": 1, "sha256": "ab" }],
         "artifacts_omitted": 1,
@@ -194,7 +195,7 @@ fn evidence_that_the_log_says_was_not_there_is_refused() {
     let nonsense = fixture.run(|_| Some(json!({ EVIDENCE_SHA256: 7 })));
     assert!(fixture.evidence(not_written).ends_with("it was added"));
     assert!(fixture.evidence(nonsense).ends_with("it was changed"));
-    // Somebody makes a run of their own.
+    // A run that was not made by the server.
     let made_up = Uuid::new_v4();
     drop(fixture.artifacts.create_run(made_up).unwrap());
     fs::write(fixture.path(made_up, EVIDENCE), "{}").unwrap();
@@ -262,7 +263,7 @@ fn what_was_set_aside_without_a_row_was_not_removed_by_retention() {
     assert_eq!((fixture.removed(), fixture.verify().removed), (vec![], 0));
 }
 
-/// A run that ends, or is removed, between a look into its folder and one into the log.
+/// A run ends or is removed between the reading of its folder and the reading of the log.
 #[test]
 fn a_run_that_ends_or_is_removed_meanwhile_is_not_accused() {
     let fixture = Fixture::new();
@@ -396,7 +397,7 @@ fn runs_of_which_something_is_different_are_not_intact() {
 #[test]
 fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let fixture = Fixture::new();
-    // A row, and the run is there: it is compared as before.
+    // The log has a removal, but the run still exists: it is compared as before.
     let there = fixture.attested();
     fixture.append(there, AuditEvent::ArtifactsRemoved, json!({}));
     assert_eq!(fixture.evidence(there), "confirmed");
@@ -404,12 +405,12 @@ fn only_what_is_gone_and_has_a_row_was_removed_by_retention() {
     let changed = Difference::new("stdout.txt", Change::Changed);
     assert_eq!(fixture.content(there, "stdout.txt"), format!("error: {changed}"));
     assert_eq!(fixture.changes(), [("stdout.txt".to_owned(), Change::Changed)]);
-    // Gone, and no row.
+    // The run is gone, but the log has no removal.
     let gone = fixture.attested();
     fs::remove_dir_all(fixture.path(gone, "")).unwrap();
     let missing = Difference::new(EVIDENCE, Change::Missing);
     assert_eq!(fixture.content(gone, "stdout.txt"), format!("error: {missing}"));
-    // What cannot be read is not missing.
+    // A file that cannot be read is not missing.
     let closed = fixture.attested();
     fs::remove_file(fixture.path(closed, EVIDENCE)).unwrap();
     fs::create_dir(fixture.path(closed, EVIDENCE)).unwrap();

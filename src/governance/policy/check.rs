@@ -1,4 +1,4 @@
-//! A look at a policy file for the admin, before a call meets its mistakes.
+//! Checks a policy file for the admin, before calls run into its mistakes.
 
 use std::path::Path;
 
@@ -12,21 +12,21 @@ use crate::strict_modes::require_protected;
 /// The result of a check.
 #[derive(Debug)]
 pub(crate) struct PolicyCheck {
-    /// The policy; none if it has mistakes.
+    /// The policy; `None` if it has mistakes.
     pub(crate) policy: Option<Policy>,
     /// All mistakes, in the order of their lines.
     pub(crate) mistakes: Vec<PolicyError>,
-    /// Warnings: no mistakes of the text, and maybe of the admin's.
+    /// Warnings about valid settings that the admin may not have meant.
     pub(crate) warnings: Vec<String>,
 }
 
-/// The reason that a policy file cannot be read, with its path.
+/// The reason why a policy file cannot be read. It has the path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UnreadablePolicy(String);
 
 impl PolicyCheck {
-    /// Reads the file at `path`, and looks at what it names.
+    /// Reads the file at `path`, and checks its place and the paths in it.
     pub(crate) fn of(path: &Path) -> Result<Self, UnreadablePolicy> {
         let text = match text(path) {
             Ok(text) => Ok(text),
@@ -59,7 +59,7 @@ impl PolicyCheck {
         }
     }
 
-    /// Tells whether `run_pytest` can get as far as the sandbox.
+    /// Returns whether `run_pytest` can get as far as the sandbox.
     pub(crate) fn lets_run(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| {
             policy.allowlist.contains(&GovernedTool::RunPytest)

@@ -1,8 +1,8 @@
-//! A TOML document whose values know their line.
+//! Parses a TOML document, and keeps the line of each value.
 //!
-//! It is walked by hand because serde gives up at the first mistake, and quotes the value in its message:
-//! `policy check` lists all mistakes, each with the key and what it may have, and no text of the file
-//! but plain names of keys gets to a model.
+//! It does not use serde, which stops at the first mistake and quotes the value in its message. `policy check` lists
+//! all mistakes, each with the key and the values that it accepts. From the text of the file, only plain names of keys
+//! may ever reach a model.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,14 +14,14 @@ use super::PolicyError;
 /// The longest name of a key that an error repeats.
 const KEY_CHARS_MAX: usize = 64;
 
-/// A parsed document that has known sections and keys only.
+/// A parsed document, with known or unknown keys.
 pub(super) struct Document<'t> {
     text: &'t str,
     root: DeTable<'t>,
 }
 
 impl<'t> Document<'t> {
-    /// Parses `text`, whatever keys it has.
+    /// Parses `text`. Unknown keys are not an error here.
     pub(super) fn parse(text: &'t str) -> Result<Self, PolicyError> {
         let root = DeTable::parse(text).map_err(|error| PolicyError::Syntax {
             line: line_at(text, error.span().map_or(text.len(), |span| span.start)),
@@ -30,8 +30,7 @@ impl<'t> Document<'t> {
         Ok(Self { text, root: root.into_inner() })
     }
 
-    /// Returns the unknown sections and keys; `sections` has the names of the sections and their
-    /// keys.
+    /// Returns an error for each unknown section and key. `sections` has the names of the sections and of their keys.
     pub(super) fn unknown(&self, sections: &[(&str, &[&str])]) -> Vec<PolicyError> {
         let mut unknown = Vec::new();
         for name in self.root.keys() {
@@ -46,7 +45,7 @@ impl<'t> Document<'t> {
                 });
                 continue;
             };
-            // One that is no section is reported where it is read.
+            // A value that is not a section is reported when it is read.
             if let Ok(section) = self.section(section) {
                 unknown.extend(section.unknown(keys));
             }
@@ -54,7 +53,7 @@ impl<'t> Document<'t> {
         unknown
     }
 
-    /// Returns the section of this name; one that is not there has no keys.
+    /// Returns the section of this name. A missing section has no keys.
     pub(super) fn section<'d>(&'d self, name: &'d str) -> Result<Section<'d>, PolicyError> {
         let text = self.text;
         let Some(value) = self.root.get(name) else {
@@ -79,7 +78,7 @@ pub(super) struct Section<'d> {
     table: Option<&'d DeTable<'d>>,
 }
 
-/// A text in a list, and where it is.
+/// A string in a list, with its line.
 pub(super) struct Item<'d> {
     pub(super) text: &'d str,
     line: usize,
@@ -87,13 +86,13 @@ pub(super) struct Item<'d> {
 }
 
 impl Item<'_> {
-    /// Reads an absolute path.
+    /// Parses an absolute path.
     pub(super) fn path(&self) -> Result<PathBuf, PolicyError> {
         let must = || self.value_error("have absolute paths without .. only".to_owned());
         absolute(self.text).ok_or_else(must)
     }
 
-    /// Makes the error that says what the item must be.
+    /// Creates the error for a wrong item. `must` describes the accepted values.
     pub(super) fn value_error(&self, must: String) -> PolicyError {
         PolicyError::Value { line: self.line, key: self.key.clone(), must }
     }
@@ -111,12 +110,12 @@ impl<'d> Section<'d> {
         errors.collect()
     }
 
-    /// Reads a truth value.
+    /// Reads a Boolean.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, PolicyError> {
         self.read(key, "be true or false", DeValue::as_bool)
     }
 
-    /// Reads a whole number within bounds.
+    /// Reads an integer from `min` to `max`.
     pub(super) fn number(&self, key: &str, min: u64, max: u64) -> Result<Option<u64>, PolicyError> {
         let range = match max {
             u64::MAX => format!("of at least {min}"),
@@ -134,7 +133,7 @@ impl<'d> Section<'d> {
         self.read(key, "be an absolute path without ..", |value| absolute(value.as_str()?))
     }
 
-    /// Reads a list of texts.
+    /// Reads a list of strings.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<Item<'d>>, PolicyError> {
         let must = "be a list of texts";
         let values = self.read(key, must, DeValue::as_array)?;
@@ -148,7 +147,7 @@ impl<'d> Section<'d> {
         values.into_iter().flat_map(|values| values.iter()).map(item).collect()
     }
 
-    /// Reads a value with `parse`; an error says what it must be.
+    /// Reads a value with `parse`. `must` describes the accepted values in the error.
     fn read<T>(
         &self,
         key: &str,
@@ -177,8 +176,7 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + before.matches('\n').count()
 }
 
-/// Returns a key as an error names it. A key that had to be quoted is no slip of somebody's
-/// spelling.
+/// Returns a key as errors show it. A key that needs quotes is not a simple misspelling, so it is not repeated.
 fn shown(key: &str) -> String {
     let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if is_bare && (1..=KEY_CHARS_MAX).contains(&key.len()) {

@@ -1,4 +1,4 @@
-//! The current policy: reloaded when the file changes.
+//! Provides the current policy, and reads the file again when it changes. Never falls back to an earlier policy.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -13,30 +13,29 @@ use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// The age at which a file is settled: one that changed later may change once more without another
-/// time, as file systems count in steps, the coarsest of two seconds.
+/// The age after which a change is settled. A file that changed later may change again with the same timestamp, because
+/// file systems count time in steps of up to two seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The policy file, and its state when it was last read.
 ///
-/// A file that cannot be used is an error for every call until it is mended. The policy that it had
-/// before is never taken instead.
+/// While the file cannot be used, every call fails. The previous policy is never used instead.
 #[derive(Debug)]
 pub(crate) struct PolicyFile {
     path: PathBuf,
     last: Mutex<Option<Reading>>,
-    /// The error that is in the log, as long as it lasts.
+    /// The error that was logged last, for as long as it persists.
     logged: Mutex<Option<PolicyError>>,
 }
 
 #[derive(Debug)]
 struct Reading {
-    /// The stamp; none where the file may already be another one: it has to be read again.
+    /// The stamp. `None` if the file may have changed since it was read, so that it must be read again.
     stamp: Option<Stamp>,
     policy: Result<Arc<Policy>, PolicyError>,
 }
 
-/// The properties of a file that differ when it was changed or replaced.
+/// The properties of a file that differ after it was changed or replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -47,12 +46,12 @@ struct Stamp {
 }
 
 impl PolicyFile {
-    /// Points to the policy at `path`; nothing is read yet.
+    /// Refers to the policy at `path`. Reads nothing yet.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, last: Mutex::default(), logged: Mutex::default() }
     }
 
-    /// Returns the current policy. The log has the reason if there is none, with the path.
+    /// Returns the current policy. If it cannot be used, the log has the reason with the path.
     pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
         let policy = self.look();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,9 +81,10 @@ impl PolicyFile {
     }
 }
 
-/// Fails if the workspace has a say in what is at `path`, where the policy is.
+/// Fails if the workspace takes part in the resolution of `path`, the path of the policy. Its code could replace the
+/// file.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
-    // What is not there holds nothing.
+    // A folder that does not exist holds nothing.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
     let path = std::path::absolute(path)?;
     if workspace.is_some_and(|workspace| workspace.holds(&path)) {
@@ -93,7 +93,7 @@ pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), Policy
     Ok(())
 }
 
-/// Tells an executor which folder's code must not run outside of the sandbox.
+/// Provides the workspace to an executor, as the folder from which no code may run outside of the sandbox.
 impl From<Arc<PolicyFile>> for Untrusted {
     fn from(policy: Arc<PolicyFile>) -> Self {
         Self::looked_up_by(move || {
@@ -103,7 +103,7 @@ impl From<Arc<PolicyFile>> for Untrusted {
     }
 }
 
-/// Describes a policy file that cannot be used, for the admin. The model sees no path.
+/// Describes for the admin why a policy file cannot be used. The model sees no path.
 pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     let path_text = path.display();
     let is_unread = matches!(error, PolicyError::Unreadable(_));
@@ -117,19 +117,19 @@ pub(super) fn explained(path: &Path, error: &PolicyError) -> String {
     }
 }
 
-/// Reads the text of a file, for those who look at it once.
+/// Reads the text of a policy file, once.
 pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
     metadata(path)?;
     text_of(content(&File::open(path)?)?)
 }
 
-/// Returns the metadata of a file, before it is opened: opening a pipe would wait for a writer.
+/// Returns the metadata of a file. This happens before it is opened, because opening a pipe would wait for a writer.
 fn metadata(path: &Path) -> Result<Metadata, PolicyError> {
     let found = fs::metadata(path)?;
     if found.is_file() { Ok(found) } else { Err(PolicyError::NotAFile) }
 }
 
-/// Reads one byte more than a policy may have, at most.
+/// Reads at most one byte more than the largest policy.
 fn content(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
@@ -172,15 +172,15 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp, if it was the same `after` the file was read, and old enough at the start of
-    /// that for no further change to go unseen.
+    /// Returns the stamp if it is the same `after` the file was read, and if it was so old when the read `started` that
+    /// no further change can go unnoticed.
     fn settled(self, after: &Self, started: SystemTime) -> Option<Self> {
         let is_settled = self == *after && self.is_older_than(SETTLED_AFTER, started);
         is_settled.then_some(self)
     }
 
-    /// Tells whether the last change is at least `age` before `now`. A change in the future is not:
-    /// the clock was set, and says nothing.
+    /// Returns whether the last change is at least `age` before `now`. A change in the future is not, because the clock
+    /// was set back and the time proves nothing.
     fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -201,7 +201,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("policy.toml");
         std::fs::write(&path, "").unwrap();
-        // It was written just now, and may be once more within the same step of the clock.
+        // The file was written just now, and may be written again within the same step of the clock.
         assert_eq!(read(&path).unwrap().stamp, None);
 
         let at = |modified: (i64, i64), changed: (i64, i64)| Stamp {
@@ -218,12 +218,12 @@ mod tests {
             (at((98, 1), (90, 0)), false),
             (at((90, 0), (98, 1)), false),
             (at((90, 0), (98, 0)), true),
-            // The clock was set.
+            // The clock was set back.
             (at((90, 0), (101, 0)), false),
             (at((4_000, 0), (90, 0)), false),
         ] {
             assert_eq!(stamp.is_older_than(Duration::from_secs(2), now), is_older, "{stamp:?}");
-            // And it is the same before and after it was read.
+            // The stamp is the same before and after the read.
             let settled = stamp.clone().settled(&stamp, now);
             assert_eq!(settled, is_older.then(|| stamp.clone()));
             let other = Stamp { size: 1, ..stamp.clone() };

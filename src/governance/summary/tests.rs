@@ -2,8 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Reports of real runs of pytest, each with the last line that it printed. `tests/reports/record.py`
-/// makes them.
+/// Reports of real runs of pytest, each with the last line that pytest printed. `tests/reports/record.py` creates them.
 const RECORDED: [(&str, &str); 6] = [
     (recorded::OUTCOMES, include_str!("../../../tests/reports/outcomes.txt")),
     (recorded::COLLECTION, include_str!("../../../tests/reports/collection.txt")),
@@ -26,13 +25,13 @@ fn summary(report: &str) -> TestSummary {
     TestSummary::from_report(report.as_bytes()).unwrap()
 }
 
-/// The line of a failure.
+/// Returns the line about a failure.
 fn failure(explanation: &str, place: &str) -> Value {
     json!({ "kind": "failed", "name": "test_a.py::t", "reason": "x", "explanation": explanation,
             "place": place })
 }
 
-/// The last line of a report.
+/// Returns the last line of a report.
 fn last(passed: u32, failed: u32, errors: u32, skipped: u32, xfailed: u32) -> Value {
     json!({ "passed": passed, "failed": failed, "errors": errors, "skipped": skipped,
             "xfailed": xfailed, "duration_s": 0.421 })
@@ -42,7 +41,7 @@ fn report(lines: &[Value]) -> String {
     lines.iter().fold(String::new(), |report, line| report + &line.to_string() + "\n")
 }
 
-/// The number before a word of the line that pytest prints last.
+/// Returns the number before one of `words` in the last line that pytest prints.
 fn printed(line: &str, words: &[&str]) -> u64 {
     let parts: Vec<&str> = line.split([' ', ',']).filter(|part| !part.is_empty()).collect();
     let counts = parts.windows(2).filter(|pair| words.contains(&pair[1]));
@@ -120,7 +119,7 @@ fn a_failure_is_told_with_its_lines() {
 
 #[test]
 fn of_an_explanation_the_marked_lines_are_told() {
-    // Of a report that tests have written themselves.
+    // From a report that tests have written themselves.
     let explanation =
         "    assert f() == 1\nE   assert 2 == 1\nEE\n> x\nPermissionError: no\nE    \nE";
     let summary = summary(&report(&[failure(explanation, ""), last(0, 1, 0, 0, 0)]));
@@ -255,7 +254,7 @@ fn hostile_reports_are_refused() {
         "[".repeat(1_000_000),
         format!("{}\n", "[".repeat(1_000_000)),
         format!("{{\"passed\": {}\n", "{\"a\":".repeat(100_000)),
-        // Not complete, or not in this order.
+        // Incomplete, or in another order.
         counts.to_string(),
         report(std::slice::from_ref(&line)),
         report(&[counts.clone(), line.clone()]),
@@ -278,7 +277,7 @@ fn hostile_reports_are_refused() {
         report(&[line.clone(), counts.clone()]).replace("\"failed\",", "\"flown\","),
         report(&[line.clone(), counts.clone()]).replace("E   x", "E \\udc80"),
         report(&[line.clone(), counts.clone()]).replace("E   x", "E \u{1}"),
-        // More failures than there are.
+        // More failures than the counts permit.
         report(&[line.clone(), line.clone(), counts.clone()]),
         report(&[vec![line.clone(); FAILURES_MAX + 1], vec![last(0, 99, 0, 0, 0)]].concat()),
     ];
@@ -303,7 +302,7 @@ fn every_beginning_of_a_report_is_refused_and_no_byte_ends_the_reader() {
             for byte in *b"\n\"}\\\xff" {
                 let mut bytes = bytes.to_vec();
                 bytes[at] = byte;
-                // Whatever is read of it: nothing panics.
+                // Any result is accepted, but never a panic.
                 let _ = TestSummary::from_report(&bytes);
             }
         }
@@ -343,7 +342,7 @@ fn of_very_many_failures_the_first_are_told() {
     assert!(summary.text().len() < 200_000);
 }
 
-/// A report is never larger than what is read of it, whatever tests are called and say.
+/// No report exceeds the size that is read, whatever names and messages the tests have.
 #[test]
 fn the_largest_report_is_read() {
     let (name, reason) = ("\u{1}".repeat(600), "\u{1}".repeat(1000));

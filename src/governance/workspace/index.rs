@@ -1,52 +1,53 @@
-//! Git's list of the files that it knows: `gitformat-index(5)`, versions 2 and 3.
+//! Parses Git's index, the list of tracked files: `gitformat-index(5)`, versions 2 and 3. Never reads the files
+//! themselves.
 
 use super::object::{Kind, ObjectId};
 use super::{Folder, Undetermined, read_path};
 
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// The longest path.
+/// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
 const HEADER_BYTES: usize = 12;
-/// An entry without its name, and the end of the file, which is a digest.
+/// The length of an entry without its path, and of the digest at the end of the file.
 const FIXED_BYTES: usize = 62;
 const DIGEST_BYTES: usize = 20;
-/// The places of the parts of an entry.
+/// The offsets of the fields of an entry.
 const MODE_AT: usize = 24;
 const ID_AT: usize = 40;
 const FLAGS_AT: usize = 60;
 
-/// Flags: the entry has more of them, and the stages of a merge that is not done.
+/// Flags: the entry has extended flags, and the stage in an unfinished merge.
 const EXTENDED: u16 = 0x4000;
 const STAGES: u16 = 0x3000;
-/// A flag among those: the file is not checked out by intent.
+/// An extended flag: the file is deliberately not checked out.
 const SKIP_WORKTREE: u16 = 0x4000;
 
-/// Extensions that change the meaning of the list.
+/// Extensions that change the meaning of the index.
 const REQUIRED: [(&[u8; 4], &str); 2] =
     [(b"link", "it is split in two"), (b"sdir", "it has folders, of a sparse checkout")];
 
-/// A file that git knows.
+/// A tracked file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) path: Vec<u8>,
     pub(super) kind: Kind,
-    /// Its content as it was when it was listed.
+    /// The id of its content when it was added to the index.
     pub(super) id: ObjectId,
-    /// It is not checked out by intent.
+    /// The file is deliberately not checked out.
     pub(super) is_left_out: bool,
-    /// A merge has left several of them.
+    /// A merge has left several versions of the file.
     pub(super) is_unmerged: bool,
 }
 
 impl Entry {
-    /// Returns whether git may change files for what this one says.
+    /// Returns whether this file can make Git convert other files (`.gitattributes`).
     pub(super) fn is_attributes(&self) -> bool {
         self.path.split(|byte| *byte == b'/').next_back() == Some(b".gitattributes")
     }
 }
 
-/// Reads the list of a repository.
+/// Reads the index of a repository.
 pub(super) fn read(repository: &Folder) -> Result<Vec<Entry>, Undetermined> {
     parse(&read_path(repository, b"index", BYTES_MAX)?)
 }
@@ -72,7 +73,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Undetermined> {
     Ok(entries)
 }
 
-/// Reads an entry, and returns what is behind it.
+/// Parses an entry. Returns it with the rest of the bytes.
 fn entry(bytes: &[u8]) -> Result<(Entry, &[u8]), Undetermined> {
     let flags = short(bytes, FLAGS_AT)?;
     let is_extended = flags & EXTENDED != 0;
@@ -96,7 +97,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, &[u8]), Undetermined> {
         is_left_out: more & SKIP_WORKTREE != 0,
         is_unmerged: flags & STAGES != 0,
     };
-    // One to eight bytes of nothing, up to a multiple of eight.
+    // One to eight NUL bytes pad an entry to a multiple of eight.
     let whole = (name_at + length + 8) / 8 * 8;
     Ok((entry, bytes.get(whole..).ok_or(Undetermined::Damaged)?))
 }

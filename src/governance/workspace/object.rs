@@ -1,4 +1,5 @@
-//! Git's objects: the names of trees, and the tree of a commit.
+//! Computes the ids of Git's trees, and reads the tree of a commit. Never resolves deltas: a commit that is stored as a
+//! delta is not read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,24 +13,24 @@ use sha1::{Digest as _, Sha1};
 
 use super::{Folder, Undetermined, parent, read_path};
 
-/// The most bytes of a commit, as it is stored and as it is.
+/// The most bytes of a commit, both compressed and decompressed.
 const COMMIT_BYTES_MAX: usize = 256 * 1024;
-/// The most files of packed objects that are looked through.
+/// The most packs that are searched.
 const PACKS_MAX: usize = 512;
-/// The deepest folder.
+/// The deepest nesting of folders.
 const DEPTH_MAX: usize = 100;
 
-/// Version 2 of the index of a pack: `gitformat-pack(5)`.
+/// The header of a pack's index in version 2: `gitformat-pack(5)`.
 const PACK_INDEX: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const FANOUT: u64 = 256;
 const ID_BYTES: u64 = 20;
-/// The bit of an offset which says that it is in the table of large ones.
+/// The bit in an offset that refers to the table of large offsets.
 const IS_LARGE: u32 = 1 << 31;
-/// The type of an entry that is a commit, whole.
+/// The type of an entry that is a whole commit.
 const COMMIT_TYPE: u8 = 1;
 
-/// The name of an object: the SHA-1 of its kind, its length and its content.
+/// The id of an object: the SHA-1 of its kind, its length and its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObjectId(pub(super) [u8; 20]);
 
@@ -71,16 +72,16 @@ impl Kind {
     }
 }
 
-/// A file, for a tree.
+/// A file that becomes part of a tree.
 #[derive(Debug)]
 pub(super) struct TreeItem {
-    /// Below the folder of the tree.
+    /// The path relative to the tree.
     pub(super) path: Vec<u8>,
     pub(super) kind: Kind,
     pub(super) id: ObjectId,
 }
 
-/// Returns the name of an object.
+/// Returns the id of an object.
 pub(super) fn id_of(kind: &str, content: &[u8]) -> ObjectId {
     let mut hash = Sha1::new();
     hash.update(format!("{kind} {}\0", content.len()));
@@ -88,7 +89,7 @@ pub(super) fn id_of(kind: &str, content: &[u8]) -> ObjectId {
     ObjectId(hash.finalize().into())
 }
 
-/// Returns the name of the tree of these files, and of no more.
+/// Returns the id of the tree that has exactly these files.
 pub(super) fn tree(items: Vec<TreeItem>) -> Result<ObjectId, Undetermined> {
     tree_at(items, DEPTH_MAX)
 }
@@ -96,7 +97,7 @@ pub(super) fn tree(items: Vec<TreeItem>) -> Result<ObjectId, Undetermined> {
 fn tree_at(items: Vec<TreeItem>, depth_left: usize) -> Result<ObjectId, Undetermined> {
     let depth_left = depth_left.checked_sub(1).ok_or(Undetermined::TooMuch)?;
     let mut folders: BTreeMap<Vec<u8>, Vec<TreeItem>> = BTreeMap::new();
-    // A folder stands where its name with a slash would.
+    // Git sorts a folder as if its name ended with a slash.
     let mut entries: BTreeMap<Vec<u8>, (Vec<u8>, Kind, ObjectId)> = BTreeMap::new();
     for item in items {
         let slash = item.path.iter().position(|byte| *byte == b'/');
@@ -118,7 +119,7 @@ fn tree_at(items: Vec<TreeItem>, depth_left: usize) -> Result<ObjectId, Undeterm
     Ok(id_of("tree", &content))
 }
 
-/// Returns the tree of a commit, which has to be what its name says.
+/// Returns the tree of a commit. Fails if the commit's content does not match its id.
 pub(super) fn tree_of_commit(
     repository: &Folder,
     commit: ObjectId,
@@ -135,7 +136,7 @@ pub(super) fn tree_of_commit(
     tree.and_then(ObjectId::from_hex).ok_or(Undetermined::Damaged)
 }
 
-/// Returns a commit that has a file of its own.
+/// Reads a commit that is stored in a file of its own.
 fn loose(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undetermined> {
     let name = commit.to_string();
     let (folder, file) = name.split_at_checked(2).ok_or(Undetermined::Damaged)?;
@@ -151,7 +152,7 @@ fn loose(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undet
     Ok(whole.get(end + 1..).map(<[u8]>::to_vec))
 }
 
-/// Returns a commit that is in a pack; none where it is in none of them, or not as a whole.
+/// Reads a commit from a pack. `None` if no pack has it, or only as a delta.
 fn packed(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undetermined> {
     let Ok((objects, name)) = parent(repository, b"objects/pack") else { return Ok(None) };
     let Ok(folder) = objects.folder(name) else { return Ok(None) };
@@ -166,7 +167,7 @@ fn packed(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Unde
     Ok(None)
 }
 
-/// Returns the place of an object in a pack by the pack's index.
+/// Returns the offset of an object in a pack, from the pack's index.
 fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermined> {
     let mut start = [0; 8];
     index.read_exact_at(&mut start, 0)?;
@@ -192,7 +193,7 @@ fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermine
             std::cmp::Ordering::Less => low = middle + 1,
             std::cmp::Ordering::Greater => high = middle,
             std::cmp::Ordering::Equal => {
-                // Behind the names are a checksum for each, then the offsets, then the large ones.
+                // After the ids come a checksum for each, the offsets, and the large offsets.
                 let offsets_at = ids_at + (ID_BYTES + 4) * count;
                 let offset = short(offsets_at + 4 * middle)?;
                 if offset & IS_LARGE == 0 {
@@ -208,7 +209,7 @@ fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermine
     Ok(None)
 }
 
-/// Returns the commit at this place of a pack, if it is there as a whole and not as a difference.
+/// Reads the commit at this offset in a pack. `None` if it is stored as a delta.
 fn whole_commit(pack: &File, offset: u64) -> Result<Option<Vec<u8>>, Undetermined> {
     let mut bytes = vec![0; COMMIT_BYTES_MAX];
     let mut length = 0;
@@ -220,7 +221,7 @@ fn whole_commit(pack: &File, offset: u64) -> Result<Option<Vec<u8>>, Undetermine
         }
     }
     let bytes = bytes.get(..length).unwrap_or_default();
-    // The type, and the length, seven bits a byte as long as the highest is set.
+    // The header has the type and the length. It continues for as long as the highest bit of a byte is set.
     let first = bytes.first().copied().ok_or(Undetermined::Damaged)?;
     if first >> 4 & 7 != COMMIT_TYPE {
         return Ok(None);

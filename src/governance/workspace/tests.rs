@@ -1,4 +1,4 @@
-//! Tests against git itself.
+//! Compares the state with Git's own answers.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -55,7 +55,7 @@ impl Repository {
         WorkspaceState::of(self.folder.path()).unwrap()
     }
 
-    /// What git itself says of the state.
+    /// Returns the state according to Git.
     fn expected(&self) -> WorkspaceState {
         let changes = self.git(&["status", "--porcelain", "--untracked-files=no"]);
         WorkspaceState {
@@ -78,14 +78,14 @@ impl Repository {
     }
 }
 
-/// Something that somebody does in a repository.
+/// A change to a repository.
 type Change = fn(&Repository);
 
 #[test]
 fn a_state_is_what_git_says_of_it() {
     let repository = Repository::new();
     repository.check(false);
-    // Not one that git knows.
+    // Git does not track this file.
     fs::write(repository.path("new.py"), "").unwrap();
     repository.check(false);
     let changes: [Change; 6] = [
@@ -104,7 +104,7 @@ fn a_state_is_what_git_says_of_it() {
     ];
     for change in changes {
         change(&repository);
-        // A file that git no longer knows is none of the tree.
+        // A file that is no longer tracked is not in the tree.
         repository.check(true);
         repository.git(&["reset", "-q", "--hard"]);
         fs::write(repository.path("new.py"), "").unwrap();
@@ -128,7 +128,7 @@ fn a_commit_is_found_wherever_git_keeps_it() {
     repository.check(true);
 }
 
-/// The file of the commit.
+/// Returns the loose object of the commit, if it exists.
 fn loose(repository: &Repository) -> Option<PathBuf> {
     let commit = repository.git(&["rev-parse", "HEAD"]);
     let path = repository.path(&format!(".git/objects/{}/{}", &commit[..2], &commit[2..]));
@@ -153,7 +153,7 @@ fn what_is_not_known_is_said() {
     assert_eq!(unknown("split in two"), commit);
     repository.git(&["update-index", "--no-split-index"]);
     repository.check(false);
-    // A commit that is not what its name says.
+    // The content of the commit does not match its id.
     let file = loose(&repository).unwrap();
     let good = fs::read(&file).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
@@ -164,7 +164,7 @@ fn what_is_not_known_is_said() {
     fs::remove_file(&file).unwrap();
     assert_eq!(unknown("kept in a way"), commit);
     fs::write(&file, good).unwrap();
-    // What is listed is not what is there, and what it says may be why.
+    // A listed file differs from the file on the disk. Its `.gitattributes` may be the reason.
     fs::write(repository.path(".gitattributes"), "*.py text eol=crlf\n").unwrap();
     repository.commit();
     repository.check(false);
@@ -189,7 +189,7 @@ fn what_is_not_known_is_said() {
     unknown("elsewhere");
 }
 
-/// Whoever writes the workspace has git start programs, and lead it elsewhere: nothing of that is done.
+/// The workspace's files make Git start programs and follow links. Nothing of this happens here.
 #[test]
 fn nothing_of_the_workspaces_choice_is_started_or_followed() {
     let repository = Repository::new();
@@ -200,11 +200,11 @@ fn nothing_of_the_workspaces_choice_is_started_or_followed() {
     repository.git(&["config", "core.fsmonitor", hook.to_str().unwrap()]);
     repository.state();
     assert!(!sign.exists());
-    // The control: git starts it.
+    // The control: Git starts it.
     repository.git(&["status"]);
     assert!(sign.exists());
     repository.git(&["config", "--unset", "core.fsmonitor"]);
-    // Folders and files that became links to the same content.
+    // Folders and files become symlinks to the same content.
     for path in [".git/objects", ".git/index", "tests"] {
         repository.git(&["status"]);
         repository.check(false);
@@ -216,7 +216,7 @@ fn nothing_of_the_workspaces_choice_is_started_or_followed() {
         fs::remove_file(&path).unwrap();
         fs::rename(&moved, &path).unwrap();
     }
-    // A pipe, which nobody writes to.
+    // A pipe without a writer.
     let head = repository.path(".git/HEAD");
     fs::remove_file(&head).unwrap();
     nix::unistd::mkfifo(&head, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -247,7 +247,7 @@ fn damage_is_no_panic() {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
             fs::write(&file, &bad).unwrap();
-            // Whatever was changed, no other tree is taken for the commit's.
+            // Whatever was changed, no other tree is taken for the commit's tree.
             assert_ne!(repository.state().dirty, Some(true));
             fs::write(&file, &good[..at]).unwrap();
             repository.state();
