@@ -1,4 +1,5 @@
-//! The command line: `qwed-mcp` serves, `run` runs one script, `check` analyses some.
+//! The command line: parses the arguments, reads the settings, sets up logging and runs the command. Without a command
+//! it serves MCP. Logs and errors never go to standard output.
 
 mod aibom;
 mod audit;
@@ -58,16 +59,17 @@ use crate::terminal::Label;
 #[cfg(feature = "traces")]
 use crate::traces::Traces;
 
-/// The time for which threads that are blocked on standard input may hold up the end of the process.
+/// How long shutdown waits for blocked threads, for example one that reads standard input.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 
-/// The most findings of a skill manifest that are logged; a hostile one has any number.
+/// The most findings of a skill manifest that are logged, because a hostile manifest can have any number.
 const FINDINGS_LOGGED_MAX: usize = 50;
 
-/// The most bytes of a script that are read, to say how large it is: more than the analysis takes.
+/// The most bytes read from a script. This is more than the analysis accepts, so that the analysis can report the size
+/// of a script that is too large.
 const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The exit code of a usage error, as clap has it.
+/// The exit code of a usage error, the same as clap's.
 const USAGE: u8 = 2;
 
 const ABOUT: &str =
@@ -81,7 +83,7 @@ configuration starts. Settings come from environment variables: QWED_MCP_TRUSTED
 allows code to run, QWED_MCP_PYTHON names the interpreter. All of them, and everything else:
 https://github.com/QWED-AI/qwed-mcp/tree/main/docs";
 
-/// The place of an option after all others but `--help`.
+/// The display order of an option that comes after all others except `--help`.
 const LAST: usize = 900;
 
 const RUN_EXAMPLES: &str = "\
@@ -116,7 +118,7 @@ Examples:
 #[derive(Parser)]
 #[command(name = "qwed-mcp", version, about = ABOUT, long_about = LONG_ABOUT)]
 struct CommandLine {
-    /// Colours: `auto` has them on a terminal, unless `NO_COLOR` is set
+    /// When to use colours: `auto` uses them on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto", display_order = LAST)]
     color: Colours,
     #[command(subcommand)]
@@ -132,16 +134,16 @@ enum Command {
     #[cfg(feature = "http")]
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<serve::Options>),
-    /// Run a script as a client's call would, and show what it prints
+    /// Run a script as a client's call would, and show its output
     ///
-    /// The exit code is the script's own; 124 if its time was up, 125 if it could not be run, 126 if it was
-    /// refused, 127 if it could not be read, 128 and the number of a signal that ended it, 130 for Ctrl-C.
+    /// The exit code is the script's own. It is 124 after a timeout, 125 if the script could not be run, 126 if it was
+    /// refused, 127 if it could not be read, 128 plus the number of the signal if a signal ended it, and 130 for
+    /// Ctrl-C.
     #[command(after_help = RUN_EXAMPLES)]
     Run(run::Options),
-    /// Say what the safety analysis finds in scripts, without running them
+    /// Analyse scripts and list the findings, without running anything
     ///
-    /// The exit code is 0 if nothing was found, 1 if a script would be blocked, 2 if one could not
-    /// be read.
+    /// The exit code is 0 if nothing was found, 1 if a script would be blocked, 2 if one could not be read.
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// The scripts, or - for standard input
@@ -151,72 +153,72 @@ enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: check::CheckFormat,
     },
-    /// Say whether the skills that manifests describe may be loaded
+    /// Check whether skills may be loaded, by their manifests
     ///
-    /// The exit code is 0 if all are trusted, 1 if one is blocked, 2 if a manifest could not be read.
+    /// The exit code is 0 if all skills are trusted, 1 if one is blocked, 2 if a manifest could not be read.
     VerifySkill(verify_skill::Options),
     /// Print an AI bill of materials
     ///
-    /// For what a server really used, set `QWED_MCP_AIBOM` to a file where it runs. The exit code is
-    /// 0, or 2 if the arguments name no model.
+    /// To record the engines and tools that a server really used, set `QWED_MCP_AIBOM` to a file for that server. The
+    /// exit code is 0, or 2 if the arguments name no model.
     Aibom(aibom::Options),
-    /// Say what scripts would run in: interpreter, packages, sandbox, limits
+    /// Report the environment of scripts: interpreter, packages, sandbox, limits
     ///
-    /// Where `QWED_MCP_POLICY` is set, also whether governed tools can run tests. The exit code is 0 if
-    /// code can run, 1 if it cannot; with a policy, 0 if tests can run, and scripts too unless
-    /// `QWED_MCP_TRUSTED_CODE_EXECUTION` keeps these shut out.
+    /// If `QWED_MCP_POLICY` is set, also reports whether governed tools can run tests. The exit code is 0 if scripts
+    /// can run, 1 if they cannot. With a policy it is 0 if tests can run, and if scripts can run too or
+    /// `QWED_MCP_TRUSTED_CODE_EXECUTION` does not allow them.
     Doctor {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
-        /// Print the `AppArmor` profile that this program needs on Ubuntu, and nothing else
+        /// Print only the `AppArmor` profile that this program needs on Ubuntu
         ///
-        /// `qwed-mcp doctor --apparmor-profile | sudo tee /etc/apparmor.d/qwed-mcp` and `sudo
-        /// apparmor_parser --replace /etc/apparmor.d/qwed-mcp` put it to use.
+        /// To load it, run `qwed-mcp doctor --apparmor-profile | sudo tee /etc/apparmor.d/qwed-mcp` and then
+        /// `sudo apparmor_parser --replace /etc/apparmor.d/qwed-mcp`.
         #[arg(long, conflicts_with = "format")]
         apparmor_profile: bool,
     },
-    /// Put this server into the configurations of MCP clients
+    /// Add this server to the configurations of MCP clients
     ///
-    /// Without a client it lists those that are found, and changes nothing. A file that cannot be read
-    /// is left alone; of one that is changed there is a backup beside it. The exit code is 0, or 1 if
-    /// a file could not be changed, or 2 for arguments that do not fit.
+    /// Without a client, lists the clients that are found and changes nothing. A file that cannot be read is left
+    /// alone. A file that is changed gets a backup next to it. The exit code is 0, 1 if a file could not be changed, 2
+    /// for invalid arguments.
     #[command(after_help = INSTALL_EXAMPLES)]
     Install(install::Options),
     /// Make, list and remove environments for scripts, with the QWED packages
     ///
-    /// They are in the data folder. The exit code is 0, or 1 if nothing was done, or 2 if the data folder
-    /// cannot be used.
+    /// Environments are in the data folder. The exit code is 0, 1 if nothing was done, 2 if the data folder cannot be
+    /// used.
     #[command(subcommand)]
     Env(env::Command),
-    /// Look at the policy file of the governed tools
+    /// Check a policy file of the governed tools, and test its decisions
     #[command(subcommand)]
     Policy(policy::Command),
-    /// Make, list and revoke the tokens of those who may call governed tools
+    /// Make, list, rotate and revoke the tokens of users of governed tools
     ///
-    /// They are in `QWED_MCP_DATA_DIR`. The exit code is 0, or 1 if there is no such token, or 2 if
-    /// the store cannot be used.
+    /// Tokens are stored in `QWED_MCP_DATA_DIR`. The exit code is 0, 1 if the token does not exist, 2 if the store
+    /// cannot be used.
     #[command(subcommand, after_help = TOKEN_EXAMPLES)]
     Token(token::Command),
-    /// Read the audit log of the governed tools, and say whether it is intact
+    /// Read the audit log of the governed tools, and verify that it is intact
     ///
-    /// It is in `QWED_MCP_DATA_DIR`.
+    /// The log is in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Audit(audit::Command),
-    /// List and show what runs of the governed tools left, and remove what is not to be kept
+    /// List, show and prune the artifacts of governed runs
     ///
-    /// It is in `QWED_MCP_DATA_DIR`.
+    /// Artifacts are in `QWED_MCP_DATA_DIR`.
     #[command(subcommand)]
     Runs(runs::Command),
     /// Make the key that signs receipts, and show and verify receipts
     #[command(subcommand)]
     Receipt(receipt::Command),
-    /// Run the script of a receipt once more, and say what is different
+    /// Run the script of a receipt again, and report the differences
     ///
-    /// The exit code is 0 if nothing is, 1 if something is, 2 if the receipt is not good or the script is not
-    /// its script, 3 if there was no run, 4 if the replays differ among themselves.
+    /// The exit code is 0 if nothing differs, 1 if something differs, 2 if the receipt is not good or the script does
+    /// not match it, 3 if a replay could not be run, 4 if the replays differ from each other.
     Replay(replay::Options),
-    /// Print what completes commands and options in a shell
+    /// Print the completions of commands and options for a shell
     ///
     /// For example: qwed-mcp completions bash > ~/.local/share/bash-completion/completions/qwed-mcp
     Completions {
@@ -225,16 +227,16 @@ enum Command {
     },
     /// Write the manual pages into a folder
     ManPages {
-        /// The folder, which is made if it is not there
+        /// The folder, which is created if it does not exist
         folder: PathBuf,
     },
-    /// Answer the calls of the Python package `qwed_mcp`, a line of JSON each
+    /// Answer the calls of the Python package `qwed_mcp`, one line of JSON for each
     ///
-    /// The package starts this by itself.
+    /// The package starts this command itself.
     PythonApi,
 }
 
-/// The use of colours.
+/// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Colours {
     Auto,
@@ -252,7 +254,7 @@ impl Colours {
     }
 }
 
-/// The form of what a command prints.
+/// The output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people
@@ -261,7 +263,7 @@ enum Format {
     Json,
 }
 
-/// Carries out the command line, and returns the exit code of the process.
+/// Runs the command line, and returns the exit code of the process.
 pub fn run() -> ExitCode {
     let CommandLine { color, command } = match parse() {
         Ok(command_line) => command_line,
@@ -279,7 +281,7 @@ pub fn run() -> ExitCode {
         Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
-    // Those of servers alone: their calls are what is traced.
+    // Traces record calls, so commands for a person, such as `doctor`, start none.
     #[cfg(feature = "traces")]
     let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
     #[cfg(feature = "traces")]
@@ -306,19 +308,19 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("{error:#}");
-            // 1 would be the verdict of some commands.
+            // Some commands exit with 1 as a regular result, so a printing error needs another code.
             let is_unprinted = error.is::<output::NotPrinted>();
             if is_unprinted { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// Returns the description of the command line.
+/// Returns clap's description of the command line.
 fn command() -> clap::Command {
     for_people(CommandLine::command())
 }
 
-/// Removes the marks of doc comments from help texts, and takes `-1` as the value of an option.
+/// Removes the backticks of doc comments from help texts, and allows `-1` as the value of an option.
 fn for_people(command: clap::Command) -> clap::Command {
     let mut command = command.mut_args(|mut arg| {
         if let Some(help) = arg.get_help().map(unmarked) {
@@ -339,7 +341,7 @@ fn for_people(command: clap::Command) -> clap::Command {
     command.mut_subcommands(for_people)
 }
 
-/// Returns a text without the backticks around a word. Several words get single quotes instead.
+/// Removes the backticks around a single word, and replaces those around several words with single quotes.
 fn unmarked(text: &StyledStr) -> String {
     let mut plain = String::new();
     for (index, part) in text.to_string().split('`').enumerate() {
@@ -349,7 +351,8 @@ fn unmarked(text: &StyledStr) -> String {
     plain
 }
 
-/// Suggests the command whose name has the fewest typing errors: clap does not count swapped letters.
+/// Suggests the command with a name that differs by one typing error. clap's own suggestion does not count swapped
+/// letters as one error.
 fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap::Error {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
@@ -379,9 +382,9 @@ fn parse() -> Result<CommandLine, clap::Error> {
     CommandLine::from_arg_matches(&matches)
 }
 
-/// Prints the help that was asked for, or what is wrong with the arguments.
+/// Prints the requested help, or the error in the arguments. Returns the exit code.
 fn print_usage(error: &clap::Error) -> ExitCode {
-    // What can be understood of them: what else is there may be what is wrong.
+    // Another argument may be the wrong one, so find `--color` and the command in spite of errors.
     let lenient = command().ignore_errors(true);
     let lenient = lenient.disable_help_flag(true).disable_version_flag(true);
     let understood = lenient.try_get_matches().ok();
@@ -390,7 +393,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     color.unwrap_or(&Colours::Auto).choice().write_global();
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        // There is no other place to print it.
+        // There is nowhere else to report a failure.
         let _ = anstream::stderr().write_all(text.as_bytes());
     } else if let Err(error) = output::print_styled("the help", &text) {
         Label::Error.say(format_args!("{error:#}"));
@@ -398,7 +401,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     }
     let run = understood.as_ref().and_then(|it| it.subcommand_matches("run"));
     match u8::try_from(error.exit_code()) {
-        // The script's own may be the same.
+        // A script may exit with this code itself, so `run` has another code for usage errors.
         Ok(USAGE) if let Some(run) = run => {
             let file = run.try_get_one::<PathBuf>("batch");
             ExitCode::from(run::usage(file.is_ok_and(|file| file.is_some())))
@@ -437,7 +440,7 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Turns the error of a store that cannot be used into the exit code of a usage error, and logs it.
+/// Logs an error about an unusable store or data folder, and turns it into the exit code of a usage error.
 fn usage_if_store_unusable(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     result.or_else(|error| {
         if !error.is::<StoreError>() && !error.is::<NoDataFolder>() {
@@ -469,7 +472,7 @@ fn serve_team(options: serve::Options, address: std::net::SocketAddr) -> anyhow:
     })
 }
 
-/// Starts a server, has it serve as `work` does, and writes down what the session used.
+/// Builds a server and runs `work` with it. Then writes the bill of materials of the session.
 fn serve_with(
     mut settings: Settings,
     work: impl FnOnce(&Runtime, Arc<Server>, &Settings) -> anyhow::Result<()>,
@@ -489,7 +492,7 @@ fn serve_with(
         aibom::warn_if_unusable(file);
         Arc::new(Session::new(settings.llm_model.clone()))
     });
-    // Its store comes first: an error about the data folder is an error of the store.
+    // The store comes before the receipts, so that an unusable data folder is reported as an error of the store.
     let governance = policy
         .map(|policy| govern(&settings, policy, Arc::clone(&executor), session.clone()))
         .transpose()?;
@@ -499,7 +502,7 @@ fn serve_with(
     let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
     with_shared_server(server, &settings, |runtime, server| {
         let ended = work(runtime, server, &settings);
-        // Whatever ended the session.
+        // The bill is written even if the session ended with an error.
         if let (Some(session), Some(file)) = (session, &settings.aibom) {
             aibom::write(&session, file)?;
         }
@@ -508,7 +511,7 @@ fn serve_with(
     })
 }
 
-/// Opens the store of the governed tools, and creates what carries their calls out.
+/// Opens the store of the governed tools, and creates the `Governance` that carries out their calls.
 fn govern(
     settings: &Settings,
     policy: Arc<PolicyFile>,
@@ -522,7 +525,8 @@ fn govern(
     Ok(Governance::new(settings, policy, &folder, store, executor, session))
 }
 
-/// Checks the skill manifest before anything is answered: a poisoned one ends the server.
+/// Verifies the skill manifest before the server answers any request. The server does not start with an untrusted
+/// manifest.
 fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     let verification = SkillProvenanceGuard::new()
         .verify_file(manifest, None)
@@ -541,8 +545,8 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a script from a file, or from standard input. What is too large for one is told by the analysis; what
-/// has no end, here.
+/// Reads a script from a file, or from standard input. Fails above [`SCRIPT_BYTES_MAX`], because the input may have no
+/// end. The analysis reports smaller scripts that are too large for it.
 fn read_script(file: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
@@ -553,7 +557,7 @@ fn read_script(file: &Path) -> io::Result<String> {
     Ok(code)
 }
 
-/// Returns bytes as text.
+/// Decodes UTF-8. The error names the position of the first invalid byte.
 fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let position = error.utf8_error().valid_up_to();
@@ -561,8 +565,8 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Has a file, or standard input for `-`, read by `read`, which returns the number of bytes. More than
-/// `bytes_max` are an error.
+/// Lets `read` read a file, or standard input for `-`. `read` returns the number of bytes; more than `bytes_max` is an
+/// error.
 fn read_bounded(
     file: &Path,
     bytes_max: u64,
@@ -577,7 +581,7 @@ fn read_bounded(
     Ok(())
 }
 
-/// Reads the settings from the environment, and logs those that cannot be used.
+/// Reads the settings from the environment, and logs the warnings about them.
 fn settings() -> Settings {
     let (settings, warnings) = Settings::from_env();
     for warning in warnings.into_iter().chain(settings.crowding()) {
@@ -586,7 +590,7 @@ fn settings() -> Settings {
     settings
 }
 
-/// Works with a server as [`with_server`] does, which shares its jobs where there is a database for that.
+/// Runs `work` like [`with_server`]. If a database is configured, the server shares its jobs through it.
 fn with_shared_server(
     server: Server,
     settings: &Settings,
@@ -601,7 +605,7 @@ fn with_shared_server(
     })
 }
 
-/// Connects a server with the database that replicas share.
+/// Connects a server to the database that replicas share.
 #[cfg(feature = "postgres")]
 fn share_jobs(
     runtime: &Runtime,
@@ -623,7 +627,7 @@ fn share_jobs(
     runtime.block_on(shared).context("background jobs cannot be shared")
 }
 
-/// Refuses what this program was built without.
+/// Fails, because this program was built without the feature `postgres`.
 #[cfg(not(feature = "postgres"))]
 fn share_jobs(_: &Runtime, _: Server, _: &Settings, _: &Secret) -> anyhow::Result<Server> {
     anyhow::bail!(
@@ -631,7 +635,7 @@ fn share_jobs(_: &Runtime, _: Server, _: &Settings, _: &Secret) -> anyhow::Resul
     )
 }
 
-/// Works with a server in the runtime that it needs, and takes that down again.
+/// Runs `work` with a server in a new runtime, and shuts the runtime down afterwards.
 fn with_server(
     server: Server,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
@@ -643,24 +647,24 @@ fn in_runtime(work: impl FnOnce(&Runtime) -> anyhow::Result<ExitCode>) -> anyhow
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = runtime()?;
     let result = work(&runtime);
-    // A thread may be blocked reading standard input for ever.
+    // A thread may be blocked forever reading standard input.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result
 }
 
-/// Returns the policy of the governed tools, if the admin wants these.
+/// Returns the policy of the governed tools, if one is configured.
 fn policy(settings: &Settings) -> Option<Arc<PolicyFile>> {
     settings.policy.clone().map(|path| Arc::new(PolicyFile::new(path)))
 }
 
-/// Returns the workspace of the governed tools, whose code must not run outside of the sandbox.
+/// Returns the workspace of the governed tools. Its code must not run outside the sandbox.
 fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
     policy.map(|policy| Arc::clone(policy).into()).unwrap_or_default()
 }
 
-/// Creates the executor of a server.
+/// Creates the executor of a server. Warm interpreters are not used for deterministic runs.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
-    // A fork has the addresses of its fork server, and what that has done before.
+    // A fork inherits the addresses and the state of its fork server, so its results may depend on earlier runs.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm && !settings.deterministic {
         return Arc::new(WarmExecutor::new(settings, untrusted));
@@ -668,8 +672,8 @@ fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 
-/// Starts the runtime, of one thread: the work is done by other processes, and pipes are faster
-/// without hand-overs.
+/// Creates a runtime with one thread. Other processes do the work, and pipes are faster without handing over between
+/// threads.
 fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("failed to start the runtime")
 }

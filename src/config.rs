@@ -1,8 +1,7 @@
-//! The environment as typed settings, read once at start.
+//! The settings, read once at start from environment variables.
 //!
-//! Nothing else in the crate reads variables that set up the program. A value that cannot be used
-//! never stops the server: the default is taken and a [`SettingsWarning`] says so, as the documents
-//! ask for.
+//! No other module reads the `QWED_` variables of this process. A value that cannot be used never stops the server: the
+//! default applies and a [`SettingsWarning`] reports it, as documented.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -17,26 +16,26 @@ use thiserror::Error;
 use crate::secret::Secret;
 use crate::shares::Share;
 
-/// The synchronous runs for each processor above which there is a warning.
+/// The synchronous runs per processor above which a warning is logged.
 const RUNS_PER_PROCESSOR_MAX: usize = 4;
 
-/// The time that a background job may take when the admin says nothing else.
+/// The default of `QWED_MCP_BACKGROUND_TIMEOUT`.
 const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
-/// The ceiling of `QWED_MCP_BACKGROUND_TIMEOUT`: above it a job could hold a slot for hours.
+/// The maximum of `QWED_MCP_BACKGROUND_TIMEOUT`. Above it a job could hold a slot for hours.
 const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// The time that a synchronous run may take: below the 60 s after which common MCP clients give up.
+/// The time limit of a synchronous run. It is below the 60 s after which common MCP clients give up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which a job is kept after its last change.
+/// How long a job is kept after its last change.
 const JOB_TTL: Duration = Duration::from_secs(3600);
-/// The ceiling of `QWED_MCP_SYNC_CONCURRENCY`: more interpreters than this only fight for the CPU.
+/// The maximum of `QWED_MCP_SYNC_CONCURRENCY`. More interpreters would only compete for the CPU.
 const SYNC_CONCURRENCY_MAX: usize = 64;
 const SYNC_CONCURRENCY_DEFAULT: usize = 1;
 
-/// The time for which warm interpreters are kept without a call.
+/// The default of `QWED_MCP_WARM_IDLE_SECONDS`.
 const WARM_IDLE_SECONDS_DEFAULT: u32 = 1800;
 
-/// The modules that verifications use; those that are not installed are left out. Without
-/// `qwed_sdk`: with all that it loads, a fork takes twice as long.
+/// The modules that verifications use. Modules that are not installed are skipped. `qwed_sdk` is left out, because a
+/// fork with everything that it loads takes twice as long.
 const PRELOAD_LIGHT: &str = "
     __future__ abc argparse ast base64 bisect calendar cmath collections collections.abc contextlib copy csv
     dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
@@ -44,74 +43,71 @@ const PRELOAD_LIGHT: &str = "
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
 ";
 
-/// The libraries that verifications use besides; a fork of an interpreter with them is slower.
+/// Further libraries that verifications use. A fork of an interpreter with them is slower.
 const PRELOAD_HEAVY: &str = "numpy sympy z3 qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
-/// The module that scripts that draw use on top of them; a fork with it is slower still.
+/// The module that scripts for drawing use, in addition to the libraries. A fork with it is slower still.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
-/// The most runs of one fork server. Nothing is known to add up in it; this is for what is not known.
+/// The most runs of one fork server. Nothing is known to accumulate in it; the limit guards against unknown leaks.
 const FORK_SERVER_RUNS_MAX: u64 = 20_000;
 
-/// The memory of a run when the admin says nothing else, in MiB: enough for `SymPy`, Z3 and `NumPy`
-/// together, six times over.
+/// The default memory limit of a run, in MiB: six times the need of `SymPy`, Z3 and `NumPy` together.
 pub(crate) const MEMORY_MB_DEFAULT: u64 = 1024;
-/// The floor of `QWED_MCP_MEMORY_MB`: less is not enough to import the verification libraries.
+/// The minimum of `QWED_MCP_MEMORY_MB`. The verification libraries cannot be imported with less.
 pub(crate) const MEMORY_MB_MIN: u64 = 128;
-/// The ceiling of `QWED_MCP_MEMORY_MB`: a TiB.
+/// The maximum of `QWED_MCP_MEMORY_MB`: 1 TiB.
 pub(crate) const MEMORY_MB_MAX: u64 = 1024 * 1024;
 
-/// The admin's permission to run code at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
+/// The admin gate: whether scripts may run at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminGate {
-    /// Verified code runs.
+    /// Verified scripts run.
     Open,
-    /// Nothing runs; every call is still analysed and answered.
+    /// Nothing runs. Every call is still analysed and answered.
     Closed,
 }
 
-/// The sandbox that the admin asks for (`QWED_MCP_SANDBOX`). Where it is unavailable, nothing runs.
+/// The sandbox that the admin requires (`QWED_MCP_SANDBOX`). If it is unavailable, nothing runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SandboxMode {
-    /// All layers (tier 3), or where there are no namespaces all others (tier 2); on macOS Seatbelt. The
-    /// default.
+    /// All layers (tier 3). If namespaces are unavailable, all other layers (tier 2). Seatbelt on macOS. The default.
     Required,
     /// All layers.
     Strict,
-    /// Whatever of the sandbox this machine has, at least the filter of system calls (tier 1).
+    /// All layers that this machine supports, at least the filter of system calls (tier 1).
     Degraded,
-    /// No sandbox: scripts have the rights of the server's user.
+    /// No sandbox. Scripts have the rights of the server's user.
     Off,
 }
 
-/// The analysis of code before it runs. Only tests of the sandbox turn it off, and only debug builds
-/// let them.
+/// The analysis of scripts before they run. Only tests of the sandbox turn it off, and only debug builds allow that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeAnalysis {
-    /// Always, in release builds.
+    /// The only state in release builds.
     On,
     /// `QWED_MCP_TEST_UNCHECKED_CODE` is set.
     Off,
 }
 
-/// Parts of the kernel that are taken as missing: none but in tests, and only debug builds let them.
+/// Kernel features that tests treat as missing. Only debug builds allow that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(crate) struct KernelLacks {
     /// No namespaces can be created.
     pub(crate) namespaces: bool,
-    /// There is no Landlock.
+    /// Landlock is missing.
     pub(crate) landlock: bool,
-    /// The file tree of a run cannot be laid out, for no reason that is known.
+    /// The file tree of a run cannot be set up, for an unknown reason.
     pub(crate) file_tree: bool,
-    /// No control group can be made.
+    /// Control groups cannot be created.
     pub(crate) control_groups: bool,
     /// Addresses cannot be fixed.
     pub(crate) fixed_addresses: bool,
 }
 
-/// Everything the admin can set, parsed.
+/// The parsed settings of the admin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "switches, not states")]
@@ -122,92 +118,89 @@ pub struct Settings {
     pub sandbox: SandboxMode,
     /// The memory that all processes of a run may have together (`QWED_MCP_MEMORY_MB`), in MiB.
     pub memory_mb: u64,
-    /// Files and folders that scripts may read besides Python's own (`QWED_MCP_READ_PATHS`,
-    /// separated by colons).
+    /// Files and folders that scripts may read, in addition to Python's own (`QWED_MCP_READ_PATHS`, separated by
+    /// colons).
     pub read_paths: Vec<PathBuf>,
-    /// The analysis of code before it runs.
+    /// The analysis of scripts before they run.
     pub(crate) code_analysis: CodeAnalysis,
-    /// Parts of the kernel that tests pretend are missing.
+    /// Kernel features that tests treat as missing.
     pub(crate) kernel_lacks: KernelLacks,
-    /// A folder with stand-ins for the parts of macOS that hold a script: only in tests
-    /// (`QWED_MCP_TEST_APPLE_PARTS`), and only debug builds let them.
+    /// A folder with stand-ins for the parts of macOS that confine a script (`QWED_MCP_TEST_APPLE_PARTS`). Set by tests
+    /// only, and only in debug builds.
     pub(crate) apple_parts: Option<PathBuf>,
-    /// True if other processes of the user may look into this one: only in tests that do
-    /// (`QWED_MCP_TEST_DUMPABLE`), and only debug builds let them.
+    /// Whether other processes of the user may inspect this process (`QWED_MCP_TEST_DUMPABLE`). Set by tests only, and
+    /// only in debug builds.
     pub(crate) dumpable: bool,
-    /// `QWED_MCP_PYTHON`: an interpreter's path, or a name that is looked up on `PATH`.
+    /// `QWED_MCP_PYTHON`: the path of an interpreter, or a name to look up on `PATH`.
     pub python: Option<OsString>,
-    /// True if interpreters are kept warm (`QWED_MCP_WARM`).
+    /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
     pub warm: bool,
-    /// The time for which they are kept without a call (`QWED_MCP_WARM_IDLE_SECONDS`); `None` is for
-    /// ever.
+    /// How long an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` keeps it forever.
     pub warm_idle: Option<Duration>,
-    /// The modules that warm interpreters have loaded (`QWED_MCP_PRELOAD`, separated by commas): a
-    /// list for each kind of them, of what it has on top of the one before. The admin's list is one.
+    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each list belongs to one
+    /// kind of interpreter, and has the modules that it loads in addition to the previous kind. An admin's value is a
+    /// single list.
     pub preload: Vec<Vec<String>>,
-    /// The most runs of one fork server: fewer in tests (`QWED_MCP_TEST_FORK_SERVER_RUNS`), and only
-    /// debug builds let them.
+    /// The most runs of one fork server. Tests lower it (`QWED_MCP_TEST_FORK_SERVER_RUNS`), in debug builds only.
     pub(crate) fork_server_runs_max: u64,
-    /// True if the figures of scripts come back as pictures (`QWED_MCP_PICTURES`).
+    /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
     /// `VIRTUAL_ENV`: the root of an activated virtual environment.
     pub virtual_env: Option<PathBuf>,
-    /// `QWED_SKILL_MANIFEST`: the manifest to validate before the server answers anything.
+    /// `QWED_SKILL_MANIFEST`: the manifest to verify before the server answers any request.
     pub skill_manifest: Option<PathBuf>,
-    /// `QWED_MCP_AIBOM`: where the bill of materials of the session goes when it ends.
+    /// `QWED_MCP_AIBOM`: the file for the bill of materials of the session, written when the session ends.
     pub aibom: Option<PathBuf>,
-    /// `QWED_MCP_LLM_MODEL`: the model that calls, where the client names none.
+    /// `QWED_MCP_LLM_MODEL`: the model that calls, if the client does not name one.
     pub llm_model: Option<String>,
-    /// `QWED_MCP_DATA_DIR`: where tokens, audit log and artifacts of governed tools are.
+    /// `QWED_MCP_DATA_DIR`: the folder for tokens, audit log and artifacts of governed tools.
     pub data_dir: Option<PathBuf>,
-    /// `QWED_MCP_POLICY`: the policy of the governed tools; without one they do not exist.
+    /// `QWED_MCP_POLICY`: the policy of the governed tools. Without a policy they do not exist.
     pub policy: Option<PathBuf>,
-    /// `QWED_MCP_AUTH_TOKEN`: the token of calls that present none.
+    /// `QWED_MCP_AUTH_TOKEN`: the token of calls without a token of their own.
     pub auth_token: Option<Secret>,
-    /// `QWED_MCP_AUTH_TOKEN_FILE`: the file that has it in place of the variable.
+    /// `QWED_MCP_AUTH_TOKEN_FILE`: the file with this token, instead of the variable.
     pub auth_token_file: Option<PathBuf>,
-    /// `QWED_MCP_STORE`: the URL of the database that replicas share; without one nothing is shared.
+    /// `QWED_MCP_STORE`: the URL of the database that replicas share. Without it nothing is shared.
     pub store: Option<Secret>,
-    /// `QWED_MCP_RECEIPTS`: the folder of the receipts that scripts leave.
+    /// `QWED_MCP_RECEIPTS`: the folder for receipts of scripts.
     pub receipts: Option<PathBuf>,
-    /// `QWED_MCP_SIGNING_KEY`: the key that signs them, where it is not in the data folder.
+    /// `QWED_MCP_SIGNING_KEY`: the key that signs receipts, if it is not in the data folder.
     pub signing_key: Option<PathBuf>,
-    /// True if a receipt is on the disk before anybody hears of it (`QWED_MCP_RECEIPTS_SYNC`).
+    /// Whether a receipt is on disk before any client learns about it (`QWED_MCP_RECEIPTS_SYNC`).
     pub receipts_sync: bool,
-    /// True if what scripts print is kept beside their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
+    /// Whether the output of scripts is stored next to their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
     pub receipts_outputs: bool,
-    /// True if two runs of a script are to be the same as far as that can be had (`QWED_MCP_DETERMINISTIC`):
-    /// in new interpreters.
+    /// Whether two runs of a script are the same, as far as possible (`QWED_MCP_DETERMINISTIC`). Each run then has a
+    /// new interpreter.
     pub deterministic: bool,
-    /// The most synchronous runs at once (`QWED_MCP_SYNC_CONCURRENCY`).
+    /// The most synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
-    /// The part of turns, places, bytes and jobs that one user may hold among others; an option of the command
-    /// line.
+    /// The share of turns, places, bytes and jobs that one user may take. An option of the command line.
     pub(crate) user_share: Share,
-    /// The time that one synchronous run may take, counted from its start.
+    /// The time limit of a synchronous run, counted from its start.
     pub(crate) sync_timeout: Duration,
-    /// The time that a call may wait for its turn whose client cannot take it back, in tests that have other
-    /// than the default (`QWED_MCP_TEST_TURN_DEADLINE_MS`), and only debug builds let them.
+    /// How long a call waits for its turn if its client cannot cancel it. `None` is the default. Tests set it
+    /// (`QWED_MCP_TEST_TURN_DEADLINE_MS`), in debug builds only.
     pub(crate) turn_deadline: Option<Duration>,
-    /// The time that one background job may take, counted from its start
-    /// (`QWED_MCP_BACKGROUND_TIMEOUT`).
+    /// The time limit of a background job, counted from its start (`QWED_MCP_BACKGROUND_TIMEOUT`).
     pub background_timeout: Duration,
-    /// The time for which a job is kept after its last change.
+    /// How long a job is kept after its last change.
     pub(crate) job_ttl: Duration,
 }
 
-/// A variable whose value is unusable or dangerous, and the consequence, in one sentence.
+/// A warning about a variable with an unusable or dangerous value, with the consequence, in one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SettingsWarning(String);
 
 impl Settings {
-    /// Reads the settings of this process's environment.
+    /// Reads the settings from the environment of this process.
     pub fn from_env() -> (Self, Vec<SettingsWarning>) {
         Self::from_lookup(std::env::var_os)
     }
 
-    /// Returns a warning where so many synchronous runs at once are far more than this machine has processors.
+    /// Returns a warning if far more synchronous runs are allowed than this machine has processors.
     pub(crate) fn crowding(&self) -> Option<SettingsWarning> {
         let runs = self.sync_concurrency;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -220,7 +213,7 @@ impl Settings {
         })
     }
 
-    /// Reads the settings from `lookup`, which returns a variable's value by its name.
+    /// Reads the settings from `lookup`, which returns the value of a variable by its name.
     pub fn from_lookup(
         lookup: impl Fn(&'static str) -> Option<OsString>,
     ) -> (Self, Vec<SettingsWarning>) {
@@ -261,12 +254,13 @@ impl Settings {
                 .filter(|model| !model.trim().is_empty()),
             data_dir: variables.path("QWED_MCP_DATA_DIR"),
             policy: variables.path("QWED_MCP_POLICY"),
-            // Not text: still meant as a token, and not a valid one.
+            // A value that is not UTF-8 is still meant as a token, so it becomes an invalid token and not a missing
+            // one.
             auth_token: variables
                 .present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
             auth_token_file: variables.path("QWED_MCP_AUTH_TOKEN_FILE"),
-            // Not text: still meant as a URL, and not a valid one.
+            // A value that is not UTF-8 is still meant as a URL, so it becomes an invalid URL and not a missing one.
             store: variables
                 .present("QWED_MCP_STORE")
                 .map(|url| url.into_string().unwrap_or_default().into()),
@@ -293,18 +287,18 @@ impl Settings {
     }
 }
 
-/// The variable of the log's filter.
+/// The variable with the filter of the log.
 const LOG: &str = "QWED_MCP_LOG";
 
-/// Reads the filter of the log, which is wanted before the other settings (`QWED_MCP_LOG`).
+/// Reads the filter of the log (`QWED_MCP_LOG`), which is needed before the other settings.
 pub(crate) fn log_filter() -> String {
     std::env::var(LOG).unwrap_or_default()
 }
 
-/// Returns the names of all variables that set up the program.
+/// Returns the names of all variables that configure this program.
 pub(crate) fn variables() -> Vec<&'static str> {
     let asked = RefCell::new(vec![LOG]);
-    // Every setting is looked up, whatever the others are.
+    // Every setting is looked up, regardless of the others.
     let _ = Settings::from_lookup(|name| {
         asked.borrow_mut().push(name);
         None
@@ -312,18 +306,18 @@ pub(crate) fn variables() -> Vec<&'static str> {
     asked.into_inner()
 }
 
-/// Returns whether a variable has a name as ours have.
+/// Returns whether a name has the form of our variables.
 pub(crate) fn is_own_variable(name: &str) -> bool {
     let rest = name.strip_prefix("QWED").unwrap_or_default();
     ["_MCP_", "_SKILL_"].iter().any(|start| rest.starts_with(start))
 }
 
-/// Reads a variable by which a terminal says what it is.
+/// Reads a variable by which a terminal identifies itself.
 pub(crate) fn terminal(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The variables, and what is to be said about their values.
+/// The environment variables, and warnings about invalid values.
 struct Variables<L> {
     lookup: L,
     warnings: Vec<SettingsWarning>,
@@ -342,13 +336,13 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.present(name).map(PathBuf::from)
     }
 
-    /// Returns a variable that only tests may set. Release builds do not have these switches.
+    /// Returns a variable that only tests may set. Release builds ignore these variables.
     fn test_switch(&self, name: &'static str) -> Option<OsString> {
         if cfg!(debug_assertions) { (self.lookup)(name) } else { None }
     }
 
-    /// Returns the value as `parse` reads it, or `default` where there is none; where `parse` reads
-    /// nothing, `default` too, with the warning that the value `is` something.
+    /// Parses a variable. Returns `default` if it is unset. Also returns `default` if `parse` rejects the value, with a
+    /// warning that the variable `is` something.
     fn parsed<T>(
         &mut self,
         name: &'static str,
@@ -363,7 +357,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         })
     }
 
-    /// Returns a whole number within `range`.
+    /// Parses a whole number within `range`.
     fn number<N>(&mut self, name: &'static str, range: RangeInclusive<N>, default: N) -> N
     where
         N: Copy + Display + FromStr + PartialOrd,
@@ -410,7 +404,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         mode
     }
 
-    /// Returns a switch that is on unless the admin says off.
+    /// Parses a switch that is on by default.
     fn is_on(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "on" => Some(true),
@@ -420,7 +414,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed(name, true, parse, "neither on nor off; taking it as on")
     }
 
-    /// Returns a switch that is off unless the admin says on.
+    /// Parses a switch that is off by default.
     fn is_switched_on(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "on" => Some(true),
@@ -441,7 +435,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// An empty list is a choice too: an interpreter that has loaded nothing.
+    /// Parses the modules to preload. An empty list is valid: it means an interpreter that has loaded nothing.
     fn preload(&mut self) -> Vec<Vec<String>> {
         let names = |list: &str| list.split_ascii_whitespace().map(str::to_owned).collect();
         let default = || [PRELOAD_LIGHT, PRELOAD_HEAVY, PRELOAD_FOR_DRAWING].map(names).into();
@@ -455,7 +449,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
         let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
         if names.clone().all(is_name) {
-            // For all scripts.
+            // One list, for all scripts.
             return vec![names.map(str::to_owned).collect()];
         }
         let warning = "QWED_MCP_PRELOAD is not a list of module names with commas between them; \
@@ -464,7 +458,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         default()
     }
 
-    /// `QWED_MCP_TEST_FORK_SERVER_RUNS`: a number.
+    /// Parses `QWED_MCP_TEST_FORK_SERVER_RUNS`, a number.
     fn fork_server_runs_max(&self) -> u64 {
         let fewer = self.test_switch("QWED_MCP_TEST_FORK_SERVER_RUNS");
         let fewer = fewer.and_then(|value| value.to_str()?.parse().ok());
@@ -482,7 +476,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed("QWED_MCP_BACKGROUND_TIMEOUT", default, parse, &is)
     }
 
-    /// `QWED_MCP_TEST_KERNEL_LACKS`: words with commas between them.
+    /// Parses `QWED_MCP_TEST_KERNEL_LACKS`, words separated by commas.
     fn kernel_lacks(&self) -> KernelLacks {
         let value = self.test_switch("QWED_MCP_TEST_KERNEL_LACKS");
         let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();

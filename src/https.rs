@@ -1,4 +1,4 @@
-//! The one way by which this server fetches from, or sends to, an address that the admin names.
+//! The outbound HTTP client, for the addresses that the admin configures.
 //!
 //! This module is a leaf and uses nothing else of the crate.
 
@@ -8,10 +8,11 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// Returns a client of HTTP and HTTPS for requests of at most this time.
+/// Returns a client for HTTP and HTTPS, with this timeout for each request.
 ///
-/// It trusts the certificates that the system trusts (`SSL_CERT_FILE` names others), follows no redirect, and asks
-/// no proxy of the environment: what the admin has named is what is reached. Any status is a response.
+/// It uses the certificate store of the system (`SSL_CERT_FILE` names another). It follows no redirect and ignores
+/// proxies in the environment, so that it reaches only addresses that the admin configured. Any HTTP status is a
+/// response and not an error.
 pub(crate) fn agent(timeout: Duration) -> Agent {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = TlsConfig::builder()

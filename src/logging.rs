@@ -1,10 +1,10 @@
-//! Logs go to stderr, because stdout is the protocol.
+//! Logging to standard error, because standard output carries the protocol.
 //!
-//! The filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example
-//! `qwed_mcp=info`). Quiet by default. Code, output and secrets appear at `debug` and `trace` only.
+//! The filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example `qwed_mcp=info`). The default
+//! is quiet. Code, output and secrets appear only at `debug` and `trace`.
 //!
-//! A server's log has times and places, for an admin who reads it later. What the other commands have to say,
-//! a person reads at once: `error: …`.
+//! The log of a server has times and modules, for an admin to read later. The log of another command is for the person
+//! at the terminal: `error: …`.
 
 use std::error::Error;
 use std::fmt;
@@ -23,10 +23,10 @@ use tracing_subscriber::{Layer, Registry};
 use crate::plain_text::escape_into;
 use crate::terminal::Label;
 
-/// The target of spans that traces have, and no log.
+/// The target of spans that are in traces but not in the log.
 pub(crate) const SPANS: &str = "qwed_mcp::spans";
 
-/// What hears of events and spans besides the log.
+/// A layer that receives events and spans, in addition to the log.
 pub(crate) struct Further(Box<dyn Layer<Registry> + Send + Sync>);
 
 impl Further {
@@ -39,29 +39,29 @@ impl Further {
 /// The reader of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// An admin, of the log of a server.
+    /// The admin, for the log of a server.
     Admin,
     /// A program that collects the log of a server.
     Collector,
-    /// The person who typed a command.
+    /// A person at the command line.
     Person,
-    /// The person who typed a command that prints the error of its run itself.
+    /// A person at the command line, for a command that prints the error of its run itself.
     Caller,
 }
 
-/// The target of the addresses that a server listens on, which are logged at `info` whenever warnings are: of port
-/// 0 the log alone has the number.
+/// The target of the addresses on which a server listens. They are logged at `info` whenever warnings are, because only
+/// the log has the number that replaces port 0.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
 /// The modules that log the error of a run.
 const RUNS: [&str; 2] = ["qwed_mcp::scripts::run", "qwed_mcp::receipt::writer"];
 
-/// The text in errors for clients that sends them to the log.
+/// The phrases in errors for clients that refer to the log.
 const LOOK_AT_LOG: [&str; 2] =
     ["; ask the admin to look at the server's log", ". Ask the admin to look at the server's log"];
 
-/// Starts logging for `reader`, with this filter. One that does not parse is answered with a warning and the
-/// default.
+/// Starts logging for `reader`, with this filter. A filter that does not parse is replaced by the default, with a
+/// warning.
 pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     let parsed = match wanted.trim() {
         "" => Ok(Targets::new()),
@@ -73,7 +73,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
         filter = filter.with_default(LevelFilter::WARN);
     }
     if !wanted.contains("rmcp") {
-        // It warns of every error reply and informs of every notification, which is noise here.
+        // rmcp logs a warning for every error reply and an info for every notification, which is noise here.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
     }
     if reader == Reader::Caller && wanted.trim().is_empty() {
@@ -97,7 +97,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     };
     let further = further.map(|Further(layer)| layer);
     if tracing_subscriber::registry().with(further).with(layer).try_init().is_err() {
-        // An embedding program has its own subscriber; its choice stands.
+        // An embedding program has set its own subscriber, which stays in place.
         return;
     }
     if is_rejected {
@@ -107,13 +107,13 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     }
 }
 
-/// A writer of log lines. Clients choose the text of some fields, such as the name of a tool and the id of a
-/// request: control characters and text direction marks are escaped, so that a field can neither begin a line
-/// of its own nor command a terminal.
+/// A writer of log lines. Clients choose the text of some fields, such as the name of a tool and the id of a request.
+/// Control characters and text direction marks are escaped, so that a field can neither start a new line nor control a
+/// terminal.
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
-    /// Writes one event, whose only line end is its last character.
+    /// Writes one event as one line.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let mut line = String::with_capacity(text.len());
@@ -128,7 +128,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// The form of events for persons.
+/// The format of events for people.
 struct ForPersons;
 
 impl<S, N> FormatEvent<S, N> for ForPersons
@@ -187,7 +187,7 @@ impl Visit for Sentence {
     }
 }
 
-/// An error with its causes, to the last one, on one line. Advice to look at the log is left out.
+/// An error with all its causes, on one line, without the advice to look at the log.
 pub(crate) struct Causes<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Causes<'_> {
@@ -199,7 +199,7 @@ impl fmt::Display for Causes<'_> {
         let mut next = self.0.source();
         while let Some(cause) = next {
             let shown = shown(cause);
-            // Some have it in their own text.
+            // Some errors contain the text of their cause.
             if !text.ends_with(&shown) {
                 text.push_str(": ");
                 text.push_str(&shown);

@@ -1,27 +1,27 @@
-//! Texts of tests and clients, as a model, a person or a terminal may get them.
+//! Cleans texts of tests and clients, so that a model, a person or a terminal may receive them.
 
 use crate::hidden::is_hidden;
 
-/// Replaces every character that is not passed on.
+/// Replaces every hidden character.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Replaces ends of lines and tabs too.
+/// Replaces hidden characters, line ends and tabs.
 pub(crate) fn plain_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { shown(c) })
         .collect()
 }
 
-/// Returns what is wrong with a text of one line that should be JSON. It is always line 1 of that text, which a reader
-/// would take for line 1 of the file, or for a line of the command line.
+/// Describes an error in one line of JSON. Leaves out its line number, which is always 1 and would look like line 1 of
+/// the file or of the command line.
 pub(crate) fn json_fault(error: &serde_json::Error) -> String {
     let reason = error.to_string().replace(" at line 1 column ", " at column ");
     if error.is_data() { reason } else { format!("not JSON: {reason}") }
 }
 
-/// Removes the numbers that the standard library appends to the errors of the system.
+/// Removes the error numbers that the standard library appends to operating system errors.
 pub(crate) fn without_error_numbers(text: &str) -> String {
     const START: &str = " (os error ";
     let mut parts = text.split(START);
@@ -54,7 +54,7 @@ fn shown(c: char) -> char {
     if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// Escapes the characters of a JSON document that are not passed on: it means the same.
+/// Escapes the hidden characters in a JSON document, which keeps its meaning.
 pub(crate) fn plain_json(document: &str) -> String {
     let mut plain = String::with_capacity(document.len());
     for c in document.chars() {
@@ -97,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(plain(&format!("a{c}b")), "a\u{fffd}b", "{c:?}");
         }
-        // Every control character but the two.
+        // Every control character except tab and line feed is hidden.
         let obeyed = (0..0x11_0000).filter_map(char::from_u32).filter(|c| c.is_control());
         assert!(obeyed.into_iter().all(|c| is_hidden(c) != "\t\n".contains(c)));
         assert_eq!(plain_line("a\tb\nc"), "a\u{fffd}b\u{fffd}c");
@@ -112,7 +112,7 @@ mod tests {
         };
         assert_eq!(fault("nonsense"), "not JSON: expected ident at column 2");
         assert_eq!(fault("[1]"), "invalid type: sequence, expected a map at column 0");
-        // Another line says more than its column.
+        // The number of a later line is not left out.
         assert_eq!(fault("{\n\"a\"}"), "not JSON: expected `:` at line 2 column 4");
     }
 

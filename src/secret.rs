@@ -1,10 +1,10 @@
-//! Texts that must not end up in a log.
+//! Texts that must never appear in a log.
 //!
 //! This module is a leaf and uses nothing else of the crate.
 
 use std::fmt;
 
-/// A text that `Debug` never shows.
+/// A text that `Debug` does not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

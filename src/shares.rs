@@ -1,4 +1,4 @@
-//! The shares of users: how much of what all of them use one user may hold.
+//! The shares of users: how much of a common resource one user may hold.
 //!
 //! This module is a leaf and uses nothing else of the crate.
 
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// The users that are remembered at most while they hold nothing.
+/// The number of users at which those that hold nothing are forgotten.
 const IDLE_USERS_MAX: usize = 1024;
 
-/// The part of anything that one user may hold.
+/// The part of a resource that one user may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     percent: u8,
 }
 
 impl Default for Share {
-    /// A quarter: three others have room, whatever one user does.
+    /// A quarter, so that three other users have room, regardless of one user's demand.
     fn default() -> Self {
         Self { percent: 25 }
     }
@@ -28,65 +28,65 @@ impl Share {
         Self { percent }
     }
 
-    /// Returns the share of `whole`, which is never less than 1.
+    /// Returns the share of `whole`, at least 1.
     pub(crate) fn of(self, whole: usize) -> usize {
         (whole.saturating_mul(self.percent.into()) / 100).clamp(1, whole.max(1))
     }
 }
 
-/// A number of places or bytes for all, of which each user has a share. Callers that are not known as a user
-/// have no share: they may take all of it.
+/// A common number of places or bytes, with a share for each user. A caller without a user has no share and may take
+/// everything.
 #[derive(Debug)]
 pub(crate) struct Pool {
     whole: Arc<Semaphore>,
     share: usize,
-    /// What is left of the share of each user.
+    /// The rest of each user's share.
     users: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
-/// The reason why nothing could be taken at once.
+/// The reason why nothing could be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// The user has its share.
+    /// The user's share is used up.
     Share,
-    /// Users hold all of it together.
+    /// All users together hold everything.
     Full,
 }
 
-/// What was taken of a pool, until it is dropped.
+/// An amount taken from a pool. Dropping it returns the amount.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Of the whole, and of the user's share.
+    /// Permits from the whole, and from the user's share.
     permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
 impl Pool {
-    /// Creates a pool of `whole`, of which a user may hold `share`.
+    /// Creates a pool of `whole`. One user may hold `share` of it.
     pub(crate) fn new(whole: usize, share: usize) -> Self {
         Self { whole: Arc::new(Semaphore::new(whole)), share, users: Mutex::default() }
     }
 
-    /// Takes some, if it is there.
+    /// Takes `count`, if it is free.
     pub(crate) fn take(&self, user: Option<&str>, count: usize) -> Result<Held, NotTaken> {
         let mut held = self.take_share(user, count)?;
         held.merge(self.take_whole(count)?);
         Ok(held)
     }
 
-    /// Takes some of a user's share alone.
+    /// Takes `count` from the user's share only.
     pub(crate) fn take_share(&self, user: Option<&str>, count: usize) -> Result<Held, NotTaken> {
         let share = user.map(|user| take(self.share_of(user), count)).transpose();
         share.map(|share| Held { permits: [None, share] }).map_err(|_| NotTaken::Share)
     }
 
-    /// Takes some of the whole, where the share was taken before.
+    /// Takes `count` from the whole, after it was taken from the share.
     pub(crate) fn take_whole(&self, count: usize) -> Result<Held, NotTaken> {
         let whole = take(Arc::clone(&self.whole), count).map_err(|_| NotTaken::Full)?;
         Ok(Held { permits: [Some(whole), None] })
     }
 
-    /// Waits until there is some: first for the user's share, so that nobody waits for what one user holds.
-    /// More than a share is taken as a share. Cancel-safe.
+    /// Waits until `count` is free, first in the user's share, so that a user without a free share does not block
+    /// others. A `count` above the share is reduced to the share. Cancel-safe.
     pub(crate) async fn wait(&self, user: Option<&str>, count: usize) -> Held {
         let count = match user {
             Some(_) => count.min(self.share),
@@ -94,7 +94,7 @@ impl Pool {
         };
         let number = u32::try_from(count).unwrap_or(u32::MAX);
         let share = match user {
-            // No semaphore is ever closed.
+            // The semaphores are never closed.
             Some(user) => self.share_of(user).acquire_many_owned(number).await.ok(),
             None => None,
         };
@@ -108,7 +108,7 @@ impl Pool {
             return Arc::clone(share);
         }
         if users.len() >= IDLE_USERS_MAX {
-            // Whoever waits, or holds something, has a copy.
+            // A user with a waiting call or a permit has a clone.
             users.retain(|_, share| Arc::strong_count(share) > 1);
         }
         let share = Arc::new(Semaphore::new(self.share));
@@ -124,7 +124,7 @@ impl From<OwnedSemaphorePermit> for Held {
 }
 
 impl Held {
-    /// Adds what was taken of the same pool, for the same user.
+    /// Adds an amount that the same user took from the same pool.
     pub(crate) fn merge(&mut self, other: Self) {
         for (own, other) in self.permits.iter_mut().zip(other.permits) {
             match (own.as_mut(), other) {
@@ -135,15 +135,15 @@ impl Held {
         }
     }
 
-    /// Takes a part of it out.
+    /// Splits off a part.
     pub(crate) fn split(&mut self, count: usize) -> Self {
         let permits = self.permits.each_mut();
         Self { permits: permits.map(|permit| permit.as_mut().and_then(|it| it.split(count))) }
     }
 }
 
-/// Room for the output of scripts that waits to be written: a client that does not read makes the server wait, not
-/// grow.
+/// Room for output of scripts that waits to be sent. If a client does not read, the server waits instead of using more
+/// memory.
 #[derive(Debug)]
 pub(crate) struct ReplyRoom {
     kibibytes: Pool,
@@ -151,24 +151,24 @@ pub(crate) struct ReplyRoom {
 
 impl ReplyRoom {
     const KIBIBYTES: usize = 32 * 1024;
-    /// Smaller replies do without: all that can be in flight are less than a few MiB together.
+    /// Replies below this size need no room. All of them in flight take less than a few MiB together.
     pub(crate) const SMALL_BYTES: usize = 16 * 1024;
 
     pub(crate) fn new(share: Share) -> Self {
         Self { kibibytes: Pool::new(Self::KIBIBYTES, share.of(Self::KIBIBYTES)) }
     }
 
-    /// Waits until there is some room at all for replies to a user: before something is run.
+    /// Waits until a user has any room for replies. Called before a run.
     pub(crate) async fn opens(&self, user: Option<&str>) {
         drop(self.kibibytes.wait(user, 1).await);
     }
 
-    /// Returns whether there is some room at all for replies to a user.
+    /// Returns whether a user has any room for replies.
     pub(crate) fn is_open(&self, user: Option<&str>) -> bool {
         self.kibibytes.take(user, 1).is_ok()
     }
 
-    /// Waits for room for a reply to a user with so many bytes of output.
+    /// Waits for room for a user's reply with `output_bytes` of output.
     pub(crate) async fn room_for(&self, user: Option<&str>, output_bytes: usize) -> Option<Held> {
         if output_bytes < Self::SMALL_BYTES {
             return None;
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(pool.take(ann, 1).unwrap_err(), NotTaken::Share);
         let of_bob = pool.take(bob, 2).unwrap();
         assert_eq!(pool.take(carl, 1).unwrap_err(), NotTaken::Full);
-        // What is refused takes nothing.
+        // A refused take leaves nothing taken.
         drop(of_bob);
         let part = held.split(1);
         drop(held);
@@ -229,11 +229,11 @@ mod tests {
         let held = pool.take(ann, 2).unwrap();
         let mut waiting = Box::pin(pool.wait(ann, 2));
         assert!((&mut waiting).now_or_never().is_none());
-        // Nothing of the whole is kept for who waits for its share.
+        // While waiting for the share, a user holds nothing of the whole.
         drop(pool.take(bob, 2).unwrap());
         drop(held);
         assert!(waiting.now_or_never().is_some());
-        // More than a share could ever be is a share.
+        // A count above the share is reduced to the share.
         assert!(pool.wait(ann, 100).now_or_never().is_some());
     }
 
@@ -249,7 +249,7 @@ mod tests {
         // Small replies need no room.
         assert!(room.room_for(ann, 100).now_or_never().is_some());
         drop(held);
-        // Who waits for more than is free comes first.
+        // A waiter is first in line, even for more than is free.
         let _one = of(ann).unwrap();
         let mut waiting = Box::pin(room.room_for(ann, 8 * 1024 * 1024));
         assert!((&mut waiting).now_or_never().is_none() && !room.is_open(ann));

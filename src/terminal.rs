@@ -1,5 +1,5 @@
-//! The text for a person's terminal: colours where it can have them, and nothing that it obeys from
-//! anybody else.
+//! Formats text for a person's terminal. Uses colours only if the terminal supports them, and never passes on control
+//! characters from other sources.
 
 use std::fmt;
 use std::io::Write as _;
@@ -14,18 +14,18 @@ pub(crate) enum Label {
     Error,
     Warning,
     Note,
-    /// Of the log: `info` and below.
+    /// A log level, `info` or below.
     Log(&'static str),
 }
 
-/// Something dim: what matters less than what is around it.
+/// Dimmed text, which matters less than its surroundings.
 pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
 
-/// Something that names what a line is about.
+/// Bold text, for the subject of a line.
 pub(crate) const BOLD: Style = Style::new().bold();
 
 impl Label {
-    /// Returns the style of the word.
+    /// Returns the style of the label's word.
     pub(crate) fn style(self) -> Style {
         match self {
             Self::Error => AnsiColor::Red.on_default().bold(),
@@ -44,21 +44,21 @@ impl Label {
         }
     }
 
-    /// Returns a line with the word before the text. The text may be anybody's.
+    /// Returns a line with the label's word before the text. The text may come from any source.
     pub(crate) fn line(self, text: &str) -> String {
         let (style, word) = (self.style(), self.word());
         format!("{style}{word}:{style:#} {}\n", visible(&without_error_numbers(text)))
     }
 
-    /// Says something to the person, on standard error.
+    /// Prints a line to standard error.
     pub(crate) fn say(self, text: impl fmt::Display) {
-        // Nothing depends on it, and there is no other place to say so.
+        // A lost line is harmless, and there is nowhere else to report it.
         let _ = anstream::stderr().write_all(self.line(&text.to_string()).as_bytes());
     }
 }
 
-/// Returns the text with everything made visible that a terminal would obey, or that would reorder what a
-/// person reads: control characters but tab, line feed and carriage return, and bidirectional controls.
+/// Escapes the characters that control a terminal or reorder the text: control characters other than tab, line feed and
+/// carriage return, and bidirectional controls.
 pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
@@ -71,12 +71,12 @@ pub(crate) fn visible(text: &str) -> String {
     visible
 }
 
-/// Returns whether a terminal would obey a character, or reorder what is around it. Tab, line feed and carriage
-/// return are what text is made of.
+/// Returns whether a character controls a terminal or reorders the text around it. Tab, line feed and carriage return
+/// are part of ordinary text.
 pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\t' | '\n' | '\r' => false,
-        // Unicode's Bidi_Control.
+        // The Unicode property Bidi_Control.
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
             true
         }
@@ -84,15 +84,15 @@ pub(crate) fn is_obeyed(c: char) -> bool {
     }
 }
 
-/// Bytes that come in pieces, as [`visible`] text.
+/// A filter that turns a stream of bytes into [`visible`] text.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleBytes {
-    /// The beginning of a character.
+    /// The bytes of an incomplete character.
     begun: Vec<u8>,
 }
 
 impl VisibleBytes {
-    /// Returns what is complete of the bytes so far and was not returned before.
+    /// Returns the text that these bytes complete.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);
@@ -111,7 +111,7 @@ impl VisibleBytes {
         visible(&text)
     }
 
-    /// Returns what stands for a character that never came to its end.
+    /// Returns a replacement character if the stream ended within a character.
     pub(crate) fn end(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
     }
@@ -130,7 +130,7 @@ mod tests {
             ("\u{202e}\u{2066}\u{200f}", "\\u{202e}\\u{2066}\\u{200f}"),
         ] {
             assert_eq!(visible(text), expected);
-            // However it is cut.
+            // The result does not depend on where the bytes are split.
             for cut in 0..=text.len() {
                 let (first, second) = text.as_bytes().split_at(cut);
                 let mut bytes = VisibleBytes::default();

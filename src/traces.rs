@@ -1,9 +1,10 @@
-//! Traces for OpenTelemetry: spans of calls, sent to the collector that the standard's variables name.
+//! Traces for OpenTelemetry: sends spans of calls to the collector that the standard variables name.
 //!
-//! Nothing is sent, and nothing is done for it, unless `OTEL_EXPORTER_OTLP_ENDPOINT` or
-//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. No span has code, output, tokens or users.
+//! Nothing is sent or recorded unless `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. A
+//! span never contains code, output, tokens or users.
 //!
-//! The attributes are those of [the conventions for MCP](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md).
+//! The attributes follow the [conventions for
+//! MCP](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md).
 
 use std::collections::HashMap;
 use std::env;
@@ -27,30 +28,30 @@ use tracing_subscriber::filter::Targets;
 use crate::https;
 use crate::logging::{Causes, Further, SPANS};
 
-/// Either of these says where traces go.
+/// The variables with the address of the collector. One of them is enough.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-/// The name of this service, where the admin gives it none.
+/// The name of this service, if the admin does not set one.
 const NAME: &str = env!("CARGO_PKG_NAME");
-/// The time for one message to the collector.
+/// The timeout of one request to the collector.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for what is not sent yet, at the end. Clients wait for the process.
+/// The time for sending the remaining spans at the end. Clients wait for the process to end.
 const END_TIMEOUT: Duration = Duration::from_millis(400);
-/// The longest answer of a collector.
+/// The most bytes of a collector's response.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// What the caller's context is in (W3C Trace Context): in `_meta` of a request as in headers of HTTP.
+/// The fields of a caller's context (W3C Trace Context), both in `_meta` of a request and in HTTP headers.
 const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];
 
-/// What sends traces. Dropped, it sends the rest.
+/// The exporter of traces. Sends the remaining spans when dropped.
 #[derive(Debug)]
 pub(crate) struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Starts sending, where the environment says so, and returns what has to hear of spans.
+    /// Starts the exporter, if the environment configures one. Also returns the layer that must receive spans.
     ///
     /// # Errors
     ///
-    /// An address that is none, or variables that are not understood.
+    /// An invalid address, or invalid values of variables.
     pub(crate) fn start() -> Result<Option<(Self, Further)>, ExporterBuildError> {
         let is = |name: &str, value: &str| {
             env::var(name).is_ok_and(|it| it.trim().eq_ignore_ascii_case(value))
@@ -89,19 +90,19 @@ impl Drop for Traces {
     }
 }
 
-/// Makes a span a part of its caller's trace, as far as that says which it is.
+/// Makes a span a child of its caller's span, if `context` identifies one.
 pub(crate) fn set_parent<'a>(span: &tracing::Span, context: impl Fn(&str) -> Option<&'a str>) {
     let carrier: HashMap<String, String> = CONTEXT
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), context(name)?.to_owned())))
         .collect();
     if !carrier.is_empty() {
-        // An error says that nobody hears of spans.
+        // Fails if no layer receives spans, which is harmless.
         let _ = span.set_parent(TraceContextPropagator::new().extract(&carrier));
     }
 }
 
-/// Sends by the server's own client. The exporter has a thread for it.
+/// The HTTP client of the exporter, which calls it in a thread of its own.
 #[derive(Debug)]
 struct Client(ureq::Agent);
 

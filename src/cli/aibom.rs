@@ -1,4 +1,4 @@
-//! `qwed-mcp aibom`, and the bill of a server's session.
+//! `qwed-mcp aibom`: prints an AI bill of materials, and writes the bill of a server's session.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,17 +24,17 @@ pub(super) struct Options {
     format: BomFormat,
 }
 
-/// The kind of document.
+/// The format of the bill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BomFormat {
     /// The documented manifest, with its hash
     Qwed,
-    // Help texts of values keep the marks of a doc comment.
+    // clap prints the backticks of doc comments in the help of values, and clippy requires them around this name.
     #[value(help = "CycloneDX 1.6")]
     Cyclonedx,
 }
 
-/// Prints the bill of the names in the options.
+/// Prints a bill with the names in the options.
 pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
     let Options { llm_model, engines, tools, format } = options;
     let bom = match AiBom::from_names(llm_model, engines, tools) {
@@ -52,19 +52,19 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Logs at the start of a session that its bill could not be written at the end.
+/// Logs an error at the start of a session if its bill could not be written at the end.
 pub(super) fn warn_if_unusable(file: &Path) {
     if let Err(reason) = require_usable(file) {
         tracing::error!("QWED_MCP_AIBOM: no bill can be written to {}: {reason}", file.display());
     }
 }
 
-/// Returns the reason why a bill could not be written, as far as can be seen before.
+/// Fails if a bill could not be written, as far as this can be checked in advance.
 pub(super) fn require_usable(file: &Path) -> Result<(), String> {
     aibom::destination(file).map(drop).map_err(|error| error.to_string())
 }
 
-/// Writes the bill of a session that has ended.
+/// Writes the bill of a session after its end.
 pub(super) fn write(session: &Session, file: &Path) -> anyhow::Result<()> {
     let written = session
         .write(file)

@@ -1,4 +1,4 @@
-//! `qwed-mcp audit`: the log of the governed tools' calls, and its verification.
+//! `qwed-mcp audit`: lists, verifies and exports the audit log of the governed tools. It never changes the log.
 
 mod table;
 
@@ -32,25 +32,25 @@ use crate::ledger::{
 };
 use crate::receipt::{CheckpointVerification, Checkpoints};
 
-/// The pause between two looks for rows that were appended.
+/// The interval at which `export --follow` polls for new rows.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Print the latest rows
     List(List),
-    /// Check that the log is as it was written, and the tokens as it has them
+    /// Verify that the log is unchanged, and that the tokens match it
     ///
-    /// The exit code is 0 if they are, 1 if something was changed, removed or inserted, or is damaged,
-    /// with --artifacts also an artifact of a run, 2 if the log cannot be read.
+    /// The exit code is 0 if both are intact, 1 if something was changed, removed, inserted or damaged (with
+    /// --artifacts also an artifact of a run), 2 if the log cannot be read.
     Verify {
-        /// An export, in place of the store: a file that `export` printed, or - for standard input
+        /// An export to verify instead of the store: a file that `export` printed, or - for standard input
         #[arg(value_name = "FILE", conflicts_with = "artifacts")]
         file: Option<PathBuf>,
-        /// The head that an earlier `verify` printed: it has to be in the log still; again for more
+        /// A head that an earlier `verify` printed, which must still be in the log; may be repeated
         #[arg(long, value_name = "HASH")]
         head: Vec<AuditHash>,
-        /// Compare the artifacts of runs with it, too
+        /// Also compare the artifacts of runs with the log
         #[arg(long)]
         artifacts: bool,
         #[command(flatten)]
@@ -61,10 +61,10 @@ pub(super) enum Command {
     },
     /// Print all rows, one JSON object on each line
     Export {
-        /// Only those behind the row of this number
+        /// Only rows after the row with this number
         #[arg(long, value_name = "N")]
         since_seq: Option<i64>,
-        /// Go on with what is appended, until somebody ends it
+        /// Continue with new rows until the command is interrupted
         #[arg(long)]
         follow: bool,
         /// The form of the output
@@ -75,16 +75,17 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct Signed {
-    /// Compare the log with its signed checkpoints: the file that the policy names
+    /// Compare the log with its signed checkpoints, in the file that the policy names
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
-    /// The public keys of these: a folder as `receipt keygen` makes it, or one public key; without this, that of the data folder
+    /// The public keys of the checkpoints: a folder that `receipt keygen` made, or one public key; default: the keys in
+    /// the data folder
     #[arg(long, value_name = "DIR", requires = "checkpoint")]
     key: Option<PathBuf>,
 }
 
 impl Signed {
-    /// Reads the checkpoints, where they are asked for.
+    /// Reads the checkpoints, if an option names their file.
     fn read(&self, settings: &Settings) -> anyhow::Result<Option<Checkpoints>> {
         let Some(file) = &self.checkpoint else { return Ok(None) };
         let keys = public_keys(self.key.as_deref(), settings)?;
@@ -96,20 +97,20 @@ impl Signed {
 
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// The most rows that are printed
+    /// The most rows to print
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(AUDIT_ROWS_MAX)))]
     limit: u16,
-    /// Only those of this call: its run id, or the eight digits of it that the list shows
+    /// Only rows of this call: its run id, or the eight digits of it that the list shows
     #[arg(long, value_name = "UUID")]
     run_id: Option<RunIdStart>,
     /// Only this event
     #[arg(long, value_parser = event_parser(), value_name = "EVENT", ignore_case = true)]
     event: Option<AuditEvent>,
-    /// Only those of this user
+    /// Only rows of this user
     #[arg(long, value_name = "NAME")]
     user: Option<UserName>,
-    /// Only those of this long ago or less, such as 15m or 7d
+    /// Only rows that are not older than this, such as 15m or 7d
     #[arg(long, value_name = "SPAN", value_parser = span)]
     since: Option<Duration>,
     /// The form of the output
@@ -137,7 +138,7 @@ fn event_parser() -> impl TypedValueParser<Value = AuditEvent> {
     })
 }
 
-/// The form of an export.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ExportFormat {
     /// JSON lines
@@ -163,7 +164,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
             }
         }
         Command::Export { since_seq, follow, format: ExportFormat::Json } => {
-            // Without it whatever there is: a number may have been changed.
+            // By default print every row, because a number may have been changed to anything.
             export(&store, since_seq.unwrap_or(i64::MIN), *follow)
         }
     }
@@ -196,7 +197,7 @@ fn verify(
     let verification = store.verify_audit(heads)?;
     let checkpoints = checkpoints.map(|checkpoints| compare(store, checkpoints)).transpose()?;
     let found = artifacts.map(|artifacts| match verify_artifacts(artifacts, store) {
-        // The kind of the error decides on the exit code.
+        // A store error keeps its type, which decides the exit code.
         Err(IntegrityError::Store(error)) => Err(anyhow::Error::new(error)),
         found => found.context("failed to compare the artifacts of runs"),
     });
@@ -246,7 +247,7 @@ fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCod
     }
 }
 
-/// Verifies an export.
+/// Verifies an export, from a file or from standard input.
 fn verify_file(
     file: &Path,
     heads: &[AuditHash],
@@ -309,7 +310,7 @@ fn lines_of_export(verified: &ExportVerification) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Says why something that was named cannot be read.
+/// Logs why a named file cannot be read, and returns the exit code of a usage error.
 #[expect(clippy::unnecessary_wraps, reason = "as a command ends")]
 fn unreadable(error: &anyhow::Error) -> anyhow::Result<ExitCode> {
     tracing::error!("{error:#}");
@@ -332,7 +333,7 @@ fn field_of_checkpoints(found: Option<&CheckpointVerification>) -> Option<(Strin
     found.map(|found| ("checkpoints".to_owned(), json!(found)))
 }
 
-/// Returns how the log compares with its checkpoints, for people; nothing where nobody asked.
+/// Formats the comparison with the checkpoints for people. Empty if none was requested.
 fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
     let Some(found) = found else { return String::new() };
     let CheckpointVerification { same, earlier, last, last_signed, rows_behind, .. } = found;
@@ -381,7 +382,7 @@ fn as_text(verification: &AuditVerification) -> String {
     lines.join("\n")
 }
 
-/// Returns what was found of the chain, or of those of the instances, and the heads to be noted.
+/// Formats the verification of the chain, or of one chain for each instance, with the heads to note down.
 fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     let AuditVerification { rows, head, broken, known_head, instances, .. } = verification;
     let name_of_head = if broken.is_some() { "last good head" } else { "head" };
@@ -410,7 +411,7 @@ fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// Returns how the table of tokens compares with the log, for people.
+/// Formats the comparison of the tokens with the log for people.
 fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     let Some(tokens) = &verification.tokens else {
         return vec!["tokens were not compared with the log, which is no witness now".to_owned()];
@@ -439,7 +440,7 @@ fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// Returns the result of comparing the runs' folders, for people.
+/// Formats the comparison of the runs' folders with the log for people.
 fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     let ArtifactsVerification { intact, unconfirmed, in_progress, interrupted, removed, .. } =
         found;
@@ -456,7 +457,7 @@ fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     }
     if found.different > 0 {
         lines.push(format!("NOT WHAT RUNS LEFT: {}", found.different));
-        // `Difference` has no control characters.
+        // `Difference` contains no control characters.
         let line = |it: &RunDifference| format!("- {}: {}", it.run_id, it.difference);
         lines.extend(found.differences.iter().map(line));
     }

@@ -1,4 +1,5 @@
-//! `qwed-mcp check`: the safety analysis for people and for continuous integration.
+//! `qwed-mcp check`: runs the safety analysis on files, for people and for continuous integration. It never runs a
+//! script.
 
 mod sarif;
 
@@ -14,7 +15,7 @@ use super::output::{document, print, print_styled};
 use crate::safety::{self, Analysis, Finding, Severity};
 use crate::terminal::{BOLD, DIM, Label, visible};
 
-/// The form of the output.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum CheckFormat {
     /// A line for each finding, for people
@@ -27,13 +28,13 @@ pub(super) enum CheckFormat {
 
 /// The analysis of one file.
 struct Checked {
-    /// The file as the user named it, or `<stdin>`.
+    /// The file name as given on the command line, or `<stdin>`.
     name: String,
     analysis: Analysis,
 }
 
-/// Analyses the files and prints the findings, or that there are none. The exit code is 0 if there are none, 1 if there is
-/// one, and 2 if a file could not be read or analysed.
+/// Analyses the files and prints the findings, or a line if there are none. The exit code is 0 without findings, 1 with
+/// findings, and 2 if a file could not be read or analysed.
 pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<ExitCode> {
     let mut checked = Vec::new();
     let mut has_failed = false;
@@ -125,7 +126,7 @@ fn findings_of(analysis: &Analysis) -> Vec<(&Finding, Severity)> {
     let findings = analysis.findings.iter().map(|finding| (finding, Severity::Block));
     let notes = analysis.notes.iter().map(|note| (note, Severity::Note));
     let mut all: Vec<_> = findings.chain(notes).collect();
-    // What has no place in the source comes last, as in each of the two lists.
+    // Findings without a position come last, as in each of the two lists.
     all.sort_by_key(|(finding, _)| (finding.position.is_none(), finding.position));
     all
 }

@@ -1,4 +1,4 @@
-//! `qwed-mcp env`: environments for scripts, with the QWED packages.
+//! `qwed-mcp env`: makes, lists and removes environments for scripts.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -24,23 +24,22 @@ use crate::ledger::time_text;
 use crate::logging::Causes;
 use crate::terminal::visible;
 
-/// The width to which a line of progress on a terminal is cut.
+/// The most characters of a progress line on a terminal.
 const LINE_CHARS_MAX: usize = 78;
 
-/// The longest time without a line of progress, where there is no terminal.
+/// The longest time without a progress line if standard error is not a terminal.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// The exit code of a process that Ctrl-C ended, as shells have it.
+/// The exit code after Ctrl-C, as in shells.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Make an environment with the QWED packages, in locked versions
     ///
-    /// It is used from the next start of a server on. What was used before stays until the new one
-    /// is complete.
+    /// Servers use it from their next start. The previous environment stays until the new one is complete.
     Create(Create),
-    /// List the environments, the newest one first, which is the one that is used
+    /// List the environments, newest first; servers use the newest
     List {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
@@ -48,25 +47,25 @@ pub(super) enum Command {
     },
     /// Remove an environment, or all of them
     Remove {
-        /// Its name, as `list` has it; without one, all are removed
+        /// The name, as `list` prints it; without a name, all are removed
         name: Option<String>,
     },
-    /// Print the folder of the environment that is used
+    /// Print the folder of the newest environment, which servers use
     Path,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// The Python to have in it: a version such as 3.13, or the absolute path of an interpreter
+    /// The Python for the environment: a version such as 3.13, or the absolute path of an interpreter
     #[arg(long, value_name = "VERSION")]
     python: Option<PythonWanted>,
     /// A package to add, by its name on PyPI, such as polars or 'polars>=1'; may be repeated
     #[arg(long, value_name = "PACKAGE")]
     with: Vec<Requirement>,
-    /// A lock file to install in place of the QWED packages, with versions and hashes
+    /// A lock file with versions and hashes, to install instead of the QWED packages
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
-    /// Download nothing: take what uv has in its cache, and what `UV_FIND_LINKS` or `PIP_FIND_LINKS` name
+    /// Download nothing: use the cache of uv, and the places in `UV_FIND_LINKS` or `PIP_FIND_LINKS`
     #[arg(long)]
     offline: bool,
 }
@@ -128,7 +127,7 @@ fn create(
 
 const UNCHANGED: &str = "no environment was made, and nothing was changed";
 
-/// Makes an environment, tries it, and makes it visible.
+/// Makes an environment, imports its packages in the sandbox, and then makes it visible to servers.
 async fn make(
     turn: &Turn<'_>,
     order: &Order,
@@ -154,14 +153,14 @@ async fn make(
     Ok(draft.complete(python)?)
 }
 
-/// Waits for a signal that asks this process to end.
+/// Waits for SIGINT, SIGTERM or SIGHUP.
 async fn interrupted() {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let signals = kinds.map(|kind| {
         Box::pin(async move {
             match signal(kind) {
                 Ok(mut signal) => drop(signal.recv().await),
-                // It ends the process then, as it does by default.
+                // Without a handler, the signal ends the process, which is its default action.
                 Err(_) => std::future::pending().await,
             }
         })
@@ -169,7 +168,7 @@ async fn interrupted() {
     futures_util::future::select_all(signals).await;
 }
 
-/// Returns the packages that somebody asked for before, and not now.
+/// Returns the packages that were added to the previous environment and are missing in the new one.
 fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
     let asked_before = before.map(|before| before.marker.with.clone()).unwrap_or_default();
     let is_there = |text: &String| {
@@ -179,7 +178,7 @@ fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
     asked_before.into_iter().filter(|text| !is_there(text)).collect()
 }
 
-/// Returns what remains to be done.
+/// Returns a hint which servers use the new environment.
 fn hint(settings: &Settings) -> &'static str {
     if settings.python.is_some() {
         "It is used where QWED_MCP_PYTHON is not set; it is set here"
@@ -207,8 +206,8 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes what was not completed and what is older than the newest one, and returns the names of those
-/// that are in use. What cannot be removed is never used, and in nobody's way.
+/// Removes incomplete environments, and those that are older than the newest. Returns the names of older environments
+/// that are in use. A failure is only logged, because these environments are never used.
 fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     turn.clean_up().unwrap_or_else(|error| {
         tracing::warn!(error = %Causes(&error), "older environments are not removed");
@@ -216,7 +215,7 @@ fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     })
 }
 
-/// Cleans up, unless an environment is being made right now.
+/// Cleans up, unless another process is making or removing environments.
 fn clean_up_if_free(environments: &Environments) -> anyhow::Result<()> {
     if !environments.path().exists() {
         return Ok(());
@@ -306,14 +305,14 @@ fn as_json(environments: &Environments, environment: &Environment) -> Value {
     })
 }
 
-/// Progress on standard error: a line that is renewed on a terminal, else a line for each step.
+/// Progress on standard error: one line that is rewritten on a terminal, and a line for each step elsewhere.
 struct Display {
     is_terminal: bool,
     step: String,
-    /// The last line of its output.
+    /// The last line of the step's output.
     detail: String,
     begun: Instant,
-    /// The time of the last line, where there is no terminal.
+    /// The time of the last line, if standard error is not a terminal.
     said: Instant,
 }
 
@@ -344,7 +343,7 @@ impl Display {
         }
     }
 
-    /// Returns a line that says how long it has taken, if the last one is so long ago.
+    /// Returns a line with the elapsed time, if the last line is at least [`SILENCE_MAX`] old.
     fn reminder(&mut self, now: Instant) -> Option<String> {
         if now.duration_since(self.said) < SILENCE_MAX {
             return None;
@@ -354,15 +353,15 @@ impl Display {
         Some(format!("{} … ({seconds} s so far)", self.step))
     }
 
-    /// Writes the line of a terminal anew.
+    /// Rewrites the progress line of a terminal.
     fn renew(&self) {
         let line = format!("{} ({}) {}", self.step, seconds_since(self.begun), self.detail);
         let line: String = visible(&line).chars().take(LINE_CHARS_MAX).collect();
-        // Nothing depends on it.
+        // A lost progress line is harmless.
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
     }
 
-    /// Removes the line of a terminal.
+    /// Clears the progress line of a terminal.
     fn clear(&self) {
         if self.is_terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");

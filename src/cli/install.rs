@@ -1,4 +1,4 @@
-//! `qwed-mcp install`: this server's entry in the configurations of MCP clients.
+//! `qwed-mcp install`: lists, adds and removes this server's entry in the configurations of MCP clients.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,25 +21,25 @@ use crate::executor::package_folders;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Options {
-    /// The clients whose files are changed
+    /// The clients to configure
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = clients())]
     client: Vec<&'static Client>,
-    /// Change the file of the project in the current folder, not the user's
+    /// Change the file of the project in the current folder instead of the user's
     #[arg(long)]
     project: bool,
     /// Allow scripts to run (`QWED_MCP_TRUSTED_CODE_EXECUTION=true`)
     #[arg(long, conflicts_with = "remove")]
     allow_code: bool,
-    /// The interpreter of scripts (`QWED_MCP_PYTHON`)
+    /// The interpreter for scripts (`QWED_MCP_PYTHON`)
     #[arg(long, value_name = "PATH", conflicts_with = "remove")]
     python: Option<PathBuf>,
-    /// The name of the entry; without this `qwed`, or the one that an entry of this server has
+    /// The name of the entry; default: the name of an existing entry of this server, or `qwed`
     #[arg(long)]
     name: Option<ServerName>,
     /// Show what would change, and change nothing
     #[arg(long, requires = "client")]
     dry_run: bool,
-    /// Take the entry of this server out
+    /// Remove the entry of this server
     #[arg(long, requires = "client")]
     remove: bool,
     /// Print the entry, and change nothing
@@ -47,7 +47,7 @@ pub(super) struct Options {
     print: Option<Form>,
 }
 
-/// The form of an entry that is printed.
+/// The format of a printed entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For the files of most clients
@@ -102,16 +102,16 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the variables that flags name, or the interpreter that is none.
+/// Returns the variables that the options set. Fails with the interpreter if it is not an executable file.
 fn variables(options: &Options, places: &Places) -> Result<Vec<(String, String)>, PathBuf> {
     let mut variables = Vec::new();
     if options.allow_code {
         variables.push((ALLOW_CODE.to_owned(), "true".to_owned()));
     }
     if let Some(python) = &options.python {
-        // A name alone is looked up, as a shell does it.
+        // A bare name is looked up on `PATH`, as in a shell.
         let name = python.to_str().filter(|name| !name.contains('/'));
-        // Its links stay: the one in a virtual environment is what makes it that environment's.
+        // Symlinks are not resolved: an interpreter finds its virtual environment by the path of the symlink.
         let path = || std::path::absolute(python).ok().filter(|path| is_program(path));
         let path = name.and_then(|name| places.program(name)).or_else(path);
         let path = path.and_then(|path| path.into_os_string().into_string().ok());
@@ -120,7 +120,7 @@ fn variables(options: &Options, places: &Places) -> Result<Vec<(String, String)>
     Ok(variables)
 }
 
-/// Returns whether an interpreter can run scripts, and has no `SymPy` for them. Starts it once, to find its packages.
+/// Returns whether an interpreter works but lacks `SymPy`. Starts the interpreter once, to find its packages.
 fn lacks_sympy(python: &str) -> bool {
     let Ok(runtime) = super::runtime() else { return false };
     let folders = runtime.block_on(package_folders(Path::new(python)));
@@ -139,7 +139,7 @@ fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
         let state = match state(client, places, project) {
             Ok(state) => state,
             Err(error) => {
-                // Writing to a text does not fail.
+                // Writing to a string cannot fail.
                 let _ = writeln!(problems, "{}: {error}", client.name);
                 continue;
             }
@@ -183,7 +183,7 @@ fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the command line asks for.
+/// The changes that the command line requests.
 struct Job<'a> {
     options: &'a Options,
     places: &'a Places,
@@ -263,7 +263,7 @@ impl Job<'_> {
         let request = Request { action, name, project: self.project.as_deref() };
         let change = Change::prepare(client, request, self.places)?;
         let mut text = format!("{}: {}\n", client.title, change.file.display());
-        // Before anything is written.
+        // The difference is shown before anything is written.
         text.push_str(&change.diff);
         show("the change", &text)?;
         let is_made = !self.options.dry_run && !change.is_nothing();
@@ -279,7 +279,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Returns the interpreter that a flag names.
+    /// Returns the interpreter that `--python` names.
     fn python(&self) -> Option<&str> {
         let python = self.variables.iter().find(|(name, _)| name == PYTHON);
         python.map(|(_, path)| path.as_str())
@@ -291,7 +291,7 @@ impl Job<'_> {
     }
 }
 
-/// Prints a text without what a terminal obeys: names and commands in it are from files of others.
+/// Prints a text with control characters escaped, because it contains names and commands from files of other programs.
 fn show(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut shown = String::new();
     for line in text.split_inclusive(['\n', '\t']) {
@@ -301,7 +301,7 @@ fn show(subject: &str, text: &str) -> anyhow::Result<()> {
     print(subject, &shown)
 }
 
-/// Returns what a change did, or would do.
+/// Describes a change that was made, or that a dry run would make.
 fn outcome(change: &Change, is_dry: bool) -> String {
     let name = &change.name;
     let verb = if is_dry { "would be" } else { "is" };
@@ -321,14 +321,14 @@ fn outcome(change: &Change, is_dry: bool) -> String {
     }
 }
 
-/// What there is to know once all files are changed.
+/// Notes to print after all files are changed.
 #[derive(Debug, Default)]
 struct Notes {
-    /// The titles of the clients that have an entry now, or have one no more.
+    /// The titles of the clients with an entry that was added, changed or removed.
     changed: Vec<&'static str>,
     lines: Vec<String>,
     is_gate_shut: bool,
-    /// Whether an entry was written or printed.
+    /// Whether an entry was changed or printed.
     has_entry: bool,
     has_backup: bool,
 }
@@ -418,7 +418,7 @@ impl Notes {
     }
 }
 
-/// Returns what there is to know about the command of the entry.
+/// Explains the command of the entry, if it is an unusual one.
 fn note(launch: &Launch) -> Option<String> {
     let command = &launch.command;
     Some(match launch.note.as_ref()? {
@@ -439,12 +439,12 @@ fn note(launch: &Launch) -> Option<String> {
     })
 }
 
-/// The setting of Ubuntu by which user namespaces take a profile.
+/// The setting of Ubuntu that reserves user namespaces for programs with a profile.
 const APPARMOR_RESTRICTS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-/// The profile that gives them, where an admin has put it.
+/// The profile that allows user namespaces, if an admin has installed it.
 const APPARMOR_PROFILE: &str = "/etc/apparmor.d/qwed-mcp";
 
-/// Returns what an admin has to do before scripts can run on Ubuntu: a profile is bound to a path.
+/// Returns the commands that an admin must run before scripts can run on Ubuntu, because a profile applies to one path.
 fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Option<String> {
     let read = |file: &Path| fs::read_to_string(file).unwrap_or_default();
     if read(setting).trim() != "1" {
@@ -458,7 +458,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
         );
     }
     let command = &launch.command;
-    // Quoted there, as paths may have spaces.
+    // A profile may quote the path, because paths may contain spaces.
     let is_known = read(profile).contains(&format!("\"{command}\""))
         || read(profile).contains(&format!(" {command} "));
     (!is_known).then(|| {
@@ -471,7 +471,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
     })
 }
 
-/// Returns a path as a word of a shell.
+/// Quotes a path for a shell.
 fn quoted(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if path.chars().all(is_plain) {

@@ -1,5 +1,4 @@
-//! `qwed-mcp completions` and `qwed-mcp man-pages`: the command line described for shells and for
-//! man(1).
+//! `qwed-mcp completions` and `qwed-mcp man-pages`: describes the command line for shells and for man(1).
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +8,7 @@ use clap_complete::Shell;
 
 use super::output::{make_folder, print};
 
-/// Prints what completes the command line in `shell`.
+/// Prints the completions of the command line for `shell`.
 pub(super) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     let mut command = super::command();
@@ -18,7 +17,7 @@ pub(super) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a page for the program, and one for each of its commands, into `folder`.
+/// Writes manual pages for the program and for each of its commands into `folder`.
 pub(super) fn write_pages(folder: &Path) -> anyhow::Result<ExitCode> {
     let made = make_folder(folder);
     let written = made.and_then(|()| clap_mangen::generate_to(super::command(), folder));

@@ -1,4 +1,4 @@
-//! Standard output of the commands.
+//! Prints the results of commands to standard output. It never prints logs or errors.
 
 use std::borrow::Cow;
 use std::fs;
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::terminal::visible;
 
-/// Returns an object for programs, with the version of this one.
+/// Adds the version of this program to a JSON object, and formats the object.
 pub(super) fn document(mut object: Value) -> String {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
@@ -18,10 +18,10 @@ pub(super) fn document(mut object: Value) -> String {
     format!("{object:#}\n")
 }
 
-/// Creates a folder and those above it.
+/// Creates a folder and its parents.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     match fs::create_dir_all(folder) {
-        // A file has that name.
+        // A file with this name exists.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(io::ErrorKind::NotADirectory.into())
         }
@@ -29,7 +29,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// The text that could not be printed, with the reason as its source.
+/// An error in printing a text, with the cause as its source.
 #[derive(Debug, Error)]
 #[error("failed to print {subject}")]
 pub(super) struct NotPrinted {
@@ -38,16 +38,18 @@ pub(super) struct NotPrinted {
 }
 
 impl NotPrinted {
-    /// Converts the result of printing. A reader that has gone is not an error.
+    /// Converts the result of printing. A closed pipe is not an error.
     fn check(subject: &str, printed: io::Result<()>) -> anyhow::Result<()> {
         let printed = unless_closed(printed);
         Ok(printed.map_err(|source| Self { subject: subject.to_owned(), source })?)
     }
 }
 
-/// Prints a text; an error names it by `subject`. A reader who has gone has read enough: that is no error.
+/// Prints a text. `subject` names the text in an error. A closed pipe is not an error, because its reader has read
+/// enough.
 ///
-/// Names of files and words of other programs are in it: a terminal is shown what it would obey.
+/// The text may contain file names and output of other programs. On a terminal, control characters in it are therefore
+/// made visible.
 pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout();
     let shown = if stdout.is_terminal() { visible(text).into() } else { Cow::Borrowed(text) };
@@ -55,15 +57,15 @@ pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
     NotPrinted::check(subject, printed)
 }
 
-/// Prints a text with colours, which the output may not have. Whatever is not the program's own in it has to
-/// be [`visible`] before.
+/// Prints a text with colours, and removes the colours if the output does not support them. The caller must make text
+/// from other sources [`visible`] before.
 pub(super) fn print_styled(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut stdout = anstream::stdout();
     let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     NotPrinted::check(subject, printed)
 }
 
-/// Returns the result of writing to a pipe, whose reader may have gone.
+/// Ignores the error of a closed pipe.
 pub(super) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,7 +1,7 @@
-//! The pictures of a script at a shell: files in a folder, or shown by the terminal.
+//! Delivers the pictures of a script to a shell: as files in a folder, or shown by the terminal.
 //!
-//! A picture is passed on as it came. Terminals that need pixels (Sixel) are not served: this process
-//! has all rights of its user, and does not decode what a script has made.
+//! A picture is passed on unchanged. Terminals that need pixels (Sixel) are not supported, because this process has all
+//! rights of its user and must not decode data from a script.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::config::terminal;
 use crate::executor::{Picture, Pictures};
 use crate::terminal::Label;
 
-/// A way to have a terminal show a PNG.
+/// A protocol for showing a PNG on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     /// <https://sw.kovidgoyal.net/kitty/graphics-protocol/>
@@ -25,7 +25,7 @@ enum Protocol {
     ITerm2,
 }
 
-/// The terminals that show pictures, by a variable of theirs.
+/// The terminals that show pictures, with the variable and the value that identify each.
 const TERMINALS: [(&str, &str, Protocol); 6] = [
     ("TERM", "xterm-kitty", Protocol::Kitty),
     ("TERM", "xterm-ghostty", Protocol::Kitty),
@@ -35,11 +35,11 @@ const TERMINALS: [(&str, &str, Protocol); 6] = [
     ("TERM_PROGRAM", "mintty", Protocol::ITerm2),
 ];
 
-/// The most characters of one command of kitty's protocol.
+/// The most payload characters in one command of kitty's protocol.
 const KITTY_CHUNK_BYTES: usize = 4096;
 
-/// Writes the pictures into `folder`, or shows them on standard output where that is a terminal that
-/// can; else says on standard error that there are some.
+/// Writes the pictures into `folder`. Without a folder, shows them if standard output is a terminal that can. Otherwise
+/// prints their number to standard error.
 pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Result<()> {
     if let Some(folder) = folder {
         return write(&pictures.all, folder);
@@ -50,7 +50,7 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         (Some(protocol), _) => {
             let shown: String =
                 pictures.all.iter().map(|picture| show(picture, protocol)).collect();
-            // Its orders for the terminal are this program's own.
+            // This program makes the escape sequences itself, so they are not made visible.
             let mut stdout = io::stdout();
             let written = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
             unless_closed(written).context("failed to print the pictures")?;
@@ -63,7 +63,7 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
     Ok(())
 }
 
-/// Creates the folder that pictures will be written into, before the script is run.
+/// Creates the folder for pictures before the script runs.
 pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     output::make_folder(folder).with_context(|| failed(folder))
 }
@@ -77,7 +77,7 @@ fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
         let path = folder.join(format!("picture-{number}.png"));
         let mut file = File::create(&path).with_context(|| failed(&path))?;
         if let Err(error) = file.write_all(&picture.png) {
-            // Part of a picture is of no use; a device or a pipe stays.
+            // A partial picture is useless, so remove it, but never a device or a pipe.
             if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
                 let _ = fs::remove_file(&path);
             }
@@ -89,16 +89,16 @@ fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the protocol of the terminal whose variables `lookup` has.
+/// Returns the protocol of the terminal, identified by the variables that `lookup` returns.
 fn protocol(lookup: impl Fn(&str) -> Option<String>) -> Option<Protocol> {
-    // What is between here and the terminal passes neither on.
+    // tmux and screen pass neither protocol on to the terminal.
     let is_multiplexed = lookup("TMUX").is_some() || lookup("STY").is_some();
     let is = |name: &str, value: &str| lookup(name).is_some_and(|found| found == value);
     let found = TERMINALS.iter().find(|(name, value, _)| is(name, value));
     found.filter(|_| !is_multiplexed).map(|(.., protocol)| *protocol)
 }
 
-/// Returns the commands by which a terminal shows a picture.
+/// Returns the escape sequences that show a picture.
 fn show(picture: &Picture, protocol: Protocol) -> String {
     let encoded = BASE64_STANDARD.encode(&picture.png);
     match protocol {
@@ -109,12 +109,12 @@ fn show(picture: &Picture, protocol: Protocol) -> String {
         Protocol::Kitty => {
             let mut text = String::new();
             let mut rest = encoded.as_str();
-            // q=2: no answer, which the shell would take for something that was typed.
+            // q=2 suppresses the terminal's response, which the shell would read as typed input.
             let mut keys = "a=T,f=100,q=2,";
             while !rest.is_empty() {
                 let (chunk, behind) = rest.split_at(rest.len().min(KITTY_CHUNK_BYTES));
                 let goes_on = u8::from(!behind.is_empty());
-                // Writing to a text does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(text, "\x1b_G{keys}m={goes_on};{chunk}\x1b\\");
                 (rest, keys) = (behind, "");
             }

@@ -1,4 +1,4 @@
-//! `qwed-mcp policy`: the permissions of a policy file, or its mistakes.
+//! `qwed-mcp policy`: checks a policy file, and tests how it decides about a call. It never makes the call.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -24,27 +24,26 @@ use crate::plain_text::json_fault;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print what a policy file allows, or all of its mistakes
+    /// Print the permissions of a policy file, or all of its mistakes
     ///
-    /// The exit code is 0 if it can be used, with warnings too, 1 if it has mistakes, 2 if it cannot
-    /// be read.
+    /// The exit code is 0 if the policy can be used, even with warnings, 1 if it has mistakes, 2 if it cannot be read.
     Check {
-        /// The file; without one, that of `QWED_MCP_POLICY`
+        /// The file; default: the file in `QWED_MCP_POLICY`
         file: Option<PathBuf>,
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Say what a call of a governed tool would get, without making it
+    /// Report the decision about a call of a governed tool, without making the call
     ///
-    /// Nothing is run and nothing is written down. The exit code is 0 if it would be carried out, 1 if it would
-    /// be refused, 2 if the policy or the arguments cannot be read.
+    /// Nothing is run and nothing is recorded. The exit code is 0 if the call would be carried out, 1 if it would be
+    /// refused, 2 if the policy or the arguments cannot be read.
     Test(Test),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Test {
-    /// The file; without one, that of `QWED_MCP_POLICY`
+    /// The file; default: the file in `QWED_MCP_POLICY`
     file: Option<PathBuf>,
     /// The tool
     #[arg(long, value_parser = tool_parser(), value_name = "TOOL", default_value = "run_pytest")]
@@ -52,10 +51,10 @@ pub(super) struct Test {
     /// The role of the caller
     #[arg(long, value_parser = role_parser())]
     role: Role,
-    /// The caller, whose runs of today count
+    /// The caller, to count today's runs towards the quota
     #[arg(long, value_name = "NAME")]
     user: Option<UserName>,
-    /// The arguments of the call, a JSON object
+    /// The arguments of the call, as a JSON object
     #[arg(long, value_name = "JSON", value_parser = arguments, default_value = r#"{"test_path": "."}"#)]
     arguments: Map<String, Value>,
     /// The form of the output
@@ -85,7 +84,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// Says what a call would get.
+/// Prints the decision about a call, without making the call.
 fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<ExitCode> {
     let policy = Arc::new(PolicyFile::new(file.to_owned()));
     let untrusted = super::untrusted(Some(&policy));
@@ -151,7 +150,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
         Some(_) => format!("{} can be used\n\n", file.display()),
         None => format!("{} cannot be used\n\n", file.display()),
     };
-    // Writing to a text does not fail.
+    // Writing to a string cannot fail.
     for (name, value) in check.policy.iter().flat_map(rows) {
         let _ = writeln!(text, "{name:<18}{value}");
     }
@@ -167,7 +166,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
     text
 }
 
-/// Returns the permissions of a policy, for people.
+/// Returns the permissions of a policy as rows of the text output.
 fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
     let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256, .. } = policy;
     let names: Vec<&str> = allowlist.iter().map(|tool| tool.name()).collect();

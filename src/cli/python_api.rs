@@ -1,8 +1,9 @@
-//! `qwed-mcp python-api`: the calls of the Python package `qwed_mcp`, which are thin over this.
+//! `qwed-mcp python-api`: answers the calls of the Python package `qwed_mcp`, which is a thin wrapper around this
+//! command.
 //!
-//! A request is a line of JSON, `{"call": NAME, …arguments}`; the reply is a line of JSON,
-//! `{"result": …}` or `{"error": TEXT}`, in the order of the requests. The end of the input ends the
-//! program. The arguments and results are those of the documents' Python classes.
+//! A request is a line of JSON, `{"call": NAME, …arguments}`. The reply is a line of JSON, `{"result": …}` or
+//! `{"error": TEXT}`. Replies have the order of the requests. The program ends with its input. The arguments and
+//! results match the documented Python classes.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use crate::gateway::{Arguments, RiskBasedExecutionGateway};
 use crate::plain_text::json_fault;
 use crate::provenance::SkillProvenanceGuard;
 
-/// A call of the Python package.
+/// A call from the Python package.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case", deny_unknown_fields)]
 enum Call {
@@ -25,12 +26,12 @@ enum Call {
     EvaluateAndRoute {
         tool_name: String,
         arguments: Arguments,
-        /// True if the caller's `QWED_MCP_TRUSTED_CODE_EXECUTION` lets code run.
+        /// Whether `QWED_MCP_TRUSTED_CODE_EXECUTION` in the caller's environment allows code to run.
         trusted_code_execution: bool,
     },
     /// `SkillProvenanceGuard.verify_skill`.
     VerifySkill { manifest: Map<String, Value>, guard: Guard },
-    /// `SkillProvenanceGuard(…)`: are its entries of use?
+    /// `SkillProvenanceGuard(…)`: checks that its entries are valid.
     CheckGuard { guard: Guard },
     /// `AIBOMGenerator.generate_manifest`.
     GenerateManifest {
@@ -61,7 +62,7 @@ impl Guard {
     }
 }
 
-/// Answers the calls on standard input until it ends.
+/// Answers the calls on standard input until its end.
 pub(super) fn answer() -> anyhow::Result<ExitCode> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut line = String::new();
@@ -77,12 +78,12 @@ pub(super) fn answer() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the reply with a result, whose fields are in the order of the documents.
+/// Serialises a reply with a result. The fields keep the documented order.
 fn with_result(result: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!(r#"{{"result":{}}}"#, serde_json::to_string(result)?))
 }
 
-/// Carries out the call that a line holds.
+/// Carries out the call in a line, and returns the reply.
 fn reply(line: &str) -> anyhow::Result<String> {
     match serde_json::from_str(line).map_err(|error| anyhow!(json_fault(&error)))? {
         Call::EvaluateAndRoute { tool_name, arguments, trusted_code_execution } => {

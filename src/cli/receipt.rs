@@ -1,4 +1,5 @@
-//! `qwed-mcp receipt`: the key that signs receipts, and receipts themselves.
+//! `qwed-mcp receipt`: makes the key that signs receipts, and shows and verifies receipts. Also opens the writer of
+//! receipts for other commands.
 
 use std::fmt::Write as _;
 use std::io;
@@ -21,31 +22,31 @@ use crate::receipt::{
     read_bounded, verify,
 };
 
-/// The folder of the receipts of governed runs, in the data folder.
+/// The folder for receipts of governed runs, in the data folder.
 const RECEIPT_FOLDER: &str = "receipts";
 
-/// The most bytes of a content that is compared with a receipt.
+/// The most bytes of a file that is compared with a receipt.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Make the key that signs receipts
     ///
-    /// It is in the data folder, below `keys`. The exit code is 0, or 1 if no key was made.
+    /// The key is in the folder `keys` of the data folder. The exit code is 0, or 1 if no key was made.
     Keygen {
-        /// Put a new key in the place of the one that there is
+        /// Replace the existing key with a new one
         #[arg(long)]
         rotate: bool,
-        /// The folder of the keys, in place of that
+        /// The folder for the keys; default: `keys` in the data folder
         #[arg(long, value_name = "DIR")]
         folder: Option<PathBuf>,
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Print what a receipt says, whoever signed it
+    /// Print the content of a receipt, without verifying its signature
     ///
-    /// The exit code is 0, or 2 if it is no receipt, or could not be read.
+    /// The exit code is 0, or 2 if the file is not a receipt or could not be read.
     Show {
         /// The receipt
         #[arg(value_name = "FILE")]
@@ -54,9 +55,9 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Verify receipts: that the holder of a key has signed just these bytes
+    /// Verify that receipts are unchanged since the holder of a key signed them
     ///
-    /// The exit code is 0 if all are good, 1 if one is not, 2 if one, or the keys, could not be read.
+    /// The exit code is 0 if all are good, 1 if one is not, 2 if a receipt or the keys could not be read.
     Verify(Verify),
 }
 
@@ -65,10 +66,10 @@ pub(super) struct Verify {
     /// The receipts
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The public keys: a folder as `keygen` makes it, or one public key; without this, that of the data folder
+    /// The public keys: a folder that `keygen` made, or one public key; default: the keys in the data folder
     #[arg(long, value_name = "DIR")]
     key: Option<PathBuf>,
-    /// Compare a file with what a receipt has of it, such as script.py=check.py
+    /// Compare a file with its digest in a receipt, such as script.py=check.py
     #[arg(long, value_name = "NAME=FILE", value_parser = subject)]
     subject: Vec<(String, PathBuf)>,
     /// The form of the output
@@ -81,12 +82,12 @@ fn subject(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), file.into()))
 }
 
-/// Returns the keys of the data folder.
+/// Returns the key store in the data folder.
 fn key_store(settings: &Settings) -> anyhow::Result<KeyStore> {
     Ok(KeyStore::new(data_folder(settings.data_dir.as_deref())?.join(KEY_FOLDER)))
 }
 
-/// Returns the keys that receipts are verified with: these, or those of the data folder.
+/// Reads the public keys that verify receipts, from `named` or from the data folder.
 pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::Result<PublicKeys> {
     Ok(match named {
         Some(path) => PublicKeys::read(path)?,
@@ -94,8 +95,8 @@ pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::
     })
 }
 
-/// Returns the writer of receipts, if there are to be any: of scripts where the admin names a folder, and of
-/// governed runs always.
+/// Returns the writer of receipts, if any run leaves receipts. Scripts do if the admin names a folder; governed runs
+/// always do.
 pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_none() && settings.policy.is_none() {
         return Ok(None);
@@ -106,7 +107,7 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
     } else {
         let store = key_store(settings)?;
         let file = store.signing_key();
-        // Scripts leave receipts because the admin says so, who makes the key.
+        // Receipts of scripts need a key that the admin makes. For governed runs alone, a missing key is created.
         let key = match named {
             Some(_) => SigningKey::load(&file),
             None => store.signing_key_or_new(),
@@ -127,7 +128,7 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
     Ok(Some(Arc::new(receipts.with_outputs(settings.receipts_outputs))))
 }
 
-/// Returns the writer of receipts, if scripts are to leave some.
+/// Returns the writer of receipts, if the admin wants receipts of scripts.
 pub(super) fn writer_of_scripts(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_some() { writer(settings) } else { Ok(None) }
 }
@@ -189,11 +190,11 @@ fn show(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a receipt for people.
+/// Formats a receipt for people.
 fn as_text(receipt: &Verified) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {
-        // Writing to a text does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<13}{value}");
     };
     row("signed by", &format!("{} (not verified)", receipt.keyid));
@@ -314,7 +315,8 @@ fn verify_one(
         let content = read_bounded(file, CONTENT_BYTES_MAX)
             .map_err(|error| Bad::Unreadable(format!("{}: {error}", file.display())))?;
         let compare = |content: &[u8]| compare_subject(&receipt.statement, name, content);
-        // Clients get streams without the white space at their end, which files of them have.
+        // Receipts cover streams as clients get them, without white space at the end. A file of a stream may still have
+        // it.
         let is_stream = ["stdout", "stderr"].contains(&name.as_str());
         let trimmed = is_stream.then(|| compare(without_end_space(&content)));
         trimmed.filter(Result::is_ok).unwrap_or_else(|| compare(&content)).map_err(Bad::Receipt)?;

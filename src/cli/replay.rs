@@ -1,4 +1,5 @@
-//! `qwed-mcp replay`: the script of a receipt once more, and what is different.
+//! `qwed-mcp replay`: runs the script of a receipt again, and reports differences. It never runs a script before the
+//! receipt, the script and its input are verified.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -26,29 +27,29 @@ use crate::receipt::{
 };
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 
-/// The most replays that can be asked for.
+/// The most replays that can be requested.
 const TIMES_MAX: i64 = 100;
 
-/// The most characters of a line that differs.
+/// The most characters shown of a line that differs.
 const LINE_CHARS_MAX: usize = 200;
 
-/// The longest time of a replay: the longest that `run --timeout` takes. A receipt may name any.
+/// The longest time of a replay, the same as for `run --timeout`. A receipt may contain any time.
 const WALL_MAX: Duration = Duration::from_secs(600);
 
-/// The most bytes of a script, and of what it reads.
+/// The most bytes of a script, and of its standard input.
 const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The exit codes.
 mod code {
-    /// As the receipt has it.
+    /// The result matches the receipt.
     pub(super) const IDENTICAL: u8 = 0;
-    /// Not as the receipt has it, each time in the same way.
+    /// The result differs from the receipt, each time in the same way.
     pub(super) const DIFFERS: u8 = 1;
-    /// The receipt or the keys are not good, or could not be read; or the script is not that of the receipt.
+    /// The receipt or the keys are not good or could not be read, or the script does not match the receipt.
     pub(super) const BAD: u8 = 2;
-    /// There was no run.
+    /// A replay could not be run.
     pub(super) const NOT_RUN: u8 = 3;
-    /// The replays differ among themselves.
+    /// The replays differ from each other.
     pub(super) const NOT_DETERMINISTIC: u8 = 4;
 }
 
@@ -57,22 +58,22 @@ pub(super) struct Options {
     /// The receipt of a script
     #[arg(value_name = "RECEIPT")]
     receipt: PathBuf,
-    /// The script; a receipt has its digest only
+    /// The script; a receipt contains only its digest
     #[arg(long, value_name = "FILE")]
     script: PathBuf,
-    /// What the script read from its standard input, where it did
+    /// The standard input of the script, if it read any
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
-    /// How often it is run
+    /// The number of replays
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TIMES_MAX))]
     times: u8,
-    /// Do not run it where the environment is not that of the receipt
+    /// Do not run the script if the environment differs from the receipt
     #[arg(long)]
     strict: bool,
-    /// The public keys: a folder as `receipt keygen` makes it, or one public key
+    /// The public keys: a folder that `receipt keygen` made, or one public key
     #[arg(long, value_name = "DIR")]
     key: Option<PathBuf>,
-    /// The outputs that were kept: without this, those beside the receipt
+    /// The folder of stored outputs; default: the outputs next to the receipt
     #[arg(long, value_name = "DIR")]
     outputs: Option<PathBuf>,
     /// The form of the output
@@ -81,7 +82,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns the folder of the outputs that were kept, if there is one.
+    /// Returns the folder of the stored outputs, if it exists.
     fn output_folder(&self) -> Option<PathBuf> {
         self.outputs.clone().or_else(|| outputs_beside(&self.receipt))
     }
@@ -90,19 +91,19 @@ impl Options {
 /// The result of a replay.
 #[derive(Debug, Default)]
 struct Replayed {
-    /// What in the environment is not as it was.
+    /// The differences in the environment.
     environment: Vec<String>,
-    /// What in the result is not as it was: of the first replay that differs.
+    /// The differences in the result of the first replay that differs.
     result: Vec<String>,
-    /// Of each stream that is not, the first line, or why it cannot be shown.
+    /// For each stream that differs, its first different line, or why it cannot be shown.
     lines: Vec<String>,
-    /// The replays that were made.
+    /// The number of replays that were made.
     runs: usize,
-    /// How many different results they had.
+    /// The number of different results among the replays.
     distinct: usize,
-    /// The reason why there was none, or not the next one.
+    /// The reason why no replay, or no further replay, was made.
     not_run: Option<String>,
-    /// By what the receipt says that the script may differ.
+    /// The causes of differences that the receipt lists.
     may_differ_by: Vec<String>,
 }
 
@@ -117,12 +118,12 @@ impl Replayed {
     }
 }
 
-/// What a run came to, as receipts have it: equal ones are identical.
+/// The result of a run, as receipts record it. Runs with equal results are identical.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RunResult {
     ending: String,
     exit_code: i32,
-    /// The digests of the streams and of the pictures, by their names.
+    /// The digests of the streams and of the pictures, by name.
     contents: Vec<(String, String)>,
 }
 
@@ -140,7 +141,7 @@ impl RunResult {
         }
     }
 
-    /// Returns that of a receipt; none if it has no run.
+    /// Returns the result in a receipt, or `None` if the receipt has no run.
     fn of_receipt(
         statement: &Statement<serde_json::Value>,
         predicate: &Predicate<'_>,
@@ -154,7 +155,7 @@ impl RunResult {
         Some(Self { ending, exit_code, contents: contents.collect() })
     }
 
-    /// Returns what is different in another one, which is now's.
+    /// Lists the fields in which `now` differs from `self`.
     fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         if self.ending != now.ending {
@@ -221,7 +222,7 @@ pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<Exit
     show(options, &replayed)
 }
 
-/// Reads what the script read, if it did.
+/// Reads the standard input of the script, if it read any, and compares it with the receipt.
 fn stdin(options: &Options, receipt: &Verified) -> Result<Stdin, String> {
     let is_there = receipt.statement.digest("stdin").is_some();
     let Some(file) = &options.stdin else {
@@ -261,11 +262,11 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // As the run of the receipt was.
+    // The replay is deterministic if the run of the receipt was.
     let settings =
         Settings { deterministic: predicate.deterministic.is_some(), ..settings.clone() };
     let settings = &settings;
-    // A new interpreter each time: nothing that ran before has a part in the result.
+    // A new interpreter each time, so that earlier runs cannot affect the result.
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let again = async {
         let scripts = Scripts::new(settings, Gateway::blocking(settings), executor.clone());
@@ -328,7 +329,7 @@ impl Again<'_> {
         replayed
     }
 
-    /// Runs the script once; `None` if it was cancelled, which nothing does.
+    /// Runs the script once. Returns `None` if the run was cancelled, which never happens here.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -341,7 +342,7 @@ impl Again<'_> {
         Some(self.scripts.run(permit, &turn, request).await)
     }
 
-    /// Returns the first line that differs, of each stream that does.
+    /// Returns the first different line of each stream that differs.
     fn lines(&self, then: &RunResult, now: &Outcome) -> Vec<String> {
         let folder = self.options.output_folder();
         let streams = [("stdout", now.stdout.content()), ("stderr", now.stderr.content())];
@@ -359,9 +360,9 @@ impl Again<'_> {
         streams.into_iter().filter_map(line).collect()
     }
 
-    /// Compares the environment of the receipt with that of now; the error says why there is none.
+    /// Compares the environment of the receipt with the present one. Fails if the present one cannot be described.
     async fn environment(&self) -> Result<Vec<String>, String> {
-        // Why not is what the decision says.
+        // If nothing can run, the decision reports the reason.
         let Some(surroundings) = self.executor.surroundings().await else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();
@@ -383,7 +384,7 @@ impl Again<'_> {
         Ok(differences)
     }
 
-    /// Decides about the script by the rules of now; the error says why it may not run.
+    /// Decides about the script by the present rules. The error is the reason for a refusal.
     async fn decide(&self, code: String) -> Result<Permit, String> {
         let request = Request {
             arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
@@ -409,12 +410,12 @@ impl Again<'_> {
     }
 }
 
-/// Returns the time that a replay may take, of a receipt's limits.
+/// Returns the time limit of a replay, from the limits in a receipt.
 fn wall(limits: &Limits) -> Duration {
     Duration::from_millis(limits.wall_ms).min(WALL_MAX)
 }
 
-/// Returns the first line in which two streams differ, as both have it.
+/// Returns the first line in which two streams differ, from both streams.
 fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
     let (then, now) = (String::from_utf8_lossy(then), String::from_utf8_lossy(now));
     if then == now {
@@ -426,7 +427,7 @@ fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
         number += 1;
         match (then.next(), now.next()) {
             (Some(then), Some(now)) if then == now => {}
-            // Ends of lines are not in lines.
+            // `lines` drops the line ends.
             (None, None) => return format!("{name}: the ends of lines differ"),
             (then, now) => {
                 let (then, now) = (line(then), line(now));
@@ -436,7 +437,7 @@ fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
     }
 }
 
-/// Returns a line of an output as it is shown: on one line, and not longer than a screen.
+/// Formats a line of output for display: on one line, and not longer than a screen.
 fn line(text: Option<&str>) -> String {
     let Some(text) = text else { return "the end".to_owned() };
     let mut shown: String = text.chars().take(LINE_CHARS_MAX).collect();
@@ -467,7 +468,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
 
 fn as_text(verdict: &str, replayed: &Replayed) -> String {
     let mut text = String::new();
-    // The environment first: it may be the reason for the rest. Writing to a text does not fail.
+    // The environment comes first, because it may explain the other differences. Writing to a string cannot fail.
     if replayed.environment.is_empty() {
         let _ = writeln!(text, "environment: as in the receipt");
     } else {

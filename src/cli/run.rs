@@ -1,7 +1,7 @@
-//! `qwed-mcp run`: one script, as a client's call would run it, for a person who looks on.
+//! `qwed-mcp run`: runs one script as a client's call would, and shows its output to a person.
 //!
-//! What the script prints goes to the streams of the same name while it runs. What there is to say about the
-//! run goes to standard error, and its end is the exit code.
+//! The script's output goes to the streams of the same name while it runs. Messages about the run go to standard error.
+//! The exit code is the end of the run.
 
 mod batch;
 mod screen;
@@ -28,41 +28,41 @@ use crate::server::{CallContext, CallEnd, Reply, Server};
 use crate::terminal::Label;
 use screen::{Printed, Screen};
 
-/// The longest time that can be asked for: that of the longest background job.
+/// The longest time limit that can be requested, the same as for a background job.
 const SECONDS_MAX: f64 = 600.0;
 
-/// The most that a script can read from its standard input: as much as a line of a batch may have.
+/// The most bytes of a script's standard input, the same as for a line of a batch.
 const STDIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The exit codes that are none of the script's. Above those of most scripts, as env(1), timeout(1) and
-/// `docker run` have them.
+/// Exit codes that do not come from the script. They are above the codes of most scripts, and the same as in env(1),
+/// timeout(1) and `docker run`.
 mod code {
-    /// The time was up.
+    /// The time limit was reached.
     pub(super) const TIMED_OUT: u8 = 124;
-    /// The script was allowed, and could not be run; or the arguments do not fit.
+    /// The script was allowed but could not be run, or the arguments are invalid.
     pub(super) const NOT_RUN: u8 = 125;
-    /// The gateway refused it.
+    /// The gateway refused the script.
     pub(super) const REFUSED: u8 = 126;
-    /// There is no script.
+    /// The script, or its input, could not be read.
     pub(super) const UNREADABLE: u8 = 127;
-    /// A signal ended it: this and its number.
+    /// A signal ended the script: this plus the number of the signal.
     pub(super) const SIGNAL: u8 = 128;
-    /// Ctrl-C: SIGINT.
+    /// SIGINT, from Ctrl-C.
     pub(super) const INTERRUPTED: u8 = SIGNAL + 2;
-    /// A limit of the sandbox, or the cap of the output: SIGKILL.
+    /// SIGKILL, from a limit of the sandbox or the limit on output.
     pub(super) const KILLED: u8 = SIGNAL + 9;
-    /// Nobody reads the output: SIGPIPE.
+    /// SIGPIPE: the output has no reader.
     pub(super) const UNREAD: u8 = SIGNAL + 13;
     /// SIGTERM.
     pub(super) const TERMINATED: u8 = SIGNAL + 15;
 }
 
-/// The exit code for arguments that do not fit: apart from the script's own, where there is one script.
+/// The exit code for invalid arguments. For a single script it differs from most scripts' own codes.
 pub(super) fn usage(is_batch: bool) -> u8 {
     if is_batch { batch::USAGE } else { code::NOT_RUN }
 }
 
-/// Refuses options of `run` that do not go together, beyond what clap sees by itself.
+/// Rejects options of `run` that do not fit together, as far as clap does not.
 pub(super) fn check(
     command: &mut clap::Command,
     given: &clap::ArgMatches,
@@ -75,25 +75,25 @@ pub(super) struct Options {
     /// The script, or - for standard input
     #[arg(required_unless_present = "batch")]
     file: Option<PathBuf>,
-    /// The time that the script may take: up to 600 seconds
+    /// The time limit of the script, up to 600 seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Print the result of the call as a client gets it, once the script has ended
+    /// Print the result of the call as a client gets it, after the script has ended
     #[arg(long)]
     json: bool,
-    /// What the script reads from its standard input, which is empty otherwise: a file of up to 4 MiB, or -
+    /// The standard input of the script: a file of up to 4 MiB, or -; empty by default
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     stdin: Option<PathBuf>,
     /// Write the pictures of the script into this folder
     ///
-    /// As picture-1.png and so on; the folder is made where there is none. Without this, terminals
-    /// that can show them do.
+    /// The files are picture-1.png and so on. The folder is created if it does not exist. Without this option,
+    /// terminals show the pictures if they can.
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
-    /// Have two runs of a script be the same as far as that can be had
+    /// Make two runs of a script the same, as far as possible
     ///
-    /// Random numbers whose seed the script does not set, addresses, and the kernels of numerical libraries. Time,
-    /// threads and secrets stay what they are.
+    /// This fixes random seeds that the script does not set, addresses, and the kernels of numerical libraries. Time,
+    /// threads and secrets can still differ.
     #[arg(long)]
     deterministic: bool,
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns whether the error of a run is printed: a batch and JSON have it in their results.
+    /// Returns whether the command prints the error of a run. A batch and `--json` have it in their results.
     pub(super) fn prints_error(&self) -> bool {
         self.batch.batch.is_none() && !self.json
     }
@@ -113,7 +113,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// Runs the script of the options. An error is one of ours: the script was not run, or not to its end.
+/// Runs the script or the batch of the options. For a single script, the exit code is [`code::NOT_RUN`] if an error of
+/// ours keeps it from running to its end.
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut settings = super::settings();
     super::doctor::warn_of_unknown_variables();
@@ -150,7 +151,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     if let Some(folder) = folder {
         pictures::make_folder(folder)?;
     }
-    // One script: nothing would come of keeping anything warm.
+    // A single script gains nothing from a warm interpreter.
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let receipts = super::receipt::writer_of_scripts(settings)?;
@@ -160,14 +161,14 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     })
 }
 
-/// Reads what a script is to read.
+/// Reads the standard input for the script.
 fn read_stdin(file: &Path) -> io::Result<Stdin> {
     let mut bytes = Vec::new();
     super::read_bounded(file, STDIN_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
     Ok(bytes.as_slice().into())
 }
 
-/// Calls the tool, and shows what comes of it.
+/// Calls the tool, and shows the outcome.
 async fn call(
     server: &Server,
     (code, stdin): (String, Stdin),
@@ -200,7 +201,7 @@ async fn call(
             (reply, true)
         }
     };
-    // A terminal that is held up may take any time.
+    // A stopped terminal may block this for any time.
     let printed = tokio::task::spawn_blocking(move || screen.close(is_interrupted));
     let Some(printed) = unless_interrupted(&mut interrupts, printed).await else {
         return Ok(ExitCode::from(code::INTERRUPTED));
@@ -211,7 +212,7 @@ async fn call(
     }
     let code = if is_interrupted { code::INTERRUPTED } else { exit_code(reply.end) };
     let folder = folder.map(Path::to_owned);
-    // Here too, and a folder may be on a disk that does not answer.
+    // This may block too: on the terminal, or on a disk that does not respond.
     let shown = tokio::task::spawn_blocking(move || {
         if is_json {
             show_json(reply, folder.as_deref())
@@ -226,14 +227,14 @@ async fn call(
     Ok(ExitCode::from(code))
 }
 
-/// Shows the pictures and the end of a run. Whatever becomes of the first, the end is told.
+/// Shows the pictures and the end of a run. The end is shown even if the pictures could not be delivered.
 fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Result<()> {
     let delivered = pictures::deliver(&reply.pictures, folder);
     tell(reply, elapsed);
     delivered
 }
 
-/// Prints the result, and writes the pictures where they are wanted besides.
+/// Prints the result, and writes the pictures if a folder is named.
 fn show_json(reply: Reply, folder: Option<&Path>) -> anyhow::Result<()> {
     let pictures = Arc::clone(&reply.pictures);
     print("the result", &format!("{:#}\n", reply.into_json()?))?;
@@ -243,7 +244,7 @@ fn show_json(reply: Reply, folder: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for something, or until somebody does not want to wait for it: then what runs ends with this process.
+/// Waits for `work`. Returns `None` after Ctrl-C; unfinished work then ends with this process.
 async fn unless_interrupted<T>(
     interrupts: &mut Signal,
     work: impl Future<Output = T>,
@@ -269,7 +270,7 @@ fn exit_code(end: CallEnd) -> u8 {
     }
 }
 
-/// Tells the person what the script did not print itself.
+/// Prints the messages about a run, and its exit code.
 fn tell(reply: &Reply, elapsed: Duration) {
     let first = match reply.end {
         CallEnd::Ran(Ending::Exited(0..)) => Label::Note,

@@ -1,4 +1,4 @@
-//! `qwed-mcp runs`: the artifacts of governed runs, for an admin without an MCP client.
+//! `qwed-mcp runs`: lists, shows and prunes the artifacts of governed runs, for an admin without an MCP client.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,9 +28,9 @@ const LIMIT_MAX: i64 = 10_000;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List the latest runs, the newest first
+    /// List the latest runs, newest first
     List {
-        /// The most runs that are listed
+        /// The most runs to list
         #[arg(long, value_name = "N", default_value_t = 50,
               value_parser = clap::value_parser!(u16).range(1..=LIMIT_MAX))]
         limit: u16,
@@ -40,9 +40,9 @@ pub(super) enum Command {
     },
     /// Print the evidence of a run, if it is unchanged
     ///
-    /// The exit code is 0, 1 if there is no evidence or it was changed, 2 if the audit log cannot be read.
+    /// The exit code is 0, 1 if the evidence is missing or was changed, 2 if the audit log cannot be read.
     Show {
-        /// The run, as `list` has it, or the first eight digits of it, as `audit list` has them
+        /// The run id as `list` prints it, or its first eight digits as `audit list` prints them
         #[arg(value_name = "RUN_ID")]
         run_id: RunIdStart,
         /// The form of the output
@@ -51,8 +51,8 @@ pub(super) enum Command {
     },
     /// Remove the runs that the policy does not keep
     ///
-    /// `QWED_MCP_POLICY` says in `[artifacts]` how long runs are kept. The exit code is 0, 1 if something could
-    /// not be removed or another process is removing runs, 2 if the policy or the audit log cannot be
+    /// `[artifacts]` in the file that `QWED_MCP_POLICY` names sets how long runs are kept. The exit code is 0, 1 if
+    /// something could not be removed or another process is removing runs, 2 if the policy or the audit log cannot be
     /// used.
     Prune {
         /// The form of the output
@@ -140,7 +140,7 @@ fn as_table(runs: &[Listed], has_more: bool) -> String {
     format!("{table}{more}")
 }
 
-/// Returns a number of bytes for people; with a `+` if not all were counted.
+/// Formats a number of bytes for people, with a `+` if not all were counted.
 fn size(bytes: u64, has_more: bool) -> String {
     let more = if has_more { "+" } else { "" };
     let units = [("GiB", 30_u32), ("MiB", 20), ("KiB", 10)];
@@ -153,7 +153,7 @@ fn size(bytes: u64, has_more: bool) -> String {
     }
 }
 
-/// Returns the run whose id starts so, or logs that there is not exactly one.
+/// Returns the only run with an id that begins with `start`. Logs an error if none or several do.
 fn find(store: &Store, start: &RunIdStart) -> anyhow::Result<Option<Uuid>> {
     if let Some(run_id) = start.whole() {
         return Ok(Some(run_id));
@@ -245,7 +245,7 @@ fn as_text(evidence: &Evidence, unconfirmed: Option<&str>) -> String {
     let mut last = String::new();
     for (name, value) in lines {
         let shown = if name == last { "" } else { name.as_str() };
-        // Tests choose names and texts. Writing to a text does not fail.
+        // Tests choose names and texts, so these are escaped. Writing to a string cannot fail.
         let _ = writeln!(text, "{shown:<9}  {}", printable(&value));
         last = name;
     }

@@ -1,4 +1,5 @@
-//! `serve`: an MCP client on standard input and output, or a team over HTTP.
+//! `qwed-mcp serve`: the options for serving, and the start of a server for a team over HTTP. A server that other
+//! machines can reach never starts without tokens.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::oidc::{self, AccessTokens, KeySource};
 use crate::server::Server;
 use crate::shares::Share;
 
-/// The most runs of one user, and requests a second: more is no bound.
+/// The highest limit for a user's requests, in flight or per second. A higher number would not limit anything.
 const USER_BOUND_MAX: i64 = 10_000;
 
 /// The options of `serve`.
@@ -29,46 +30,49 @@ pub(super) struct Options {
     /// Serve a team over HTTP on this address, such as 127.0.0.1:8000
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(super) http: Option<SocketAddr>,
-    /// Let nobody call without a token of `qwed-mcp token`; needed on any address but this machine's own
+    /// Refuse callers without a token of `qwed-mcp token`; this or `--oidc-issuer` is needed on any address but this
+    /// machine's own
     #[arg(long, requires = "http", group = "known")]
     require_token: bool,
-    /// Take access tokens of this authorization server: the issuer, as its tokens name it
+    /// Accept access tokens of this authorization server: its issuer, as its tokens name it
     #[arg(long, value_name = "URL", requires_all = ["oidc_audience", "oidc_jwks"], group = "known")]
     oidc_issuer: Option<String>,
-    /// The URL by which clients reach this server, which access tokens have to be for, such as `https://mcp.example.org/mcp`
+    /// The URL by which clients reach this server, such as `https://mcp.example.org/mcp`; it must be the audience of
+    /// access tokens
     #[arg(long, value_name = "URL", requires = "oidc_issuer", value_parser = oidc::parse_audience)]
     oidc_audience: Option<Url>,
-    /// The public keys of the issuer: a file, or the URL that its metadata has as `jwks_uri`
+    /// The public keys of the issuer: a file, or the URL in `jwks_uri` of its metadata
     #[arg(long, value_name = "FILE|URL", requires = "oidc_issuer")]
     oidc_jwks: Option<KeySource>,
     /// The claim of access tokens that names the user
     #[arg(long, value_name = "CLAIM", requires = "oidc_issuer", default_value = "sub")]
     oidc_user_claim: String,
-    /// A name by which the server is reached, besides those of this machine; again for more
+    /// A name by which clients reach the server, in addition to the names of this machine; may be repeated
     #[arg(long, value_name = "NAME", requires = "http", value_parser = http::parse_host)]
     allow_host: Vec<String>,
-    /// A page that may reach the server from a browser, such as `https://tools.example.org`; again for more
+    /// The origin of a page that may call the server from a browser, such as `https://tools.example.org`; may be
+    /// repeated
     #[arg(long, value_name = "ORIGIN", requires = "http", value_parser = http::parse_origin)]
     allow_origin: Vec<String>,
     /// Keep no sessions of the older protocol, so that any replica can answer any request
     #[arg(long, requires = "http")]
     sessionless: bool,
-    /// The percentage of places, turns, memory, jobs and results that one user may hold among others
+    /// The percentage of places, turns, memory, jobs and results that one user may take
     #[arg(long, value_name = "PERCENT", requires = "known", default_value_t = 25, value_parser = clap::value_parser!(u8).range(1..=100))]
     user_share: u8,
-    /// The most requests of one user in flight, where that is to be another number than a share of them
+    /// The most requests of one user in flight, instead of the user's share
     #[arg(long, value_name = "N", requires = "known", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
     user_concurrency: Option<u32>,
-    /// The most requests of one user a second
+    /// The most requests of one user per second
     #[arg(long, value_name = "N", requires = "known", value_parser = clap::value_parser!(u32).range(1..=USER_BOUND_MAX))]
     user_rate: Option<u32>,
     /// Serve /metrics, /healthz and /readyz on this address
     #[arg(long, value_name = "ADDR", requires = "http", value_parser = address)]
     admin: Option<SocketAddr>,
-    /// The seconds for requests in flight when the server is told to end
+    /// The seconds that a stopping server has to finish its requests
     #[arg(long, value_name = "SECONDS", requires = "http", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=3600))]
     drain: u16,
-    /// The form of the log
+    /// The format of the log
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     pub(super) log_format: LogFormat,
 }
@@ -81,7 +85,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     address.ok_or("expected IP:PORT, such as 127.0.0.1:8000")
 }
 
-/// The form of a server's log.
+/// The format of a server's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
     /// Lines for people
@@ -92,7 +96,7 @@ pub(super) enum LogFormat {
 }
 
 impl LogFormat {
-    /// Returns who reads a log of this form.
+    /// Returns the reader of a log in this format.
     pub(super) fn reader(self) -> logging::Reader {
         match self {
             Self::Text => logging::Reader::Admin,
@@ -102,7 +106,7 @@ impl LogFormat {
 }
 
 impl Options {
-    /// Refuses what would let strangers run code, before anything is started.
+    /// Fails if other machines could run scripts without a token. Called before anything is started.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let is_anybodys = !self.require_token && self.oidc_issuer.is_none();
         if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && is_anybodys) {
@@ -114,7 +118,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the tokens that let somebody in; none where everybody may call.
+    /// Returns the accepted tokens, or `None` if calls need no token.
     async fn bearers(
         &self,
         server: &Server,
@@ -142,7 +146,7 @@ impl Options {
         Ok((!is_anybodys).then(|| Bearers::new(store, access_tokens)))
     }
 
-    /// Returns the part of anything that one user may hold.
+    /// Returns the share of each resource that one user may take.
     pub(super) fn user_share(&self) -> Share {
         Share::new(self.user_share)
     }
@@ -175,7 +179,7 @@ impl Options {
     }
 }
 
-/// Opens the store of tokens, which has to be there.
+/// Opens the store of tokens, which must exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
     StorePlace::of(settings, &folder).open_existing().context("nobody could be let in")

@@ -1,23 +1,23 @@
-//! Tables for a terminal: columns as wide as their widest cell, with two spaces between them.
+//! Formats tables for a terminal: columns as wide as their widest cell, with two spaces between them.
 
 use std::fmt;
 
-/// Between two columns.
+/// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The widest cell that its column is made as wide as.
+/// The widest cell that still widens its column, in characters.
 const CELL_CHARS_MAX: usize = 60;
 
-/// Rows of `N` cells each, the first one the names of the columns.
+/// A table with `N` columns. Its first row has their names.
 pub(super) struct Table<const N: usize> {
     /// The width of each column so far, in characters.
     widths: [usize; N],
     rows: Vec<[String; N]>,
-    /// The width that the last column is wrapped to stay within, if it is.
+    /// The limit for wrapping the last column; `None` if it is not wrapped.
     width: Option<WidthLimit>,
 }
 
-/// The most characters of a line, and those that the last column has at the least.
+/// The most characters of a line, and the fewest of the last column.
 #[derive(Clone, Copy)]
 pub(super) struct WidthLimit {
     pub(super) line: usize,
@@ -25,7 +25,7 @@ pub(super) struct WidthLimit {
 }
 
 impl<const N: usize> Table<N> {
-    /// Returns a table with these columns: their names, and how wide each is at the least.
+    /// Creates a table with these columns: their names, and their minimum widths.
     pub(super) fn new(columns: [(&str, usize); N]) -> Self {
         let widths = columns.map(|(_, width)| width);
         let mut table = Self { widths, rows: Vec::new(), width: None };
@@ -33,7 +33,7 @@ impl<const N: usize> Table<N> {
         table
     }
 
-    /// Wraps the words of the last column.
+    /// Wraps the last column between words.
     pub(super) fn wrapped(self, width: WidthLimit) -> Self {
         Self { width: Some(width), ..self }
     }
@@ -42,7 +42,7 @@ impl<const N: usize> Table<N> {
     pub(super) fn row(&mut self, cells: [&str; N]) {
         let cells = cells.map(printable);
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            // One long cell moves its own row only.
+            // A longer cell shifts only its own row.
             *width = cell.chars().count().min(CELL_CHARS_MAX).max(*width);
         }
         self.rows.push(cells);
@@ -66,8 +66,8 @@ impl<const N: usize> fmt::Display for Table<N> {
     }
 }
 
-/// Returns a text on one line, without what a terminal obeys: clients, tests and whoever wrote to
-/// the store choose texts.
+/// Returns a text on one line, with control characters escaped, because clients, tests and writers to the store choose
+/// texts.
 pub(super) fn printable(text: &str) -> String {
     let mut printable = String::new();
     for c in text.chars() {
@@ -79,7 +79,7 @@ pub(super) fn printable(text: &str) -> String {
     printable
 }
 
-/// Splits the text into lines of at most so many characters, if its words are no longer.
+/// Splits the text between words into lines of at most `chars_max` characters. A longer word gets a line of its own.
 fn lines(text: &str, chars_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

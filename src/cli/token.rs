@@ -1,4 +1,5 @@
-//! `qwed-mcp token`: the tokens of those who may call governed tools.
+//! `qwed-mcp token`: makes, lists, rotates and revokes the tokens for governed tools. It shows a token only once, when
+//! it makes it.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -19,33 +20,33 @@ use crate::ledger::{
     Revoked, Role, Rotated, Store, StorePlace, Token, TokenId, TokenRecord, UserName, time_text,
 };
 
-/// The longest life of a token: ten years.
+/// The longest validity of a token: ten years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a token, and print it; this is the only time it is shown
+    /// Make a token and print it; it is never shown again
     Create(Create),
-    /// List the tokens; not their texts, which nobody knows
+    /// List the tokens, without their texts, which are not stored
     List {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
-    /// Make a token in the place of another one, which is revoked, and print it; the only time it is shown
+    /// Make a token, print it, and revoke the token that it replaces; it is never shown again
     ///
-    /// It is of the same user and role, and valid as long from now as the other one was from its start.
+    /// The new token has the same user and role. It is valid for as long as the old one was from its start.
     Rotate {
-        /// The token's number, as `list` has it
+        /// The number of the token, as `list` prints it
         #[arg(value_name = "ID")]
         id: TokenId,
-        /// The time for which it is valid, in place of that
+        /// The validity of the new token, instead of the old token's
         #[arg(long, value_name = "SPAN", value_parser = span)]
         expires: Option<Duration>,
     },
-    /// Revoke a token, at once and for ever
+    /// Revoke a token, immediately and permanently
     Revoke {
-        /// The token's number, as `list` has it
+        /// The number of the token, as `list` prints it
         #[arg(value_name = "ID")]
         id: TokenId,
     },
@@ -53,13 +54,13 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// Whose it is: 1 to 64 letters, digits and . _ - @
+    /// The user of the token: 1 to 64 letters, digits and . _ - @
     #[arg(long, value_name = "NAME")]
     user: UserName,
-    /// The role, which says what they may do
+    /// The role, which sets the user's permissions
     #[arg(long, value_parser = role_parser())]
     role: Role,
-    /// The time for which it is valid, such as 12h, 30d or 8w; without this for ever
+    /// The validity, such as 12h, 30d or 8w; default: forever
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Duration>,
 }
@@ -85,13 +86,13 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// Makes a token and prints it, alone on standard output: it can be piped to its place unseen.
+/// Makes a token and prints nothing else on standard output, so that it can be piped to its destination unseen.
 fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
     let (record, token) = store.create_token(&options.user, options.role, options.expires)?;
     hand_over(&record, &token)
 }
 
-/// Makes a token in the place of another one, and prints it in the same way.
+/// Replaces a token, and prints the new one in the same way.
 fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Result<ExitCode> {
     match store.rotate_token(id, expires)? {
         Rotated::Now(record, token) => hand_over(&record, &token),
@@ -108,7 +109,7 @@ fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Resu
     }
 }
 
-/// Prints a token, and beside it whose it is.
+/// Prints a token on standard output, and its user, role and validity on standard error.
 fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
     let TokenRecord { id, user, .. } = record;
     let mut stdout = io::stdout();
@@ -120,7 +121,7 @@ fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
         None => "without an end".to_owned(),
     };
     let role = record.role.as_str();
-    // Nothing depends on it: the token is out.
+    // The token is printed already, so a failure here is harmless.
     let _ = writeln!(
         io::stderr(),
         "token {id} for {user}, role {role}, {expires}; it is shown this once, so keep it"
@@ -184,7 +185,7 @@ fn as_table<'u>(
     table.to_string()
 }
 
-/// Returns a time without its fractions of a second.
+/// Returns a time without fractions of a second.
 pub(super) fn seconds(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
@@ -205,7 +206,7 @@ fn as_json(token: &TokenRecord, last_use: Option<&str>, now: DateTime<Utc>) -> V
     })
 }
 
-/// Parses a number and a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
+/// Parses a duration, a number and a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let expected = "expected a number and one of s, m, h, d, w, for example 30d; at most 3650d";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

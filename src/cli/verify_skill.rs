@@ -1,4 +1,4 @@
-//! `qwed-mcp verify-skill`: the provenance checks for people and for continuous integration.
+//! `qwed-mcp verify-skill`: verifies skill manifests, for people and for continuous integration.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,16 +18,16 @@ pub(super) struct Options {
     /// The manifests
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Accept skills from this registry, and from no other that is not named so
+    /// Accept skills only from this registry; may be repeated for more
     #[arg(long = "trusted-registry", value_name = "REGISTRY", value_parser = registry)]
     trusted_registries: Vec<String>,
-    /// Trust source URLs at this domain and its sub-domains too
+    /// Also trust source URLs at this domain and its subdomains
     #[arg(long = "trusted-domain", value_name = "DOMAIN", value_parser = domain)]
     trusted_domains: Vec<String>,
     /// Accept a skill without a digest
     #[arg(long)]
     no_require_digest: bool,
-    /// The file that the digest is of; without this the one that the manifest names, if it does
+    /// The file that the digest covers; default: the file that the manifest names, if any
     #[arg(long, value_name = "FILE")]
     artifact: Option<PathBuf>,
     /// The form of the output
@@ -41,8 +41,8 @@ struct Judged<'o> {
     verification: Result<SkillVerification, ManifestError>,
 }
 
-/// Judges the manifests and prints the findings. The exit code is 0 if all skills are trusted, 1
-/// if one is not, and 2 if a manifest could not be read.
+/// Verifies the manifests and prints the findings. The exit code is 0 if all skills are trusted, 1 if one is not, and 2
+/// if a manifest could not be read.
 pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
     if options.artifact.is_some() && options.files.len() > 1 {
         tracing::error!("--artifact is the file of one skill: name one manifest with it");
@@ -82,7 +82,7 @@ fn guard(options: &Options) -> Result<SkillProvenanceGuard, InvalidEntry> {
     guard.with_trusted_registries(&options.trusted_registries)
 }
 
-/// Refuses an entry that would cover nothing, so that the error names its option.
+/// Rejects an entry that would cover nothing, so that the error names its option.
 fn registry(text: &str) -> Result<String, String> {
     let tried = SkillProvenanceGuard::new().with_trusted_registries([text]);
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
@@ -93,7 +93,7 @@ fn domain(text: &str) -> Result<String, String> {
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
 }
 
-/// Returns one line for each skill, and one below it for each finding.
+/// Returns a line for each skill, followed by a line for each of its findings.
 fn as_table(judged: &[Judged<'_>]) -> String {
     let mut table = Table::new([("STATUS", 10), ("RISK", 6), ("SKILL", 24), ("FILE", 0)]);
     for Judged { file, verification } in judged {
@@ -107,7 +107,7 @@ fn as_table(judged: &[Judged<'_>]) -> String {
                     table.row(["", "", "", &format!("- {finding}")]);
                 }
             }
-            // Why is in the log.
+            // The reason is in the log.
             Err(_) => table.row(["UNREADABLE", "-", "-", &file]),
         }
     }

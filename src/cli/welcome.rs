@@ -1,4 +1,4 @@
-//! The words of `qwed-mcp` to a person who starts it in place of an MCP client.
+//! The text that `qwed-mcp` prints on a terminal, where no MCP client has started it.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -8,12 +8,12 @@ use serde_json::json;
 use super::output::print_styled;
 use crate::terminal::{BOLD, visible};
 
-/// Returns whether a person has started the program, and not a client: those have pipes.
+/// Returns whether a person started the program. A client would have connected pipes.
 pub(super) fn is_person() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Prints what the program is, and how a client gets to know it.
+/// Prints a description of the program, and how to configure a client for it.
 pub(super) fn print_welcome() -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     let program = program

@@ -1,4 +1,4 @@
-//! The making of an environment: aside, step by step, and made visible by its marker.
+//! Builds an environment step by step, in its own folder. The marker, written last, makes the environment visible.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,25 +16,25 @@ use super::startup::{Changed, Startup};
 use super::step::Progress;
 use super::tool::{Job, PythonWanted, Tool, ToolError};
 
-/// The marker before it is one.
+/// The temporary name of the marker while it is written.
 const MARKER_BEGUN: &str = "qwed-env.json.new";
-/// The lock as it was understood, and the versions that what is added has to keep to.
+/// The parsed lock, and the versions that added packages must keep to.
 const LOCK_FILE: &str = "requirements.lock";
 const CONSTRAINTS_FILE: &str = "constraints.txt";
-/// The packages that are added.
+/// The added packages.
 const REQUIREMENTS_FILE: &str = "requirements.in";
 
-/// The environment that is to be made.
+/// The specification of a new environment.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) lock: Lock,
     pub(crate) with: Vec<Requirement>,
     pub(crate) python: PythonWanted,
-    /// Nothing is downloaded.
+    /// Whether downloads are forbidden.
     pub(crate) is_offline: bool,
 }
 
-/// An error that leaves no environment.
+/// An error in building an environment, which leaves no environment behind.
 #[derive(Debug, Error)]
 pub(crate) enum BuildError {
     #[error(transparent)]
@@ -60,13 +60,13 @@ pub(crate) enum BuildError {
     Elsewhere(String),
 }
 
-/// The maker of environments.
+/// The builder of environments.
 #[derive(Debug)]
 pub(crate) struct Builder<'t> {
     turn: &'t Turn<'t>,
 }
 
-/// An environment without a marker: it does not exist, and is removed when this is dropped.
+/// An environment without a marker. It is invisible to servers, and is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
     turn: &'t Turn<'t>,
@@ -81,7 +81,7 @@ impl<'t> Builder<'t> {
         Self { turn }
     }
 
-    /// Makes an environment, all but its marker. Dropping the future removes it.
+    /// Builds an environment, except for its marker. Dropping the future removes the environment.
     pub(crate) async fn build(
         &self,
         order: &Order,
@@ -111,7 +111,7 @@ impl<'t> Builder<'t> {
         let folder = draft.path.as_path();
         let startup = Startup::record(folder).map_err(BuildError::Unrecorded)?;
         tool.install(&job, &lock_file, progress).await?;
-        // From here on no file of the environment is started or read before this.
+        // No file of the environment is started or read between its installation and this check.
         startup.compare(folder).map_err(BuildError::StartupChanged)?;
 
         progress(Progress::Step("Compiling"));
@@ -127,7 +127,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// Makes an empty folder.
+    /// Creates an empty folder for the environment.
     fn begin(&self, order: &Order, tool: &Tool) -> Result<Draft<'t>, BuildError> {
         let name = self.turn.next_name()?;
         let path = self.turn.environments().path().join(&name);
@@ -147,31 +147,32 @@ impl<'t> Builder<'t> {
 }
 
 impl Draft<'_> {
-    /// Returns its interpreter.
+    /// Returns the path of the interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
     }
 
-    /// Returns the program of the Python that it was made from.
+    /// Returns the interpreter of the Python that the environment was made from.
     fn base(&self) -> Result<PathBuf, BuildError> {
         let base = self.python().canonicalize().map_err(|_| BuildError::BaseUnknown)?;
         let own = self.path.canonicalize().map_err(|_| BuildError::BaseUnknown)?;
-        // A copy would take its libraries from the environment.
+        // A copied interpreter would load its libraries from the environment.
         if base.starts_with(own) { Err(BuildError::BaseUnknown) } else { Ok(base) }
     }
 
-    /// Returns whether this package is in it.
+    /// Returns whether the environment has this package.
     pub(crate) fn has(&self, distribution: &str) -> bool {
         self.made.packages.contains_key(&normalised(distribution))
     }
 
-    /// Makes the environment visible, of which it was tried that its interpreter, of this version, works.
+    /// Writes the marker, which makes the environment visible. The caller has tested that its interpreter works, and
+    /// passes its version.
     pub(crate) fn complete(mut self, python: String) -> Result<Environment, BuildError> {
         self.made.python = python;
         let marker = Marker::new(self.made.clone());
         let write = || {
             let folder = self.turn.folder.folder(OsStr::new(&self.name))?;
-            // What it vouches for is on the disk before it is.
+            // The contents must be on disk before the marker that vouches for them.
             folder.sync_file_system()?;
             let mut file = folder.create_file(OsStr::new(MARKER_BEGUN))?;
             file.write_all(&marker.to_bytes())?;
@@ -201,14 +202,14 @@ impl Drop for Draft<'_> {
         if self.is_complete {
             return;
         }
-        // Where it stays, the next one who has the turn removes it.
+        // If the folder stays, the next process with the turn removes it.
         if let Err(error) = self.turn.remove_tree(&self.name) {
             tracing::debug!(%error, "a half-made environment is left");
         }
     }
 }
 
-/// Returns the packages of an environment by the names of the folders that describe them.
+/// Returns the installed packages with their versions, from the names of their `.dist-info` folders.
 fn installed(environment: &Path) -> BTreeMap<String, String> {
     let libraries = fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
     let folders = libraries.map(|library| library.path().join("site-packages"));

@@ -1,4 +1,4 @@
-//! The environments that there are: the newest one, its users, and the removal of those without any.
+//! Lists environments, finds the newest, and removes unused ones. It never removes an environment that a server uses.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -21,20 +21,20 @@ use crate::strict_modes::{Unprotected, require_protected};
 /// The folder of the environments, in the data folder.
 pub(crate) const FOLDER: &str = "environments";
 
-/// The file whose lock has the process that makes or removes environments.
+/// The file that is locked by the process that makes or removes environments.
 const LOCK: &str = ".lock";
 
-/// The names of environments begin so; a number follows.
+/// The prefix of the names of environments, before a number.
 const NAME: &str = "env-";
 
-/// The ending of a file beside the folder of an environment that is being made. A package can put a marker
-/// into the folder, and cannot remove this file.
+/// The suffix of a file next to the folder of an environment that is being made. A package can write a marker into the
+/// folder, but it cannot remove this file.
 const BEGUN: &str = ".begun";
 
-/// The most names in the folder: there are as many environments as there are versions in use.
+/// The most names in the folder. It has one environment for each version in use.
 const NAMES_MAX: usize = 10_000;
 
-/// The tries to use an environment of which somebody asks whether it is in use, and the pause between two.
+/// The retries to use an environment while another process checks whether it is in use, and the pause between them.
 const TRIES_MAX: u32 = 50;
 const TRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -44,7 +44,7 @@ pub(crate) struct Environments {
     path: PathBuf,
 }
 
-/// An environment that is complete.
+/// A complete environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Environment {
     pub(crate) name: String,
@@ -53,29 +53,29 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Returns its interpreter.
+    /// Returns the path of the interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
     }
 
-    /// Fails if its interpreter would start with other files than when it was made.
+    /// Fails if the interpreter would start with other files than when the environment was made.
     fn require_unchanged(&self) -> Result<(), Unusable> {
         let compared = self.marker.startup.compare(&self.path);
         compared.map_err(|reason| Unusable::Changed { path: self.path.clone(), reason })
     }
 }
 
-/// An environment in use: it is not removed as long as this lives.
+/// An environment in use, which is not removed while this value exists.
 #[derive(Debug)]
 pub(crate) struct InUse {
     pub(crate) environment: Environment,
     _lock: File,
 }
 
-/// A complete environment that must not be used.
+/// The reason why a complete environment must not be used.
 #[derive(Debug, Error)]
 pub(crate) enum Unusable {
-    /// Other users could have put code into it.
+    /// Other users could have written code into it.
     #[error("{reason}")]
     Unprotected { path: PathBuf, reason: Unprotected },
     /// Its interpreter would start with other code than when it was made.
@@ -114,10 +114,10 @@ pub(crate) enum Removal {
 }
 
 impl Environments {
-    /// Finds the place of the environments; it need not be there.
+    /// Returns the location of the environments, which need not exist.
     pub(crate) fn of(settings: &Settings) -> Result<Self, NoDataFolder> {
         let data = data_folder(settings.data_dir.as_deref())?;
-        // The names of its interpreters have to be the same wherever they are used.
+        // The paths of interpreters must be the same in every working directory.
         let data = std::path::absolute(&data).map_err(|_| NoDataFolder)?;
         Ok(Self { path: data.join(FOLDER) })
     }
@@ -126,7 +126,7 @@ impl Environments {
         &self.path
     }
 
-    /// Returns the newest complete environment, which stays as long as the caller keeps it.
+    /// Returns the newest complete environment, which is not removed while the caller holds it.
     pub(crate) fn newest(&self) -> Result<Option<InUse>, Unusable> {
         let mut numbers = self.numbers().unwrap_or_default();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
@@ -140,7 +140,7 @@ impl Environments {
         Ok(Some(found))
     }
 
-    /// Returns the environment that a program is in, if it is one of these.
+    /// Returns the environment that contains a program, if any.
     pub(crate) fn holding(&self, program: &Path) -> Result<Option<InUse>, Unusable> {
         let name =
             program.strip_prefix(&self.path).ok().and_then(|rest| rest.iter().next()?.to_str());
@@ -152,7 +152,7 @@ impl Environments {
         Ok(found)
     }
 
-    /// Returns the complete environments, the newest one first.
+    /// Returns the complete environments, newest first.
     pub(crate) fn list(&self) -> Result<Vec<Environment>, ChangeError> {
         let mut numbers = self.numbers().map_err(|source| self.unlisted(source))?;
         numbers.sort_unstable_by(|a, b| b.cmp(a));
@@ -166,7 +166,7 @@ impl Environments {
         lock.is_some_and(|(_, file)| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Takes the turn to make and remove environments; makes their folder if it is not there.
+    /// Takes the turn to make and remove environments. Creates their folder if it is missing.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, ChangeError> {
         let mut builder = DirBuilder::new();
         let created = builder.recursive(true).mode(0o700).create(&self.path);
@@ -189,10 +189,10 @@ impl Environments {
         Ok(Turn { environments: self, folder, lock })
     }
 
-    /// Opens a complete environment, and holds it.
+    /// Opens a complete environment, and locks it against removal.
     fn take(&self, name: &str) -> Option<InUse> {
         let (environment, file) = self.open(name)?;
-        // Whoever asks whether it is in use has the lock for a moment.
+        // A process that checks whether the environment is in use holds the lock for a moment.
         let mut tries_left = TRIES_MAX;
         while let Err(error) = file.try_lock_shared() {
             if tries_left == 0 || matches!(error, TryLockError::Error(_)) {
@@ -201,7 +201,7 @@ impl Environments {
             tries_left -= 1;
             thread::sleep(TRY_PAUSE);
         }
-        // Whoever removes it takes the marker away first.
+        // A process that removes the environment removes the marker first.
         let is_there = file.metadata().is_ok_and(|marker| marker.nlink() > 0);
         is_there.then_some(InUse { environment, _lock: file })
     }
@@ -235,7 +235,7 @@ fn name_of(number: u32) -> String {
     format!("{NAME}{number}")
 }
 
-/// Returns the name of the file that is there while an environment is being made.
+/// Returns the name of the file that exists while an environment is being made.
 fn begun(name: &str) -> OsString {
     format!(".{name}{BEGUN}").into()
 }
@@ -246,7 +246,7 @@ fn number_of(name: &str) -> Option<u32> {
     (name_of(number) == name).then_some(number)
 }
 
-/// The turn to make and remove environments, which one process has at a time.
+/// The turn to make and remove environments. Only one process has it at a time.
 #[derive(Debug)]
 pub(crate) struct Turn<'e> {
     environments: &'e Environments,
@@ -255,15 +255,14 @@ pub(crate) struct Turn<'e> {
 }
 
 impl Turn<'_> {
-    /// Removes what was begun and not completed, and what has a newer one and no user. Returns the names
-    /// of what has a user.
+    /// Removes incomplete and superseded environments. Returns the names of superseded environments that are in use.
     pub(crate) fn clean_up(&self) -> Result<Vec<String>, ChangeError> {
         let complete = self.environments.list()?;
         let is_complete = |name: &str| complete.iter().any(|environment| environment.name == name);
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
         for name in numbers.into_iter().map(name_of).filter(|name| !is_complete(name)) {
-            // Links and files of such a name are not from here.
+            // Symlinks and files with such a name were not made by this program.
             if self.folder.stat(OsStr::new(&name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
                 self.remove_tree(&name)?;
             }
@@ -278,7 +277,7 @@ impl Turn<'_> {
         Ok(kept)
     }
 
-    /// Removes an environment that nobody uses.
+    /// Removes an environment, unless it is in use.
     pub(crate) fn remove(&self, environment: &Environment) -> Result<Removal, ChangeError> {
         let failed = |source| ChangeError::Remove { folder: environment.path.clone(), source };
         let Some((_, marker)) = self.environments.open(&environment.name) else {
@@ -290,21 +289,21 @@ impl Turn<'_> {
             Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // From here on it does not exist, however far this gets.
+        // From here on the environment does not exist, even if the rest of the removal fails.
         let folder = self.folder.folder(OsStr::new(&environment.name)).map_err(failed)?;
         folder.remove_file(OsStr::new(MARKER)).and_then(|()| folder.sync()).map_err(failed)?;
         self.remove_tree(&environment.name)?;
         Ok(Removal::Removed)
     }
 
-    /// Returns the name of the next environment, above those of all that there are.
+    /// Returns the name of the next environment, with a number above all existing ones.
     pub(super) fn next_name(&self) -> Result<String, ChangeError> {
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
         Ok(name_of(numbers.into_iter().max().unwrap_or(0).saturating_add(1)))
     }
 
-    /// Makes the folder of a new environment, which is not used before `end`, whatever is in it.
+    /// Creates the folder of a new environment. Regardless of its contents, it is not used before `end`.
     pub(super) fn begin(&self, name: &str) -> io::Result<()> {
         match self.folder.create_file(&begun(name)) {
             // Left by a process that was killed.
@@ -315,19 +314,20 @@ impl Turn<'_> {
         created.inspect_err(|_| self.forget(name))
     }
 
-    /// Has a new environment used from here on.
+    /// Makes a new environment available to servers.
     pub(super) fn end(&self, name: &str) -> io::Result<()> {
         self.folder.sync()?;
         self.folder.remove_file(&begun(name))?;
         self.folder.sync()
     }
 
-    /// Removes the file beside an environment that is not there. One that stays is in nobody's way.
+    /// Removes the file that marks an unfinished environment, after its folder is gone. If the file stays, it is
+    /// harmless.
     fn forget(&self, name: &str) {
         let _ = self.folder.remove_file(&begun(name));
     }
 
-    /// Returns a second handle of the lock: whoever has it is waited for, too.
+    /// Duplicates the file descriptor of the lock. The turn ends after all duplicates are closed.
     pub(super) fn share(&self) -> io::Result<File> {
         self.lock.try_clone()
     }

@@ -1,4 +1,5 @@
-//! Locked packages: exact versions, and the hashes of the files that may be installed for them.
+//! Lock files: exact versions of packages, and the hashes of the files that may be installed for them. Options, URLs
+//! and paths are never accepted.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,11 +13,11 @@ use thiserror::Error;
 
 use super::package::{is_name, is_version, normalised};
 
-/// The QWED packages, with all that they need. `tests/environments/lock` makes it.
+/// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
 
-/// The modules of `SDK` whose names are not those of their packages, with the packages. The verification libraries have a
-/// table of their own.
+/// The modules of `SDK` with names that differ from their packages' names, and these packages. The verification
+/// libraries have a separate table.
 const MODULES: [(&str, &str); 11] = [
     ("PIL", "pillow"),
     ("attr", "attrs"),
@@ -31,30 +32,30 @@ const MODULES: [(&str, &str); 11] = [
     ("yaml", "pyyaml"),
 ];
 
-/// The largest lock file: that of the QWED packages has a quarter of a megabyte.
+/// The most bytes of a lock file. The lock of the QWED packages has a quarter of a megabyte.
 const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// The hashes that pip takes.
+/// The hash algorithms that pip accepts, with their numbers of hexadecimal digits.
 const HASHES: [(&str, usize); 3] = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
 
-/// The packages of an environment, as a lock file has them.
+/// The packages of an environment, from a lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lock {
     pins: Vec<Pin>,
     is_sdk: bool,
 }
 
-/// A package in one version, where `marker` holds.
+/// A package in one version, for platforms on which `marker` holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pin {
-    /// With extras, if there are any.
+    /// The name, with extras if any.
     name: String,
     version: String,
     marker: Option<String>,
     hashes: Vec<String>,
 }
 
-/// The report of pip on the packages that it would install.
+/// The report of pip about the packages that it would install.
 #[derive(Deserialize)]
 struct Report {
     install: Vec<Reported>,
@@ -91,7 +92,7 @@ impl Reported {
     }
 }
 
-/// An error of a lock file.
+/// An error in a lock file.
 #[derive(Debug, Error)]
 pub(crate) enum LockError {
     #[error("it cannot be read")]
@@ -115,12 +116,12 @@ impl Lock {
         Ok(Self { is_sdk: true, ..Self::parse(SDK)? })
     }
 
-    /// Returns the package of the QWED packages that brings a module of another name.
+    /// Returns the QWED package that contains `module`, if their names differ.
     pub(crate) fn sdk_package(module: &str) -> Option<&'static str> {
         MODULES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
     }
 
-    /// Reads a lock file of the admin's.
+    /// Reads a lock file of the admin.
     pub(crate) fn read(file: &Path) -> Result<Self, LockError> {
         let mut bytes = Vec::new();
         let opened = File::open(file).map_err(LockError::Read)?;
@@ -131,7 +132,7 @@ impl Lock {
         Self::parse(&String::from_utf8(bytes).map_err(|_| LockError::NotText)?)
     }
 
-    /// Returns whether these are the QWED packages that the program brings.
+    /// Returns whether this is the lock of the QWED packages that the program contains.
     pub(crate) fn is_sdk(&self) -> bool {
         self.is_sdk
     }
@@ -141,12 +142,12 @@ impl Lock {
         self.pins.iter().map(Pin::package).collect()
     }
 
-    /// Returns the names of the packages that every environment of this lock has.
+    /// Returns the names of the packages that every environment with this lock has.
     pub(super) fn unconditional_names(&self) -> BTreeSet<String> {
         self.pins.iter().filter(|pin| pin.marker.is_none()).map(Pin::package).collect()
     }
 
-    /// Returns the text that pip and uv read: what was understood, and nothing else.
+    /// Returns the text for pip and uv. It contains only parsed entries.
     pub(super) fn text(&self) -> String {
         self.lines(|pin| {
             let hashes = pin.hashes.iter().flat_map(|hash| [" --hash=", hash]);
@@ -154,9 +155,9 @@ impl Lock {
         })
     }
 
-    /// Returns the versions alone, to which what is added has to keep.
+    /// Returns only the versions, as constraints for added packages.
     pub(super) fn constraints(&self) -> String {
-        // Extras are not taken in constraints.
+        // Constraints must not contain extras.
         let bare = |pin: &Pin| {
             let name = pin.name.split('[').next().unwrap_or_default().to_owned();
             Pin { name, ..pin.clone() }
@@ -165,8 +166,8 @@ impl Lock {
         Self { pins, is_sdk: false }.lines(|_| String::new())
     }
 
-    /// Returns these packages and those that were resolved beside them. What is in both has the hashes that
-    /// it has here.
+    /// Merges these packages with those resolved for additions. A package with the same version in both keeps the
+    /// hashes from this lock.
     pub(super) fn with(&self, resolved: &Self) -> Self {
         let is_resolved = |pin: &Pin| resolved.pins.iter().any(|other| other.is_of(pin));
         let kept = self.pins.iter().filter(|pin| !is_resolved(pin)).cloned();
@@ -185,7 +186,7 @@ impl Lock {
         Some(Self { pins, is_sdk: false })
     }
 
-    /// Returns the hash by which the lock of an environment is known.
+    /// Returns the hash that identifies the lock of an environment.
     pub(super) fn sha256(&self) -> String {
         hex::encode(Sha256::digest(self.text()))
     }
@@ -195,7 +196,7 @@ impl Lock {
         for pin in &self.pins {
             let marker = pin.marker.as_ref().map(|marker| format!(" ; {marker}"));
             let (marker, end) = (marker.unwrap_or_default(), end(pin));
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "{}=={}{marker}{end}", pin.name, pin.version);
         }
         text
@@ -231,7 +232,7 @@ impl Lock {
     }
 }
 
-/// Returns a line without the comment at its end: `#` begins one at the start of a word.
+/// Returns a line without a comment at its end. A comment is a `#` at the start of a word.
 fn without_comment(line: &str) -> &str {
     let is_comment = |(at, _): &(usize, &str)| {
         *at == 0 || line.get(..*at).is_some_and(|before| before.ends_with([' ', '\t']))
@@ -241,7 +242,7 @@ fn without_comment(line: &str) -> &str {
 }
 
 impl Pin {
-    /// Returns the name without extras, as indexes compare it.
+    /// Returns the normalised name, without extras.
     fn package(&self) -> String {
         normalised(self.name.split('[').next().unwrap_or(&self.name))
     }
@@ -282,7 +283,7 @@ fn is_name_with_extras(text: &str) -> bool {
     }
 }
 
-/// Returns whether it can be a marker (PEP 508): words, texts, comparisons, brackets.
+/// Returns whether a text can be a marker (PEP 508): words, strings, comparisons, parentheses.
 fn is_marker(text: &str) -> bool {
     let is_of_marker = |c: char| c.is_ascii_alphanumeric() || " _.'\"=<>!~()*,+-".contains(c);
     !text.is_empty() && text.chars().all(is_of_marker) && !text.contains("--")

@@ -1,4 +1,4 @@
-//! The marker of a complete environment: what is in it. An environment without one does not exist.
+//! The marker of a complete environment, which lists its contents. An environment without a marker does not exist.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use super::startup::{RECORD_FILE, Startup};
 
-/// The file in the folder of an environment.
+/// The name of the marker in the folder of an environment.
 pub(super) const MARKER: &str = RECORD_FILE;
 
-/// The version of what is in it.
+/// The version of the marker's format.
 const FORMAT: u32 = 1;
 
-/// The largest marker: the QWED packages take some kilobytes.
+/// The most bytes of a marker. With the QWED packages it has a few kilobytes.
 const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The account of a complete environment.
+/// The description of a complete environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     format: u32,
     pub(crate) created: DateTime<Utc>,
-    /// As `platform.python_version()` has it.
+    /// The version as in `platform.python_version()`.
     pub(crate) python: String,
-    /// The program that made it, and its version.
+    /// The program that made the environment, and its version.
     pub(crate) tool: String,
     /// The version of this program.
     pub(crate) qwed_mcp: String,
-    /// True if the packages are those that this program locks.
+    /// Whether the packages are from the lock in this program.
     pub(crate) is_sdk: bool,
     /// The hash of the lock.
     pub(crate) lock_sha256: String,
-    /// The packages that were asked for besides, as they were.
+    /// The packages that the admin added, in the admin's spelling.
     pub(crate) with: Vec<String>,
-    /// All packages, by their names, with their versions.
+    /// The versions of all packages, by name.
     pub(crate) packages: BTreeMap<String, String>,
-    /// The files that it started with before packages were installed.
+    /// The files that the interpreter starts with, recorded before packages were installed.
     pub(super) startup: Startup,
 }
 
-/// The parts of a marker that its maker chose.
+/// The fields of a marker that the builder sets.
 #[derive(Debug, Clone)]
 pub(super) struct Made {
     pub(super) python: String,
@@ -71,7 +71,7 @@ impl Marker {
         }
     }
 
-    /// Reads a marker; anything else is an invalid input, also one of a later version.
+    /// Reads a marker. Anything else is an error, including a marker of a later version.
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.take(MARKER_BYTES_MAX).read_to_end(&mut bytes)?;

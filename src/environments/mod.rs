@@ -1,13 +1,13 @@
 //! Environments for scripts: virtual environments with the QWED packages, in the data folder.
 //!
-//! An environment is a folder of its own, `environments/env-1`, `env-2` …, that is never changed once it
-//! is complete: `builder` makes a new one, and writes `marker` last. Only what has a marker is ever used,
-//! and the newest of these is. Whoever uses one holds a lock on its marker, and whoever removes one has to
-//! get that lock. One process at a time makes and removes.
+//! Each environment is a folder of its own, such as `environments/env-1`. `builder` makes a new one and writes `marker`
+//! last. A complete environment never changes. Only an environment with a marker is ever used, and servers use the
+//! newest. A process that uses an environment holds a lock on its marker. A process that removes the environment must
+//! get this lock first. One process at a time makes and removes environments.
 //!
-//! Nothing of a package runs here: packages are wheels, which are unpacked, and compiled by the Python that the
-//! environment was made from. `startup` keeps a wheel from changing what the environment's interpreter starts
-//! with. Whether packages can be imported is tried by the caller, inside of the sandbox.
+//! No code of a package runs here. Packages are wheels, which are unpacked and then compiled by the Python that the
+//! environment was made from. `startup` keeps a wheel from changing the files that the environment's interpreter starts
+//! with. The caller tests inside the sandbox whether packages can be imported.
 
 mod builder;
 mod listing;

@@ -1,25 +1,25 @@
-//! The packages that an admin adds, by name.
+//! The names and versions of packages that an admin adds.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The longest requirement: a name, and some conditions on its version.
+/// The longest requirement: a name and a few version conditions.
 const REQUIREMENT_CHARS_MAX: usize = 200;
 
-/// The comparisons of versions (PEP 440), each before those that it begins with.
+/// The version comparisons (PEP 440). Each comes before its own prefixes.
 const COMPARISONS: [&str; 8] = ["===", "==", "~=", "!=", "<=", ">=", "<", ">"];
 
-/// A package by its name, perhaps with extras and conditions on its version: no address, no path and no
-/// option, which could come from anywhere and run anything.
+/// A package name, with optional extras and version conditions. URLs, paths and options are rejected, because they
+/// could install and run code from anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Requirement {
     name: String,
     text: String,
 }
 
-/// An error of a requirement that is none.
+/// The error of a text that is not a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "expected the name of a package, and conditions on its version if any, such as polars or polars>=1,<2"
@@ -27,12 +27,12 @@ pub(crate) struct Requirement {
 pub(crate) struct InvalidRequirement;
 
 impl Requirement {
-    /// Returns the name, as indexes have it.
+    /// Returns the normalised name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns whether it is for the package of this name, however that is written.
+    /// Returns whether the requirement is for the package `name`, in any spelling.
     pub(crate) fn is_for(&self, name: &str) -> bool {
         normalised(name) == self.name
     }
@@ -42,7 +42,7 @@ impl Requirement {
         &self.text
     }
 
-    /// Returns it as a word of a command line.
+    /// Returns the requirement as a word of a shell command.
     pub(crate) fn quoted(&self) -> String {
         let is_plain = self.text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=".contains(c));
         if is_plain { self.text.clone() } else { format!("'{}'", self.text) }
@@ -84,7 +84,7 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._-".contains(c)
 }
 
-/// Returns whether it can be the name of a package (PEP 508).
+/// Returns whether a text can be the name of a package (PEP 508).
 pub(super) fn is_name(text: &str) -> bool {
     let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     is_end(text.chars().next()) && is_end(text.chars().next_back()) && text.chars().all(is_of_name)
@@ -95,13 +95,13 @@ fn is_condition(text: &str) -> bool {
     version.is_some_and(is_version)
 }
 
-/// Returns whether it can be a version.
+/// Returns whether a text can be a version.
 pub(super) fn is_version(text: &str) -> bool {
     let is_of_version = |c: char| c.is_ascii_alphanumeric() || ".*+!-_".contains(c);
     !text.is_empty() && text.chars().all(is_of_version)
 }
 
-/// Returns the name of a package as indexes compare it (PEP 503).
+/// Returns the normalised name of a package (PEP 503), by which indexes compare names.
 pub(super) fn normalised(name: &str) -> String {
     let parts = name.split(['-', '_', '.']).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("-").to_ascii_lowercase()

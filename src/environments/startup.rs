@@ -1,10 +1,10 @@
-//! The files that decide which code the interpreter of an environment starts with: its link, `pyvenv.cfg`,
-//! and everything else outside of `site-packages`.
+//! Records and compares the files that decide which code the interpreter of an environment starts with: its symlink,
+//! `pyvenv.cfg`, and everything else outside `site-packages`.
 //!
-//! The server starts that interpreter outside of the sandbox, with `-I -S`: it then loads the standard
-//! library of the Python that the environment was made from, and nothing of `site-packages`. A wheel may
-//! put files anywhere in the environment, so these files are recorded before packages are installed, and
-//! compared after that and whenever the environment is taken. Nothing is started here.
+//! The server starts that interpreter outside the sandbox, with `-I -S`. It then loads the standard library of the
+//! Python that the environment was made from, and nothing from `site-packages`. A wheel may put files anywhere in the
+//! environment. Therefore these files are recorded before packages are installed. They are compared after the
+//! installation, and whenever the environment is taken. This module never starts a program.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,36 +15,36 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-/// The file in the environment that has the record, and is not part of it.
+/// The file with the record, in the environment. It is not recorded itself.
 pub(super) const RECORD_FILE: &str = "qwed-env.json";
 
-/// The folders that packages may add files to.
+/// The folders to which packages may add files.
 const OPEN_FOLDERS: [&str; 5] = ["bin", "etc", "include", "lib", "share"];
 
-/// The names in `bin` that an interpreter reads when it starts (`Modules/getpath.py` of `CPython`).
+/// The names in `bin` that an interpreter reads at its start (`Modules/getpath.py` of `CPython`).
 const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
 const READ_IN_BIN_ENDING: &str = "._pth";
 
-/// The starts of names in `lib` that are for standard libraries, and for the interpreter's own library.
+/// Prefixes of names in `lib` that belong to standard libraries and to the interpreter's own library.
 const CLOSED_IN_LIB: [&str; 4] = ["python", "pypy", "libpython", "libpypy"];
 
-/// The lock that uv takes to install packages, which is empty.
+/// The empty lock file that uv creates when it installs packages.
 const LOCK_OF_UV: &str = ".lock";
 
 const SITE_PACKAGES: &str = "site-packages";
 
-/// The most entries outside of `site-packages`: an environment with every QWED package has some hundred.
+/// The most entries outside `site-packages`. An environment with all QWED packages has a few hundred.
 const ENTRIES_MAX: usize = 100_000;
-/// The deepest folder outside of `site-packages`.
+/// The deepest folder outside `site-packages`.
 const DEPTH_MAX: usize = 64;
 
-/// A record of the files that an environment starts with, by their paths in it: the kind of each, the
-/// target of a link, the SHA-256 of a file.
+/// A record of the files that an environment starts with, by their paths in it: the type of each entry, the target of a
+/// symlink, the SHA-256 of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Startup(BTreeMap<String, String>);
 
-/// A difference between an environment and the record of it.
+/// A difference between an environment and its record.
 #[derive(Debug, Error)]
 pub(crate) enum Changed {
     #[error("{0} was changed")]
@@ -68,7 +68,7 @@ impl Startup {
         Ok(found)
     }
 
-    /// Fails if anything recorded differs, or if there is anything else that packages may not add.
+    /// Fails if a recorded entry is changed or missing, or if an entry was added where packages may not add any.
     pub(super) fn compare(&self, environment: &Path) -> Result<(), Changed> {
         let now = Self::record(environment)?;
         for (name, entry) in &now.0 {
@@ -84,7 +84,7 @@ impl Startup {
         }
     }
 
-    /// Adds the entries of a folder and those below it, without those that packages may add.
+    /// Adds the entries of a folder, recursively, except those that packages may add.
     fn add(
         &mut self,
         environment: &Path,
@@ -118,7 +118,7 @@ impl Startup {
     }
 }
 
-/// Returns whether packages may add a plain file or a folder of this name.
+/// Returns whether packages may add a regular file or a folder with this name.
 fn is_open(name: &Path) -> bool {
     let parts: Vec<String> =
         name.iter().map(|part| part.to_string_lossy().to_lowercase()).collect();
@@ -137,13 +137,13 @@ fn is_open(name: &Path) -> bool {
     }
 }
 
-/// Returns whether a name is that of an interpreter: `python`, `python3.13`, `pypy3`.
+/// Returns whether a name belongs to an interpreter, such as `python`, `python3.13` or `pypy3`.
 fn is_interpreter(name: &str) -> bool {
     let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
     version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || ".dtw".contains(c)))
 }
 
-/// Returns whether a folder is that of the packages: `lib/python3.13/site-packages`.
+/// Returns whether a folder is the packages' own, such as `lib/python3.13/site-packages`.
 fn is_site_packages(name: &Path) -> bool {
     let mut parts = name.iter();
     parts.next().is_some_and(|part| part == "lib" || part == "lib64")
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// An environment as `venv` makes it.
+    /// Creates an environment like `venv` does, and records it.
     fn made() -> (tempfile::TempDir, Startup) {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_an_interpreter_starts_with_may_not_change() {
         for (name, expected) in [
-            // A file is written there, in place of what there is.
+            // The existing entry is replaced by a file.
             ("pyvenv.cfg", "changed"),
             ("bin/python", "changed"),
             ("bin/python3", "changed"),
@@ -233,12 +233,12 @@ mod tests {
             let error = startup.compare(folder.path()).unwrap_err().to_string();
             assert!(error.ends_with(&format!("{name} was removed")), "{name}: {error}");
         }
-        // A link leads anywhere, also in a folder where files may be added.
+        // A symlink may lead anywhere, so it is rejected even in a folder to which files may be added.
         let (folder, startup) = made();
         symlink("/etc", folder.path().join("include/site")).unwrap();
         let error = startup.compare(folder.path()).unwrap_err().to_string();
         assert!(error.ends_with("include/site was added"), "{error}");
-        // The same target, by another kind of entry.
+        // The same target, but through a symlink.
         let (folder, startup) = made();
         fs::rename(folder.path().join("lib"), folder.path().join("share")).unwrap();
         symlink("share", folder.path().join("lib")).unwrap();

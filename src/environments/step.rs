@@ -1,4 +1,5 @@
-//! A step of making an environment: a program of somebody else's, its output as progress, and its end.
+//! Runs the external programs that make an environment, and shows their output as progress. They never receive this
+//! program's own variables, because tokens are among them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,18 +15,18 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-/// The longest step: hundreds of megabytes over a slow line.
+/// The most time for a step, which may download hundreds of megabytes over a slow connection.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The time after which somebody who waits is shown that a silent step goes on.
+/// The interval at which a silent step shows that it is still running.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The most lines of a step's output that are kept: its end, which says why it failed.
+/// The most lines kept of a step's output: the last ones, which explain a failure.
 const LINES_MAX: usize = 12;
-/// The most characters of a line that are kept.
+/// The most characters kept of a line.
 const LINE_CHARS_MAX: usize = 300;
 
-/// The variables that a step has not, and the reasons.
+/// The prefixes of variables that a step does not receive, and the reasons.
 const WITHHELD: [(&str, &str); 24] = [
     ("QWED_", "tokens are among them"),
     ("PYTHONHOME", "another Python's standard library"),
@@ -53,14 +54,14 @@ const WITHHELD: [(&str, &str); 24] = [
     ("UV_COMPILE_BYTECODE", "uv takes it for a contradiction to its flag"),
 ];
 
-/// An event of a step, for people.
+/// An event of a step, for display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress<'t> {
     /// A step begins.
     Step(&'t str),
     /// A line of its output.
     Line(&'t str),
-    /// The step goes on.
+    /// The step is still running.
     Tick,
 }
 
@@ -76,7 +77,7 @@ pub(crate) enum StepError {
 }
 
 impl StepError {
-    /// Returns the end of its output.
+    /// Returns the last lines of the step's output.
     pub(super) fn lines(&self) -> &[String] {
         match self {
             Self::Start { .. } => &[],
@@ -89,7 +90,7 @@ fn said(lines: &[String]) -> String {
     if lines.is_empty() { String::new() } else { format!(". It wrote:\n  {}", lines.join("\n  ")) }
 }
 
-/// Creates the command of a program, without what would lead it elsewhere.
+/// Creates the command of a program, without the variables that could redirect it.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -101,10 +102,10 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a step to its end, and returns what it wrote last. Dropping the future kills it, with what it has
-/// started.
+/// Runs a step to its end, and returns the last lines of its output. Dropping the future kills the step and the
+/// processes that it started.
 ///
-/// Its standard input is `lock`: the turn is not over before the step is, even if this process is killed.
+/// The step's standard input is `lock`. The turn therefore lasts until the step ends, even if this process is killed.
 pub(super) async fn run(
     mut command: Command,
     lock: File,
@@ -117,7 +118,7 @@ pub(super) async fn run(
         Ok(child) => Group { child, is_over: false },
         Err(source) => return Err(StepError::Start { program, source }),
     };
-    // The command has the lock too.
+    // The command holds the lock too.
     drop(command);
     let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
     let mut output = Output::default();
@@ -141,7 +142,7 @@ pub(super) async fn run(
     }
 }
 
-/// A process and those that it has started, which are killed when this is dropped before its end.
+/// A process and the processes that it started. They are killed when this is dropped before the process ends.
 struct Group {
     child: Child,
     is_over: bool,
@@ -151,20 +152,20 @@ impl Drop for Group {
     fn drop(&mut self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.filter(|_| !self.is_over) {
-            // It may have ended meanwhile, and nobody has waited for it: the number is still its own.
+            // The process may have ended, but its PID cannot be reused before it is waited for.
             let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
         }
     }
 }
 
-/// The end of what a step writes.
+/// The last lines of a step's output.
 #[derive(Default)]
 struct Output {
     lines: VecDeque<String>,
 }
 
 impl Output {
-    /// Reads both streams to their end.
+    /// Reads both streams to their end, and shows their lines as progress.
     async fn follow(
         &mut self,
         stdout: Option<impl AsyncRead + Unpin>,
@@ -192,7 +193,7 @@ impl Output {
     }
 }
 
-/// A stream, and the beginning of its next line.
+/// A stream, and the start of its next line.
 struct Stream<R> {
     reader: Option<R>,
     begun: Vec<u8>,
@@ -207,7 +208,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         self.reader.is_none()
     }
 
-    /// Returns the lines that the next bytes complete; the last one at the end.
+    /// Returns the lines that the next bytes complete. At the end of the stream, this includes the last line.
     async fn lines(&mut self) -> Vec<String> {
         let mut bytes = [0; 4096];
         let count = match &mut self.reader {
@@ -216,7 +217,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         };
         let mut lines = Vec::new();
         for byte in bytes.iter().take(count) {
-            // A progress bar renews its line.
+            // A progress bar rewrites its line.
             if matches!(byte, b'\n' | b'\r') {
                 lines.extend(text(&std::mem::take(&mut self.begun)));
             } else if self.begun.len() < 4 * LINE_CHARS_MAX {
@@ -231,7 +232,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
     }
 }
 
-/// Returns a line as text that does nothing to a terminal, if there is any.
+/// Returns a line without control characters, or `None` if it is blank.
 fn text(line: &[u8]) -> Option<String> {
     let line = String::from_utf8_lossy(line);
     let shown: String =

@@ -1,4 +1,4 @@
-//! The programs that make environments: uv where it is there, else Python's own `venv` and pip.
+//! Finds and runs the programs that make environments: uv if it is installed, otherwise Python's own `venv` and pip.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,48 +17,48 @@ use super::step::{Progress, StepError, command, run};
 
 /// The oldest Python that the QWED packages support.
 pub(super) const VERSION_MIN: (u32, u32) = (3, 10);
-/// The newest minor version that is looked for by its own name.
+/// The newest minor version that is looked up by a name such as `python3.16`.
 const MINOR_MAX: u32 = 16;
 
-/// The places of uv besides `PATH`, below the home folder: its own installer's, Cargo's.
+/// Folders in the home folder that may contain uv, in addition to `PATH`: from its own installer, and from Cargo.
 const UV_IN_HOME: [&str; 2] = [".local/bin", ".cargo/bin"];
-/// The places of Homebrew, which programs with a window do not have on their `PATH`.
+/// Folders of Homebrew, which graphical programs do not have on their `PATH`.
 const UV_ELSEWHERE: [&str; 3] =
     ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin"];
 
-/// The time in which a program says its version.
+/// The most time for a program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Prints the version of an interpreter. `-S` and `-I`: no code of anybody's but Python's own runs.
+/// Prints the version of an interpreter. With `-S` and `-I`, only Python's own code runs.
 const ASK: [&str; 4] =
     ["-I", "-S", "-c", "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"];
 
-/// Compiles what was installed: scripts cannot, as they write nothing there. Without `.pth` files, whose
-/// lines are code.
+/// Compiles the installed packages, because scripts cannot write there. `-S` skips `.pth` files, because their lines
+/// are code.
 const COMPILE: [&str; 10] =
     ["-I", "-S", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0", "lib"];
 
-/// Runs pip, which takes the arguments behind it.
+/// Runs pip with the arguments that follow.
 const RUN_PIP: &str = include_str!("run_pip.py");
 
-/// A package that is not built runs its own code to be.
+/// Accepts only wheels, because building any other package runs its code.
 const ONLY_WHEELS: [&str; 2] = ["--only-binary", ":all:"];
 
-/// The words of `python -m venv` where Debian and its kin have split off a part of it.
+/// The error of `python -m venv` on Debian and its derivatives, where a part of it is a separate package.
 const NO_ENSUREPIP: &str = "ensurepip is not available";
 
-/// The Python that an environment is to have.
+/// The Python for an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PythonWanted {
-    /// Any that the packages support.
+    /// Any version that the packages support.
     Any,
-    /// This one: `3.13`, `3.13.1`.
+    /// This version: `3.13` or `3.13.1`.
     Version(u32, u32, Option<u32>),
-    /// The one that this program is.
+    /// The interpreter at this path.
     Program(PathBuf),
 }
 
-/// An error in finding a program to make environments with.
+/// An error in finding or running a program that makes environments.
 #[derive(Debug, Error)]
 pub(crate) enum ToolError {
     #[error(
@@ -106,7 +106,7 @@ impl FromStr for PythonWanted {
 }
 
 impl PythonWanted {
-    /// Returns it as uv has it, and people.
+    /// Returns the version in uv's syntax, which messages use too.
     fn as_text(&self) -> String {
         match self {
             Self::Any => format!(">={}.{}", VERSION_MIN.0, VERSION_MIN.1),
@@ -116,7 +116,7 @@ impl PythonWanted {
         }
     }
 
-    /// Returns whether an interpreter of this version is one of those.
+    /// Returns whether an interpreter of this version fits.
     fn fits(&self, (major, minor, micro): (u32, u32, u32)) -> bool {
         match self {
             Self::Any | Self::Program(_) => (major, minor) >= VERSION_MIN,
@@ -126,7 +126,7 @@ impl PythonWanted {
         }
     }
 
-    /// Returns the names that such an interpreter may have.
+    /// Returns the names to look up for a fitting interpreter.
     fn names(&self) -> Vec<PathBuf> {
         match self {
             Self::Any => {
@@ -152,7 +152,7 @@ pub(super) enum Tool {
 }
 
 impl Tool {
-    /// Finds uv, or a Python that is what is wanted.
+    /// Finds uv, or a Python that fits.
     pub(super) async fn find(python: &PythonWanted) -> Result<Self, ToolError> {
         for program in uv_places() {
             if let Some(version) = answer(&program, &["--version"], "uv ").await {
@@ -180,7 +180,7 @@ impl Tool {
         Err(ToolError::NoPython(wanted))
     }
 
-    /// Returns its name and version.
+    /// Returns the program's name and version.
     pub(super) fn as_text(&self) -> String {
         match self {
             Self::Uv { version, .. } => format!("uv {version}"),
@@ -214,7 +214,7 @@ impl Tool {
         }
     }
 
-    /// Returns the error of making an environment, in our words where the cause is known.
+    /// Converts the error of making an environment, and explains it if the cause is known.
     fn explained(&self, error: StepError) -> ToolError {
         let is_split = error.lines().iter().any(|line| line.contains(NO_ENSUREPIP));
         match self {
@@ -226,7 +226,7 @@ impl Tool {
         }
     }
 
-    /// Finds the versions of packages that fit the constraints, and their hashes.
+    /// Resolves the versions and hashes of packages that fit the constraints.
     pub(super) async fn resolve(
         &self,
         job: &Job<'_>,
@@ -258,8 +258,8 @@ impl Tool {
         lock.ok_or(ToolError::Unresolved)
     }
 
-    /// Installs what is locked: wheels only, so that no code of theirs runs. Once for an environment, as
-    /// each start of its interpreter runs the `.pth` files that are in it.
+    /// Installs the locked packages, from wheels only, so that none of their code runs. Call this once for an
+    /// environment, because each start of its interpreter runs the `.pth` files in it.
     pub(super) async fn install(
         &self,
         job: &Job<'_>,
@@ -269,7 +269,7 @@ impl Tool {
         let mut install = match self {
             Self::Uv { program, .. } => {
                 let mut install = job.uv(program, &["pip", "install", "--python"]);
-                // To compile, it would start the interpreter with what is installed.
+                // To compile, uv would start the interpreter with the installed packages.
                 install.arg(job.python()).arg("--no-compile-bytecode");
                 install
             }
@@ -285,7 +285,7 @@ impl Tool {
     }
 }
 
-/// The place of an environment that is being made, and how.
+/// The folder of an environment that is being made, and how to make it.
 pub(super) struct Job<'j> {
     pub(super) folder: &'j Path,
     pub(super) turn: &'j File,
@@ -297,8 +297,8 @@ impl Job<'_> {
         self.folder.join("bin/python")
     }
 
-    /// Compiles everything with the Python that the environment was made from. Packages have files that do
-    /// not compile: no error.
+    /// Compiles everything with the Python that the environment was made from. A failure is not an error, because
+    /// packages contain files that do not compile.
     pub(super) async fn compile(
         &self,
         base: &Path,
@@ -320,7 +320,7 @@ impl Job<'_> {
         cloned.map_err(failed).map_err(ToolError::Make)
     }
 
-    /// Creates a command that looks at nothing in the current folder.
+    /// Creates a command that reads nothing from the current folder.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.folder);
@@ -337,14 +337,14 @@ impl Job<'_> {
 
     fn uv(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.command(program);
-        // It looks for settings of projects from the current folder upwards.
+        // uv looks for project settings from the current folder upwards.
         command.current_dir("/").args(["--color", "never", "--no-progress"]);
         command.args(self.is_offline.then_some("--offline")).args(arguments);
         command
     }
 }
 
-/// Returns the places where uv may be, in their order.
+/// Returns the paths of uv, in order of preference.
 fn uv_places() -> Vec<PathBuf> {
     let mut places = on_path(Path::new("uv"));
     let home = etcetera::home_dir().ok().filter(|home| home.is_absolute());
@@ -356,11 +356,11 @@ fn uv_places() -> Vec<PathBuf> {
     places
 }
 
-/// Returns the programs of this name in the absolute entries of `PATH`, or the one that a path names.
+/// Returns the programs named `name` in the absolute entries of `PATH`. For a path, returns the program at that path.
 fn on_path(name: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let entries = std::env::split_paths(&path).filter(|entry| entry.is_absolute());
-    // What is joined with an absolute path is that.
+    // Joining with an absolute path returns that path.
     let mut found: Vec<PathBuf> =
         entries.map(|entry| entry.join(name)).filter(|it| is_program(it)).collect();
     if found.is_empty() && name.is_absolute() && is_program(name) {
@@ -373,7 +373,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
 }
 
-/// Asks a program for its version, and returns what follows `start`.
+/// Runs a program to get its version, and returns the text after `start`.
 async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<String> {
     let mut ask = command(program);
     ask.args(arguments).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! Rows of the audit log as a table.
+//! Formats rows of the audit log as a table.
 
 use serde_json::{Map, Value};
 
@@ -6,14 +6,14 @@ use crate::cli::table::{Table, WidthLimit, printable};
 use crate::cli::token::seconds;
 use crate::ledger::AuditRow;
 
-/// The width of the table, as long as the outcome of a call has some room.
+/// Lines have at most 120 characters, unless the last column needs more room for its 24.
 const WIDTH: WidthLimit = WidthLimit { line: 120, last_column: 24 };
 
-/// The columns but the last one: their names, and how wide they get at most.
+/// The columns except the last: their names, and their widest cells in characters.
 const COLUMNS: [(&str, usize); 6] =
     [("TIME", 20), ("SEQ", 12), ("EVENT", 14), ("USER", 16), ("TOOL", 20), ("RUN", 8)];
 
-/// Returns the rows as a table, the oldest first.
+/// Formats the rows as a table, in their order.
 pub(super) fn of(rows: &[AuditRow]) -> String {
     let [time, seq, event, user, tool, run] = COLUMNS.map(|(name, _)| (name, 0));
     let columns = [time, seq, event, user, tool, run, ("OUTCOME", 0)];
@@ -31,7 +31,7 @@ pub(super) fn of(rows: &[AuditRow]) -> String {
     table.to_string()
 }
 
-/// Cuts a cell that is too long. A run id is known by its beginning; other texts end in `…`.
+/// Cuts a cell that is too long. A run id can be recognised by its first characters; other texts end in `…`.
 fn shortened(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();
@@ -42,7 +42,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
     if is_run_id { start } else { format!("{start}…") }
 }
 
-/// Returns the outcome of a call, with the facts of the details that explain it.
+/// Formats the outcome of a call, with the details that explain it.
 fn outcome(row: &AuditRow) -> String {
     let details: Map<String, Value> = serde_json::from_str(&row.details).unwrap_or_default();
     let text = |key: &str| details.get(key).and_then(Value::as_str);
@@ -62,7 +62,7 @@ fn outcome(row: &AuditRow) -> String {
         text("path").map(str::to_owned),
     ];
     let mut facts: Vec<String> = facts.into_iter().flatten().collect();
-    // What the event says already is not said again.
+    // Leave the outcome out if the name of the event ends with it.
     if facts.is_empty() || !row.event.ends_with(&row.outcome) {
         facts.insert(0, row.outcome.clone());
     }

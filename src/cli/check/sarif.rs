@@ -1,4 +1,4 @@
-//! The Static Analysis Results Interchange Format (SARIF 2.1.0, OASIS standard of 2020-03-27).
+//! Formats findings in the Static Analysis Results Interchange Format (SARIF 2.1.0, OASIS standard of 2020-03-27).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -9,14 +9,14 @@ use crate::safety::rules;
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// The identifier of findings that no rule made: a source that does not parse, is too large …
+/// The id of findings without a rule, for example about a source that does not parse or is too large.
 const NO_RULE: &str = "source/not-analysed";
 
-/// The characters that a path within a URI has percent-encoded.
+/// The characters to percent-encode in a path within a URI.
 const RESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// A log with one run.
+/// Builds a SARIF log with one run.
 pub(super) fn log(checked: &[Checked]) -> Value {
     let results: Vec<Value> = checked
         .iter()
@@ -64,7 +64,7 @@ fn result(file: &str, finding: &Finding, severity: Severity) -> Value {
     let region = finding
         .position
         .map(|position| json!({ "startLine": position.line, "startColumn": position.column }));
-    // A location without a region is the whole file.
+    // Without a region, the location is the whole file.
     let location = match region {
         Some(region) => json!({ "artifactLocation": { "uri": uri(file) }, "region": region }),
         None => json!({ "artifactLocation": { "uri": uri(file) } }),

@@ -1,4 +1,4 @@
-//! The needs of the governed tools, and the verdict whether tests can run.
+//! Checks the needs of the governed tools, and decides whether tests can run.
 
 use std::path::PathBuf;
 
@@ -13,20 +13,20 @@ use crate::ledger::{StorePlace, TokenRecord, TokenState};
 use crate::sandbox::Tier;
 use crate::strict_modes::require_protected;
 
-/// The diagnosis of the governed tools, where a policy is configured.
+/// The diagnosis of the governed tools.
 pub(super) struct Governed {
     file: PathBuf,
     policy: Result<PolicyCheck, String>,
-    /// The version of pytest inside of the sandbox, or why there is none.
+    /// The version of pytest in the sandbox, or why it cannot be imported there.
     pytest: Result<String, String>,
     data: Result<(PathBuf, FolderState), String>,
     tokens: Result<Vec<TokenRecord>, String>,
-    /// The reasons why no tests can run; empty if they can.
+    /// Why tests cannot run; empty if they can.
     pub(super) reasons: Vec<String>,
 }
 
 impl Governed {
-    /// Looks at everything that a call of `run_pytest` would need, if there is a policy.
+    /// Checks everything that a call of `run_pytest` needs. Returns `None` without a policy.
     pub(super) async fn look(
         settings: &Settings,
         executor: &OneShotExecutor,
@@ -82,7 +82,7 @@ impl Governed {
         reasons
     }
 
-    /// Returns the rows for people.
+    /// Returns the rows of the text output.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         let file = self.file.display();
@@ -119,7 +119,7 @@ impl Governed {
         rows
     }
 
-    /// Returns the last line for people.
+    /// Returns the last line of the text output.
     pub(super) fn verdict(&self) -> String {
         if self.reasons.is_empty() {
             "Tests can run (run_pytest), whether or not the admin gate is open.".to_owned()
@@ -128,7 +128,7 @@ impl Governed {
         }
     }
 
-    /// Returns the same for programs.
+    /// Returns the diagnosis for the JSON output.
     pub(super) fn object(&self) -> Value {
         let mistake =
             |error: &PolicyError| json!({ "line": error.line(), "message": error.for_admin() });

@@ -1,5 +1,5 @@
-//! The rest of a server's set-up, besides what scripts run in: files that it reads and writes, and variables
-//! that it does not know.
+//! Checks the rest of a server's setup: the skill manifest, the bill of materials, the database, a token that nothing
+//! uses, and unknown variables.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,27 +14,27 @@ use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
-/// A name is taken for another one if at most one letter of so many is different.
+/// A name counts as a misspelling of another if at most one in this number of letters differs.
 const LETTERS_PER_DIFFERENCE: usize = 3;
 
-/// The set-up, and what is wrong with it.
+/// The setup, with its problems.
 pub(super) struct Setup {
-    /// The skill manifest, and the reason why no server starts with it.
+    /// The skill manifest, and why it is not trusted. A server does not start with an untrusted manifest.
     manifest: Option<(PathBuf, Result<(), String>)>,
-    /// The file of the bill of materials, and the reason why it cannot be written.
+    /// The file for the bill of materials, and why it cannot be written.
     bill: Option<(PathBuf, Result<(), String>)>,
-    /// The rights of the database's user that a server should not have, or the reason why it cannot be used.
+    /// The rights that the database's user should not have, or why the database cannot be used.
     #[cfg(feature = "postgres")]
     database: Option<Result<Option<Excess>, String>>,
-    /// A token that nothing uses.
+    /// Whether a token is set although nothing uses it.
     has_unused_token: bool,
     unknown: Vec<Unknown>,
 }
 
-/// A variable that means nothing here.
+/// A variable that looks like ours but has no meaning.
 struct Unknown {
     name: String,
-    /// The variable that is probably meant.
+    /// The known variable that is probably meant.
     like: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Logs a warning for each variable that is named as this program's and is none.
+/// Logs a warning for each variable that looks like ours but is unknown.
 pub(in super::super) fn warn_of_unknown_variables() {
     for unknown in unknown_variables() {
         tracing::warn!("unknown variable: {unknown}");
@@ -59,7 +59,7 @@ fn unknown_variables() -> Vec<Unknown> {
 }
 
 impl Setup {
-    /// Looks at the set-up of a server with these settings.
+    /// Checks the setup of a server with these settings.
     pub(super) async fn look(settings: &Settings) -> Self {
         let manifest = settings.skill_manifest.clone().map(|file| {
             let verification = SkillProvenanceGuard::new().verify_file(&file, None);
@@ -87,14 +87,14 @@ impl Setup {
         }
     }
 
-    /// Returns the reason why no server starts, if there is one.
+    /// Returns why a server does not start, if it does not.
     pub(super) fn refusal(&self) -> Option<String> {
         let (file, trusted) = self.manifest.as_ref()?;
         let reason = trusted.as_ref().err()?;
         Some(format!("the skill manifest {} is not trusted: {reason}", file.display()))
     }
 
-    /// Returns the rows for people.
+    /// Returns the rows of the text output.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         if let Some((file, trusted)) = &self.manifest {
@@ -139,7 +139,7 @@ impl Setup {
         rows
     }
 
-    /// Adds the same for programs.
+    /// Adds the setup to the JSON output.
     pub(super) fn add_to(&self, object: &mut Value) {
         let unknown = self.unknown.iter();
         let unknown = unknown.map(|Unknown { name, like }| json!({ "name": name, "like": like }));
@@ -172,7 +172,7 @@ impl Setup {
     }
 }
 
-/// Asks the database that servers share, where one is set, and changes nothing there.
+/// Checks the rights of the user of the shared database, if one is configured. Changes nothing there.
 #[cfg(feature = "postgres")]
 async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>> {
     let url = DatabaseUrl::parse(settings.store.as_ref()?).map_err(DatabaseError::Url);
@@ -180,7 +180,7 @@ async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>>
     Some(asked.await.map_err(|error| Causes(&error).to_string()))
 }
 
-/// Returns those of `names` that look like variables of ours, and are none.
+/// Returns the `names` that look like variables of ours but are not known.
 fn unknown(names: impl Iterator<Item = String>, known: &[&'static str]) -> Vec<Unknown> {
     let is_unknown = |name: &String| is_own_variable(name) && !known.contains(&name.as_str());
     let unknown = names.filter(is_unknown).map(|name| {

@@ -1,6 +1,6 @@
-//! `qwed-mcp run --batch`: the scripts of a file, a line each.
+//! `qwed-mcp run --batch`: runs the scripts of a file, one on each line.
 //!
-//! Answers go to standard output or to a file; everything else that is said, to standard error.
+//! Answers go to standard output or to a file. All other messages go to standard error.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal as _, Read, Write as _};
@@ -32,75 +32,75 @@ use crate::terminal::Label;
 mod end {
     /// Some lines have no verdict, or no answer.
     pub(super) const SOME_UNANSWERED: u8 = 1;
-    /// The input cannot be used; or the arguments do not fit.
+    /// The input cannot be used, or the arguments are invalid.
     pub(super) const UNUSABLE: u8 = 2;
 }
 
-/// The exit code for arguments that do not fit.
+/// The exit code for invalid arguments.
 pub(in super::super) const USAGE: u8 = end::UNUSABLE;
 
-/// The most workers: more than this only fight for the processors.
+/// The most workers. More would only compete for the processors.
 const WORKERS_MAX: i64 = 256;
 
-/// The bar by the bytes of the input; without these, what turns instead of it.
+/// The progress bar if the size of the input is known, and the spinner if not.
 const BAR: &str = "{bar:30} {percent}%  {msg}, {eta} left";
 const SPINNER: &str = "{spinner} {msg}";
 
-/// The group of all options of a batch.
+/// The id of the group of all options of a batch.
 const GROUP: &str = "batch_options";
 
-/// The options of a batch, `--batch` itself among them: [`require_batch`] refuses the others without it.
+/// The options of a batch, including `--batch`. [`require_batch`] rejects the others without it.
 #[derive(Debug, Args)]
 #[group(id = GROUP)]
 #[command(next_help_heading = "Options of --batch")]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag of the command line")]
 pub(super) struct Options {
-    /// Run the scripts of a file, a line of JSON each, or - for standard input
+    /// Run the scripts of a file, one line of JSON each, or - for standard input
     ///
-    /// A line has the `code`, and may have id, stdin, timeout, `memory_mb`, expect, tests and meta. Each is answered
-    /// by a line. The exit code is 0 if all were answered, 1 if this machine could not run some of them, 2 if
-    /// nothing could be done, 130 for Ctrl-C.
+    /// A line has the `code`, and may have id, stdin, timeout, `memory_mb`, expect, tests and meta. Each line gets a
+    /// line as its answer. The exit code is 0 if all were answered, 1 if this machine could not run some of them, 2 if
+    /// nothing could be run, 130 for Ctrl-C.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "json", "pictures"])]
     pub(super) batch: Option<PathBuf>,
     /// Write the answers of a batch to this file
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Go on with the output of a batch that did not come to its end
+    /// Resume a batch that did not finish, from its output
     #[arg(long, requires = "output")]
     resume: bool,
-    /// The scripts of a batch that run at the same time [default: the number of processors]
+    /// The number of scripts of a batch that run at the same time [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX))]
     workers: Option<u16>,
-    /// The memory that each script of a batch may have, in MiB: up to that of the settings
+    /// The memory limit of each script of a batch, in MiB; at most the limit in the settings
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(crate::config::MEMORY_MB_MIN..))]
     memory_mb: Option<u64>,
-    /// Answer a batch in the order of its lines
+    /// Answer the lines of a batch in their order
     #[arg(long)]
     ordered: bool,
-    /// Run no more tests of a script once one has failed
+    /// Stop the tests of a script after the first failure
     #[arg(long)]
     fail_fast: bool,
     /// Take one part of a batch's lines: 0/8 is the first of eight
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// What is done with what the analysis finds in the scripts of a batch
+    /// The handling of findings in the scripts of a batch
     #[arg(long, value_enum, default_value = "default")]
     analysis: AnalysisWord,
     /// The progress of a batch
     #[arg(long, value_enum, default_value = "auto")]
     progress: Shown,
-    /// Write the figures of a batch to this file, as JSON
+    /// Write a summary of a batch to this file, as JSON
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
-    /// Run a batch although its scripts can read the answers that they are judged by
+    /// Run a batch even if its scripts can read the expected answers
     ///
-    /// Without this, a batch whose files lie where scripts may read, or that is run without a sandbox that protects
-    /// files, ends with exit code 2 before its first line.
+    /// Without this option, a batch ends with exit code 2 before its first line if scripts can read its files, or if no
+    /// sandbox protects files.
     #[arg(long)]
     allow_readable_answers: bool,
 }
 
-/// The form of the progress.
+/// The format of the progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Shown {
     /// A bar on a terminal, nothing elsewhere
@@ -111,13 +111,13 @@ enum Shown {
     None,
 }
 
-/// What is done with findings, as an admin says it.
+/// The handling of findings, as an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AnalysisWord {
-    /// They block the script, as for clients
+    /// Findings block the script, as for clients
     Default,
-    /// DANGEROUS: they are reported, and the script RUNS. Nothing but the kernel's sandbox holds it, so all of
-    /// that (tier 3) is demanded. For pipelines whose scripts use files and exec freely
+    /// DANGEROUS: findings are reported, and the script RUNS. Only the kernel's sandbox confines it, so the complete
+    /// sandbox (tier 3) is required. For pipelines with scripts that use files and exec freely
     Report,
 }
 
@@ -130,8 +130,8 @@ impl AnalysisWord {
     }
 }
 
-/// Fails if an option of a batch is given without a batch. clap's own `requires` does not see that: it holds for
-/// nothing that conflicts with another argument, and a script conflicts with a batch.
+/// Fails if an option of a batch is given without `--batch`. `requires` of clap does not detect this: clap skips it for
+/// an argument that conflicts with another, and a script conflicts with a batch.
 pub(super) fn require_batch(
     command: &mut clap::Command,
     given: &ArgMatches,
@@ -150,7 +150,7 @@ pub(super) fn require_batch(
     Err(command.error(ErrorKind::MissingRequiredArgument, reason))
 }
 
-/// Runs the scripts of `file`.
+/// Runs the scripts in `file`.
 pub(super) fn run(file: &Path, mut settings: Settings, options: &Options) -> ExitCode {
     let memory_mb = options.memory_mb.unwrap_or(settings.memory_mb);
     if memory_mb > settings.memory_mb {
@@ -201,7 +201,7 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
         }
     };
     let shard = options.shard.unwrap_or(Shard::WHOLE);
-    // Of a pipe, nobody knows it.
+    // The size of a pipe is unknown.
     let size = source.as_ref().and_then(|file| file.metadata().ok()).filter(Metadata::is_file);
     let size = size.map(|metadata| metadata.len());
     let read: Box<dyn Read + Send> = match source {
@@ -222,12 +222,12 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
     let files = files_of_batch(files);
     let ended = pump(input, output, (run_by, size, files), summary, settings, options);
     let ended = runtime.block_on(ended);
-    // The thread that reads may be blocked for ever.
+    // The reading thread may be blocked forever.
     runtime.shutdown_timeout(super::super::RUNTIME_SHUTDOWN);
     ended
 }
 
-/// Opens the file for the figures, before anything is run; what is in it stays until they are there.
+/// Opens the file for the summary before anything runs. Its old content stays until the summary is written.
 fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::Result<File> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
     let is_input = input.map_or(Ok(false), |input| is_same(input, &file))?;
@@ -236,7 +236,7 @@ fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::R
     Ok(file)
 }
 
-/// Returns the files of a batch (input, output, figures) without links. Pipes and devices have no place where a
+/// Returns the canonical paths of a batch's files: input, output, summary. Pipes and devices have no path by which a
 /// script could find them.
 fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> {
     let input = input.filter(|path| *path != Path::new("-"));
@@ -247,8 +247,8 @@ fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> 
     files.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// Fails if scripts could read the files of the batch: expected outputs are in the input, and what others printed is
-/// in the output.
+/// Fails if scripts could read the files of the batch. The input contains expected outputs, and the output contains the
+/// output of other scripts.
 async fn require_hidden_answers(
     executor: &dyn Executor,
     files: &[PathBuf],
@@ -267,7 +267,7 @@ async fn require_hidden_answers(
     Ok(())
 }
 
-/// Answers all lines, unless somebody interrupts it.
+/// Answers all lines, unless a signal interrupts it.
 async fn pump(
     input: Input,
     output: Output,
@@ -319,7 +319,7 @@ async fn pump(
             _ = terminations.recv() => code::TERMINATED,
         };
         if signalled.replace(number).is_some() {
-            // What runs ends with this process.
+            // Running scripts end with this process.
             return Ok(ExitCode::from(number));
         }
         Label::Note.say("ending what runs; once more ends this at once");
@@ -329,7 +329,7 @@ async fn pump(
     conclude(&pumped, &run_by, signalled, summary, options)
 }
 
-/// Tells how much memory scripts may take, and whether that is there.
+/// Prints how much memory scripts may take, and warns if less is available.
 fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
     let workers = u64::try_from(*workers).unwrap_or(u64::MAX);
     let wanted = memory_mb.saturating_mul(workers);
@@ -347,14 +347,14 @@ fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
     ));
 }
 
-/// Finds out whether anything can be run, before a line is read.
+/// Fails if no script can run. Called before a line is read.
 async fn require_ready(executor: &dyn Executor) -> anyhow::Result<()> {
     let ready = executor.readiness().await.map_err(|missing| anyhow::anyhow!("{missing}"))?;
     anyhow::ensure!(ready.is_some(), "there is no Python to run scripts in; see `qwed-mcp doctor`");
     Ok(())
 }
 
-/// Tells the end of a batch, and returns its exit code.
+/// Reports the end of a batch, and returns its exit code.
 fn conclude(
     pumped: &Pumped,
     run_by: &RunBy,
@@ -370,7 +370,7 @@ fn conclude(
         let emptied = if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
         emptied.and_then(|()| file.write_all(text.as_bytes())).context("--summary")?;
     }
-    // Where nothing was answered because of an error, the error is all there is to say.
+    // If an error prevented all answers, the error is the whole report.
     if is_complete || summary.lines > 0 {
         tell_summary(&summary);
     }
@@ -407,7 +407,7 @@ fn conclude(
     }))
 }
 
-/// Returns a number and the word for so many things.
+/// Formats a count with its noun, in the singular or the plural.
 fn counted(count: u64, thing: &str) -> String {
     let end = if count == 1 { "" } else { "s" };
     format!("{count} {thing}{end}")
@@ -430,7 +430,7 @@ fn tell_summary(summary: &Summary) {
     ));
 }
 
-/// The progress, in the form that was asked for.
+/// The progress, in the requested format.
 enum ShownProgress {
     Bar(ProgressBar),
     Json,
@@ -438,14 +438,14 @@ enum ShownProgress {
 }
 
 impl ShownProgress {
-    /// `size` is that of the input, in bytes, where it is known.
+    /// `size` is the size of the input in bytes, if known.
     fn new(shown: Shown, size: Option<u64>) -> Self {
         match shown {
             Shown::Json => Self::Json,
             Shown::Auto if io::stderr().is_terminal() => {
                 let bar = size.map_or_else(ProgressBar::no_length, ProgressBar::new);
                 let form = if size.is_some() { BAR } else { SPINNER };
-                // The form is a constant.
+                // The template is a constant.
                 bar.set_style(
                     ProgressStyle::with_template(form)
                         .unwrap_or_else(|_| ProgressStyle::default_bar()),
@@ -492,6 +492,6 @@ fn tell_progress(progress: &Progress) {
         "rate": (progress.rate() * 10.0).round() / 10.0,
         "seconds": progress.elapsed().as_secs(),
     });
-    // Nothing depends on it.
+    // A lost progress line is harmless.
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,7 +1,7 @@
-//! The output of a script as a person sees it: its two streams, and on a terminal the time so far.
+//! Shows the output of a script to a person: its two streams, and on a terminal the time so far.
 //!
-//! A thread of its own writes, so that a terminal that is held up (Ctrl-S, a pager) holds up neither the script
-//! nor the clock of its limits. What waits to be written is bounded by the caps of the streams.
+//! A separate thread writes, so that a stopped terminal (Ctrl-S, a pager) stops neither the script nor its time limit.
+//! The limits on the streams bound the output that waits.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use super::super::output::unless_closed;
 use crate::executor::{Echo, Stream};
 use crate::terminal::{DIM, VisibleBytes};
 
-/// Between two looks at the clock.
+/// The interval between updates of the clock.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Returns to the start of the line, and clears it.
+/// Moves to the start of the line and clears it.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
 /// The output of a script, on its way to a person.
@@ -28,16 +28,16 @@ pub(super) struct Screen {
     opened: Instant,
 }
 
-/// The end of the output.
+/// The result of showing the output.
 pub(super) struct Printed {
-    /// `true` if a reader has gone before the end.
+    /// Whether a reader closed its pipe before the end.
     pub(super) is_unread: bool,
     /// The time since the screen was opened.
     pub(super) elapsed: Duration,
 }
 
 impl Screen {
-    /// Opens the screen. `unread` is cancelled when nobody reads the output any more.
+    /// Opens the screen. Cancels `unread` once the output cannot be written.
     pub(super) fn open(unread: &CancellationToken) -> Self {
         let (waiting, unread, opened) = (Arc::<Waiting>::default(), unread.clone(), Instant::now());
         let ours = Arc::clone(&waiting);
@@ -46,14 +46,14 @@ impl Screen {
         Self { waiting, writer, opened }
     }
 
-    /// Returns the listener that shows what it hears.
+    /// Returns a listener that shows the output it receives.
     pub(super) fn echo(&self) -> Echo {
         let waiting = Arc::clone(&self.waiting);
         Echo::to(move |stream, bytes| waiting.add(stream, bytes))
     }
 
-    /// Writes what still waits. Takes as long as the readers do. Where the person has interrupted, the
-    /// terminal has put `^C` where the cursor was.
+    /// Writes the remaining output. Takes as long as the readers do. After Ctrl-C, the terminal has printed `^C` at the
+    /// cursor.
     pub(super) fn close(self, is_interrupted: bool) -> anyhow::Result<Printed> {
         self.waiting.close(is_interrupted);
         let writer = self.writer.context("no thread for the output of the script")?;
@@ -66,16 +66,16 @@ impl Screen {
     }
 }
 
-/// Tells how a script ended, on a terminal: there is nothing to say of it in a file.
+/// Prints the exit code and the time, if standard error is a terminal.
 pub(super) fn say_end(code: i32, elapsed: Duration) {
     if io::stderr().is_terminal() {
         let seconds = elapsed.as_secs_f64();
-        // Nothing depends on it.
+        // A lost line is harmless.
         let _ = writeln!(anstream::stderr(), "{DIM}exit code {code}, {seconds:.1} s{DIM:#}");
     }
 }
 
-/// Output that was heard and is not written yet.
+/// Output that was received and is not written yet.
 #[derive(Default)]
 struct Waiting {
     state: Mutex<State>,
@@ -112,7 +112,7 @@ impl Waiting {
         self.changed.notify_one();
     }
 
-    /// Waits for something to write, for the end, or for a tick, and takes what there is.
+    /// Waits for output, the end or a tick, and takes the output.
     fn take(&self) -> State {
         let is_idle = |state: &mut State| {
             state.stdout.is_empty() && state.stderr.is_empty() && !state.is_closed
@@ -125,24 +125,24 @@ impl Waiting {
     }
 }
 
-/// The two streams, and the line with the time.
+/// The writer of the two streams and of the clock line.
 struct Writer {
     stdout: Sink<io::Stdout>,
     stderr: Sink<io::Stderr>,
     opened: Instant,
-    /// `true` where there can be a line with the time.
+    /// Whether the terminal can show a clock line.
     has_clock: bool,
     is_clock_shown: bool,
-    /// `true` while the cursor of the terminal is where a line begins.
+    /// Whether the cursor is at the start of a line.
     is_at_line_start: bool,
-    /// The end of the readers.
+    /// The error that ended the writing.
     error: Option<io::Error>,
 }
 
-/// One stream, and how its bytes are shown.
+/// A stream, with the filter for its bytes.
 struct Sink<W> {
     stream: W,
-    /// The filter in front of a terminal; `None` where the stream is none.
+    /// The filter for a terminal; `None` if the stream is not a terminal.
     visible: Option<VisibleBytes>,
 }
 
@@ -152,7 +152,7 @@ impl<W: Write + IsTerminal> Sink<W> {
         Self { stream, visible }
     }
 
-    /// Writes the bytes; to a terminal what can be seen of them.
+    /// Writes the bytes; on a terminal, with control characters made visible.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.visible {
             Some(visible) => self.stream.write_all(visible.next(bytes).as_bytes())?,
@@ -161,7 +161,7 @@ impl<W: Write + IsTerminal> Sink<W> {
         self.stream.flush()
     }
 
-    /// Writes what stands for a character that was cut off, and returns whether there was one.
+    /// Writes a replacement for an incomplete character. Returns whether one was pending.
     fn end(&mut self) -> io::Result<bool> {
         let end = self.visible.as_mut().map_or("", VisibleBytes::end);
         self.stream.write_all(end.as_bytes())?;
@@ -173,7 +173,7 @@ impl<W: Write + IsTerminal> Sink<W> {
 impl Writer {
     fn new(opened: Instant) -> Self {
         let stderr = Sink::new(io::stderr());
-        // What cannot have colours need not know how to clear a line either (TERM=dumb), but for NO_COLOR.
+        // A terminal without colours may not be able to clear a line (TERM=dumb). NO_COLOR does not imply that.
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
             stdout: Sink::new(io::stdout()),
@@ -204,7 +204,7 @@ impl Writer {
         if stdout.is_empty() && stderr.is_empty() && !is_closed {
             return self.show_clock();
         }
-        // What is cleared with the clock is not in the way.
+        // Clearing the clock line also clears `^C`.
         self.is_at_line_start &= !is_interrupted || self.is_clock_shown;
         self.clear_clock()?;
         if !stdout.is_empty() {
@@ -222,7 +222,7 @@ impl Writer {
         if *is_closed {
             let is_cut_off = self.stdout.end()? | self.stderr.end()?;
             self.is_at_line_start &= !is_cut_off;
-            // What comes next is not the script's.
+            // The next output is not the script's, so it gets its own line.
             if self.stderr.visible.is_some() && !self.is_at_line_start {
                 self.stderr.write(b"\n")?;
             }
@@ -230,7 +230,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Shows the time so far, where that is no part of a line of the script.
+    /// Shows the time so far, unless the cursor is within a line of the script.
     fn show_clock(&mut self) -> io::Result<()> {
         if !self.has_clock || !self.is_at_line_start {
             return Ok(());
@@ -239,7 +239,7 @@ impl Writer {
         let mut stderr = anstream::stderr();
         self.is_clock_shown = true;
         write!(stderr, "{DIM}running for {seconds} s{DIM:#}")?;
-        // Not through the stream above, which takes the controls out where there are no colours.
+        // The `anstream` writer would remove control characters if colours are off.
         write!(self.stderr.stream, "\r")?;
         self.stderr.stream.flush()
     }
