@@ -1,4 +1,4 @@
-//! Bearers: those who call over HTTP, by the token of each request.
+//! Authenticates the callers of HTTP requests by their tokens.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::logging::Causes;
 use crate::oidc::{Access, AccessTokens, NotTaken, SCOPES};
 use crate::secret::Secret;
 
-/// The reason why nobody is let in.
+/// The reason why a request is not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotLetIn {
-    /// The token is not known, has expired, was revoked or is not for this server.
+    /// The token is unknown, expired, revoked, or not for this server.
     Invalid,
     /// The access token has none of this server's scopes.
     NoScope,
-    /// The token could not be looked up.
+    /// The token could not be checked.
     Unavailable,
 }
 
-/// The roles of scopes, from the one that may least.
+/// The role of each scope, from the least to the most privileged.
 const ROLES: [(&str, Role); 3] =
     [(SCOPES[0], Role::Viewer), (SCOPES[1], Role::User), (SCOPES[2], Role::Admin)];
 
-/// The tokens that let somebody in: those of a store, and access tokens of an authorization server.
+/// The accepted tokens: tokens in a store, and access tokens of an authorization server.
 #[derive(Debug, Clone)]
 pub(crate) struct Bearers {
     store: Option<Store>,
@@ -36,12 +36,12 @@ impl Bearers {
         Self { store, access_tokens }
     }
 
-    /// Returns the store of tokens, if these let somebody in.
+    /// Returns the store of tokens, if its tokens are accepted.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
     }
 
-    /// Returns the check of access tokens, if any are taken.
+    /// Returns the validator of access tokens, if access tokens are accepted.
     pub(crate) fn access_tokens(&self) -> Option<&AccessTokens> {
         self.access_tokens.as_deref()
     }
@@ -63,7 +63,7 @@ impl Bearers {
         }
     }
 
-    /// Returns whether tokens can be looked up.
+    /// Returns whether tokens can be checked now.
     pub(crate) async fn is_available(&self) -> bool {
         let keys_are_there = match &self.access_tokens {
             Some(access_tokens) => access_tokens.is_available().await,
@@ -74,7 +74,7 @@ impl Bearers {
     }
 }
 
-/// Returns the caller with a valid access token, with the highest of its roles.
+/// Returns the caller with a valid access token. The caller has the highest role of its scopes.
 fn of_access(access: Access) -> Result<Caller, NotLetIn> {
     let Access { user, scopes, expires } = access;
     let of_scope =

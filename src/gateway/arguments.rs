@@ -1,10 +1,10 @@
-//! Arguments from JSON to types, once.
+//! Converts the arguments of a call from JSON to types, so that later code does not parse them again.
 
 use serde_json::{Value, json};
 
 use super::{Arguments, ErrorCode, JobId, SourceCode};
 
-/// Arguments that do not parse, and what to say about it.
+/// Arguments that do not parse, with the reason.
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) code: ErrorCode,
@@ -12,7 +12,7 @@ pub(super) struct Invalid {
     pub(super) arguments: Arguments,
 }
 
-/// Parses the arguments of `execute_python_code`: the code, and whether it goes to the background.
+/// Parses the arguments of `execute_python_code`: the script, and whether it runs in the background.
 pub(super) fn execution(mut arguments: Arguments) -> Result<(SourceCode, bool), Invalid> {
     if !is_text(arguments.get("code")) {
         let message = "Missing required non-empty 'code' argument.";
@@ -33,7 +33,7 @@ pub(super) fn execution(mut arguments: Arguments) -> Result<(SourceCode, bool), 
     Ok((code, background))
 }
 
-/// Returns the arguments of `execute_python_code` as the decision records them.
+/// Returns the arguments of `execute_python_code` in the form that the decision records.
 pub(super) fn normalized_execution(code: &SourceCode, background: bool) -> Arguments {
     Arguments::from_iter([
         ("code".to_owned(), json!(code.as_str())),
@@ -54,7 +54,7 @@ pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
     Err(Invalid { code, message, arguments })
 }
 
-/// Returns the argument of `verification_status` as the decision records it.
+/// Returns the argument of `verification_status` in the form that the decision records.
 pub(super) fn normalized_job_id(job_id: JobId) -> Arguments {
     Arguments::from_iter([("job_id".to_owned(), json!(job_id.to_string()))])
 }

@@ -1,4 +1,4 @@
-//! The record of a decision, with the field names and words of the documents.
+//! The record of a decision, with the documented field names and values.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use crate::safety::{Finding, FindingKind};
 
 use super::{Arguments, Tool, VerificationId};
 
-/// The most findings of one decision.
+/// The maximum number of findings in one decision.
 const FINDINGS_MAX: usize = 20;
-/// The most lines of one finding.
+/// The maximum number of lines in one finding.
 const LINES_MAX: usize = 20;
 
 /// The documented fields of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// The tool; `None` if nothing decides about it.
+    /// The tool. `None` if the tool is unknown or has no handler.
     #[serde(skip)]
     pub(crate) tool: Option<Tool>,
     /// `true` if the call may be carried out.
@@ -27,44 +27,44 @@ pub struct DecisionRecord {
     pub status: Status,
     /// The harm that a call of this tool could do.
     pub risk_level: RiskLevel,
-    /// The id of this one decision; never the same twice.
+    /// The id of this decision. No two decisions have the same id.
     pub verification_id: VerificationId,
-    /// The arguments after parsing; as they came where they could not be parsed.
+    /// The arguments after parsing. If they could not be parsed, the arguments as received.
     pub normalized_arguments: Arguments,
     /// The reason, for people and models.
     pub message: String,
-    /// The code of the reason; only on a blocked call.
+    /// The code of the reason. Only present on a blocked call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
-    /// The notes of the safety analysis on what it saw and allows.
+    /// Notes of the analysis about code that it allows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The findings of the safety analysis that block the script, at most 20.
+    /// The findings of the analysis that block the script, at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<DecisionFinding>,
 }
 
-/// A finding of the safety analysis, for programs: the message has it in words.
+/// A finding of the analysis in machine-readable form. The decision's message contains it as text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DecisionFinding {
-    /// The rule, `family/name`; `None` where no rule found it (the source does not parse …).
+    /// The rule, as `family/name`. `None` if no rule applies, for example if the source does not parse.
     pub rule: Option<&'static str>,
-    /// The line where it starts, counted from 1; `None` for what concerns the whole source.
+    /// The first line, counted from 1. `None` if the finding concerns the whole source.
     pub line: Option<usize>,
-    /// The column where it starts, in characters, counted from 1.
+    /// The first column in characters, counted from 1.
     pub column: Option<usize>,
-    /// The statement, without places and without the alternative.
+    /// The description, without positions and without the alternative.
     pub message: String,
     /// The alternative to write.
     pub instead: Option<&'static str>,
-    /// The lines where it stands, at most 20; only where it is more than one.
+    /// All lines where the finding occurs, at most 20. Empty if it occurs on one line only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<usize>,
 }
 
 impl DecisionFinding {
-    /// Returns the first findings of an analysis; their number alone is no finding.
+    /// Returns the first findings of an analysis. Skips the entry that only counts further findings.
     pub(super) fn of(findings: &[Finding]) -> Vec<Self> {
         let is_listed = |finding: &&Finding| !matches!(finding.kind, FindingKind::More(_));
         findings.iter().filter(is_listed).take(FINDINGS_MAX).map(Self::from).collect()
@@ -72,7 +72,7 @@ impl DecisionFinding {
 }
 
 impl DecisionFinding {
-    /// Returns what was found by no rule and at no place.
+    /// Returns a finding without a rule and without a position.
     pub(super) fn of_text(message: String) -> Self {
         Self { rule: None, line: None, column: None, message, instead: None, lines: Vec::new() }
     }
@@ -93,7 +93,7 @@ impl From<&Finding> for DecisionFinding {
 }
 
 impl DecisionRecord {
-    /// Creates the record of a call that passed the checks up to now, without a message.
+    /// Creates the record of a call that has passed all checks so far, without a message.
     pub(super) fn verified(
         tool: Option<Tool>,
         risk_level: RiskLevel,
@@ -114,13 +114,13 @@ impl DecisionRecord {
         }
     }
 
-    /// Turns the record into a refusal; the id stays.
+    /// Turns the record into a refusal with the same id.
     pub(super) fn refused(self, status: Status, code: ErrorCode, message: String) -> Self {
         let (error_code, notes, findings) = (Some(code), Vec::new(), Vec::new());
         Self { verified: false, status, message, error_code, notes, findings, ..self }
     }
 
-    /// Returns the record as JSON without the arguments, which the client knows already.
+    /// Returns the record as JSON without the arguments, which the client already knows.
     pub fn without_arguments(&self) -> Value {
         let mut value = json!({
             "verified": self.verified,
@@ -144,22 +144,22 @@ impl DecisionRecord {
     }
 }
 
-/// The kind of decision, as it is written.
+/// The kind of decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Status {
-    /// May be carried out.
+    /// The call may be carried out.
     #[serde(rename = "ALLOW_VERIFIED")]
     AllowVerified,
-    /// Refused.
+    /// The call is refused.
     #[serde(rename = "BLOCKED")]
     Blocked,
-    /// Refused by the admin's settings alone.
+    /// The call is refused only because of the admin's settings.
     #[serde(rename = "BLOCKED_ADMIN_POLICY")]
     BlockedAdminPolicy,
 }
 
 impl Status {
-    /// Returns the documented word.
+    /// Returns the documented value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AllowVerified => "ALLOW_VERIFIED",
@@ -181,18 +181,18 @@ impl fmt::Display for Status {
 pub enum RiskLevel {
     /// Reads the server's own state.
     Low,
-    /// Runs code.
+    /// Runs a script.
     High,
 }
 
-/// The reason of a blocked call: `QWED-MCP-RISK-001` to `-009`.
+/// The reason for a blocked call: `QWED-MCP-RISK-001` to `-009`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum ErrorCode {
     /// The tool is not in the policy table.
     #[serde(rename = "QWED-MCP-RISK-001")]
     UnknownTool,
-    /// The tool is in the policy table, but nothing decides about it.
+    /// The tool is in the policy table, but has no handler.
     #[serde(rename = "QWED-MCP-RISK-002")]
     NoHandler,
     /// `code` is missing, not a string, or blank.
@@ -201,19 +201,19 @@ pub enum ErrorCode {
     /// `background` is not a boolean.
     #[serde(rename = "QWED-MCP-RISK-004")]
     BackgroundNotBoolean,
-    /// The safety analysis found something, or could not be done.
+    /// The analysis has findings, or could not be completed.
     #[serde(rename = "QWED-MCP-RISK-005")]
     UnsafeCode,
-    /// The code is safe, and the admin does not allow code at all.
+    /// The analysis allows the script, but the admin gate is closed.
     #[serde(rename = "QWED-MCP-RISK-006")]
     AdminGateClosed,
     /// `job_id` is missing, not a string, or blank.
     #[serde(rename = "QWED-MCP-RISK-007")]
     JobIdMissing,
-    /// `job_id` is no canonical UUID.
+    /// `job_id` is not a canonical UUID.
     #[serde(rename = "QWED-MCP-RISK-008")]
     JobIdInvalid,
-    /// The admin wants a sandbox, and it cannot be enforced here.
+    /// The admin requires a sandbox that cannot be enforced here.
     #[serde(rename = "QWED-MCP-RISK-009")]
     SandboxUnavailable,
 }

@@ -12,24 +12,24 @@ const CANONICAL_LEN: usize = 36;
 pub(crate) struct JobId(Uuid);
 
 impl JobId {
-    /// Creates a random id that was not used before.
+    /// Creates a random id.
     pub(crate) fn fresh() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// Returns the id as the database has it.
+    /// Returns the id as the database stores it.
     pub(crate) fn uuid(self) -> Uuid {
         self.0
     }
 
-    /// Takes an id from the database.
+    /// Creates an id from the database's value.
     pub(crate) fn of_uuid(id: Uuid) -> Self {
         Self(id)
     }
 
-    /// Parses a UUID in its canonical form, in either case; no braces, no URN, no bare digits.
+    /// Parses a UUID in its canonical form, in upper or lower case. Rejects braces, URNs and bare digits.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Of the forms that the crate parses, only the canonical one has this length.
+        // Of the forms that the crate parses, only the canonical form has this length.
         if text.len() != CANONICAL_LEN {
             return None;
         }

@@ -1,11 +1,11 @@
-//! The `verify_*` tools of v0.1.x, and what a script imports instead.
+//! The `verify_*` tools of v0.1.x, and the imports that replace them in a script.
 
-/// The longest tool name, in characters, that is repeated back.
+/// The maximum number of characters of a tool name that a message repeats.
 const NAME_CHARS_MAX: usize = 200;
 
-/// Removed tools and the import that replaces each, as of `qwed` 8.0, `qwed-finance` 3.0,
-/// `qwed-legal` 0.5 and `qwed-ucp` 0.3. The documents name `qwed_new.engines` for the first two,
-/// which `qwed` 8.0 no longer has.
+/// The removed tools and their replacement imports, as of `qwed` 8.0, `qwed-finance` 3.0, `qwed-legal` 0.5 and
+/// `qwed-ucp` 0.3. The documents name `qwed_new.engines` for the first two tools, but `qwed` 8.0 no longer contains
+/// that module.
 pub(super) const REPLACEMENTS: &[(&str, &str)] = &[
     ("verify_math", "from sympy import symbols, diff, integrate, simplify, solve"),
     ("verify_logic", "from z3 import Solver, Bool, Implies, Not"),

@@ -1,12 +1,12 @@
-//! Yes or no, why, and under which id: every `tools/call` is decided here before anything happens.
+//! Decides every `tools/call` before any effect: allow or refuse, with a reason and an id.
 //!
-//! The order of the checks is fixed: policy table, arguments, code safety, admin gate, sandbox. Up to
-//! the admin gate they are the gateway's own; code that passes them is `Verified`. The sandbox is checked
-//! last: `Verified::confirm` alone makes the `Grant` to run code, without which the
-//! executor runs nothing. The gateway never runs anything itself.
+//! The order of the checks is fixed: policy table, arguments, analysis, admin gate, sandbox. The gateway makes all
+//! checks up to the admin gate itself. A script that passes them is `Verified`. The sandbox is checked last. Only
+//! `Verified::confirm` creates the `Grant` that the executor requires to run a script. The gateway never runs anything
+//! itself.
 //!
-//! `reporting` is the other gateway, for batches whose admin has asked for `--analysis report`. Only the
-//! command line creates one, so no client's call ever reaches it.
+//! `reporting` contains a second gateway, for batches with `--analysis report`. Only the command line creates it, so a
+//! call of a client never reaches it.
 
 mod arguments;
 mod decision;
@@ -75,21 +75,21 @@ pub struct RiskBasedExecutionGateway {
     code_analysis: CodeAnalysis,
 }
 
-/// A call of a tool that the gateway decides about.
+/// A call that the gateway decides.
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// Runs a script, if the gateway lets it.
+    /// Runs a script, if the gateway allows it.
     Script(Arguments),
-    /// Looks up a background job. Nothing else must be decided.
+    /// Looks up a background job. No further decision is necessary.
     JobStatus { record: DecisionRecord, job: JobId },
 }
 
 impl Call {
-    /// Parses the call of the tool `tool_name`.
+    /// Parses a call of the tool `tool_name`.
     ///
     /// # Errors
     ///
-    /// The refusal, if the tool is unknown or its arguments do not name a job.
+    /// The refusal, if the tool is unknown or has no handler, or if the arguments do not name a job.
     pub(crate) fn parse(
         tool_name: &str,
         arguments: Arguments,
@@ -119,22 +119,22 @@ impl Call {
     }
 }
 
-/// The gateway that the scripts of a process go through.
+/// The gateway for the scripts of a process.
 #[derive(Debug, Clone)]
 pub(crate) enum Gateway {
     /// Findings of the analysis block a script.
     Blocking(Arc<RiskBasedExecutionGateway>),
-    /// Findings are reported, and the script runs at tier 3 only.
+    /// Findings are reported, and the script runs at T3 only.
     Reporting(Arc<ReportingGateway>),
 }
 
 impl Gateway {
-    /// Creates the gateway whose findings block, as the settings ask for it.
+    /// Creates the gateway that blocks scripts with findings, with the given settings.
     pub(crate) fn blocking(settings: &Settings) -> Self {
         Self::Blocking(Arc::new(RiskBasedExecutionGateway::from_settings(settings)))
     }
 
-    /// Returns whether the admin lets code run at all.
+    /// Returns whether the admin allows scripts to run at all.
     pub(crate) fn admin_gate(&self) -> AdminGate {
         match self {
             Self::Blocking(gateway) => gateway.admin_gate,
@@ -142,7 +142,7 @@ impl Gateway {
         }
     }
 
-    /// Checks a script, given as the arguments of `execute_python_code`, as far as the gateway can.
+    /// Makes all checks of a script except the sandbox. `arguments` are the arguments of `execute_python_code`.
     ///
     /// # Errors
     ///
@@ -154,12 +154,12 @@ impl Gateway {
         }
     }
 
-    /// Checks again a script that was decided before, possibly on another machine: a row of the database is
-    /// not a permission. The decision keeps its id.
+    /// Checks a script again that was decided before, possibly on another machine, because a row of the database is not
+    /// a permission. The decision keeps its id.
     ///
     /// # Errors
     ///
-    /// The refusal, if the script may not run here or the id is not one of a decision.
+    /// The refusal, if the script may not run here, or if the id is not the id of a decision.
     pub(crate) fn evaluate_again(
         &self,
         source: String,
@@ -183,21 +183,20 @@ impl RiskBasedExecutionGateway {
         Self { admin_gate, code_analysis: CodeAnalysis::On }
     }
 
-    /// Creates the gateway that the server's settings ask for.
+    /// Creates the gateway that the server's settings describe.
     pub(crate) fn from_settings(settings: &Settings) -> Self {
         Self { code_analysis: settings.code_analysis, ..Self::new(settings.admin_gate) }
     }
 
-    /// Returns the admin's word on whether code may run at all.
+    /// Returns the admin gate: whether scripts may run at all.
     pub fn admin_gate(&self) -> AdminGate {
         self.admin_gate
     }
 
-    /// Decides whether the tool `tool_name` may be called with `arguments`, on a machine whose sandbox
-    /// is ready.
+    /// Decides whether the tool `tool_name` may be called with `arguments`, assuming that the sandbox works.
     ///
-    /// Never fails: a call that cannot be decided is blocked. Analysing code takes CPU time linear in
-    /// its size: about 100 ms for 1 MiB, and never more than about a second.
+    /// Never fails: a call that cannot be decided is blocked. The analysis takes CPU time linear in the size of the
+    /// script: about 100 ms for 1 MiB, and never more than about a second.
     pub fn evaluate_and_route(&self, tool_name: &str, arguments: Arguments) -> DecisionRecord {
         let decided = Call::parse(tool_name, arguments).and_then(|call| match call {
             Call::Script(arguments) => self.evaluate(arguments).map(Verified::into_record),
@@ -206,7 +205,7 @@ impl RiskBasedExecutionGateway {
         decided.unwrap_or_else(|refusal| *refusal)
     }
 
-    /// Checks a script as far as the gateway can.
+    /// Makes all checks of a script except the sandbox.
     ///
     /// # Errors
     ///
@@ -240,13 +239,13 @@ impl RiskBasedExecutionGateway {
     }
 }
 
-/// What the analysis has to say of a script.
+/// The result of the analysis of a script.
 #[derive(Debug, Default)]
 struct Analysed {
-    /// What is wrong with it, in words.
+    /// The findings that block the script, as text.
     issues: Vec<String>,
     notes: Vec<String>,
-    /// `None` where nobody has looked.
+    /// `None` if the analysis is off or failed.
     names: Option<ScriptNames>,
     findings: Vec<DecisionFinding>,
 }
@@ -269,7 +268,7 @@ impl Analysed {
 }
 
 impl AdminGate {
-    /// Refuses a script that is safe where the admin lets none run.
+    /// Refuses the script if the admin gate is closed, even if the analysis found nothing.
     fn pass(self, record: DecisionRecord) -> Result<DecisionRecord, Box<DecisionRecord>> {
         match self {
             Self::Open => Ok(record),
@@ -284,7 +283,7 @@ impl AdminGate {
 }
 
 impl ToolPolicy {
-    /// Returns the record of a call that passed the checks up to now.
+    /// Returns the record of a call that has passed all checks so far.
     fn verify(&self, normalized: Arguments) -> DecisionRecord {
         let id = VerificationId::fresh(self.name, &normalized);
         let record = DecisionRecord::verified(self.tool, self.risk, normalized, id);

@@ -1,4 +1,4 @@
-//! The policy table: a tool that is not in it is blocked.
+//! The policy table. A tool that is not in the table is blocked.
 
 use super::{RiskLevel, Tool};
 
@@ -7,7 +7,7 @@ use super::{RiskLevel, Tool};
 pub(super) struct ToolPolicy {
     pub(super) name: &'static str,
     pub(super) risk: RiskLevel,
-    /// `None` for a tool that is known and that nothing decides about; it is blocked.
+    /// `None` for a known tool without a handler, which is blocked.
     pub(super) tool: Option<Tool>,
 }
 
@@ -17,19 +17,18 @@ impl ToolPolicy {
     }
 }
 
-/// The row of scripts.
+/// The row for scripts.
 pub(super) const EXECUTION: ToolPolicy = ToolPolicy::of(Tool::ExecutePythonCode, RiskLevel::High);
 
 const POLICIES: &[ToolPolicy] = &[
     EXECUTION,
     ToolPolicy::of(Tool::VerificationStatus, RiskLevel::Low),
-    // The one row without a tool lets tests reach that branch in the real binary. Release builds do
-    // not have it.
+    // The only row without a handler lets tests reach that branch in the real binary. Release builds do not contain it.
     #[cfg(debug_assertions)]
     ToolPolicy { name: "test_tool_without_handler", risk: RiskLevel::High, tool: None },
 ];
 
-/// Returns the policy for the tool of this name.
+/// Returns the row for the tool with this name.
 pub(super) fn lookup(name: &str) -> Option<&'static ToolPolicy> {
     POLICIES.iter().find(|policy| policy.name == name)
 }

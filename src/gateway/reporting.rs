@@ -1,37 +1,37 @@
-//! The decision about scripts of a pipeline that its admin trusts the kernel with: what the analysis finds is
-//! reported, and stops nothing.
+//! A second gateway for pipelines, if the admin relies on the kernel's sandbox alone. It reports the findings of the
+//! analysis, and they never stop a script.
 //!
-//! This is a gateway of its own, so that the other one cannot be talked into it: the server that clients see
-//! holds a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which has no such mode, and
-//! nothing turns one into the other. Only `run --batch` creates one; a test reads the sources.
+//! It is a separate type, so that no input can put the other gateway into this mode. The server for clients holds a
+//! [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which has no such mode, and no code converts
+//! between the two. Only `run --batch` creates this gateway, and a test checks that in the sources.
 
 use crate::config::{AdminGate, Settings};
 
 use super::verified::Needs;
 use super::{Analysed, Arguments, DecisionFinding, DecisionRecord, Verified, arguments, policy};
 
-/// Lets scripts run whatever the analysis finds in them, in the whole sandbox or not at all.
+/// Allows scripts regardless of findings, but only at T3.
 #[derive(Debug)]
 pub(crate) struct ReportingGateway {
     admin_gate: AdminGate,
 }
 
 impl ReportingGateway {
-    /// Creates the gateway of a batch whose command line says `--analysis report`.
+    /// Creates the gateway of a batch with `--analysis report` on its command line.
     pub(crate) fn at_the_word_of_the_admin(settings: &Settings) -> Self {
         Self { admin_gate: settings.admin_gate }
     }
 
-    /// Returns whether the admin lets code run at all.
+    /// Returns whether the admin allows scripts to run at all.
     pub(super) fn admin_gate(&self) -> AdminGate {
         self.admin_gate
     }
 
-    /// Analyses a script. The findings are in the record.
+    /// Analyses a script. The record contains the findings.
     ///
     /// # Errors
     ///
-    /// The refusal, where the admin lets no code run, or there is none.
+    /// The refusal, if the admin gate is closed, or if the arguments contain no script.
     pub(super) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
         let policy = &policy::EXECUTION;
         let (source, background) =
@@ -40,7 +40,7 @@ impl ReportingGateway {
         let record = self.admin_gate.pass(record)?;
         let Analysed { issues, notes, names, mut findings } = Analysed::of(&source);
         if findings.is_empty() {
-            // What is no finding of a rule: a script that cannot be analysed.
+            // A script that cannot be analysed has an issue but no finding of a rule.
             findings = issues.into_iter().map(DecisionFinding::of_text).collect();
         }
         let message = "The findings are reported and not acted on: --analysis report.".to_owned();

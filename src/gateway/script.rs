@@ -1,4 +1,4 @@
-//! A script before and after the gateway.
+//! Types for a script before and after its decision.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobId, VerificationId};
 
-/// Python source text. Cheap to clone; never shown by `Debug`, so that it reaches no log.
+/// Python source text. Cheap to clone. `Debug` never shows the text, so that it does not reach a log.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SourceCode(Arc<str>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for SourceCode {
     }
 }
 
-/// What a script reads from its standard input. Cheap to clone, and never shown by `Debug` either.
+/// The standard input of a script. Cheap to clone. `Debug` never shows the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stdin(Arc<[u8]>);
 
@@ -46,24 +46,24 @@ impl fmt::Debug for Stdin {
     }
 }
 
-/// The caller of a script, as far as it is known. For receipts: nothing is decided by it.
+/// The caller of a script, as far as it is known. It is only used for receipts and never for a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedBy {
     /// The user that a token has proven.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
-    /// The number of that token.
+    /// The id of the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
-    /// The client, and its version, by its own word.
+    /// The client and its version, as claimed by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
-    /// The model, by the client's word.
+    /// The model, as claimed by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
 }
 
-/// The names in a script, as far as its syntax tells.
+/// The names in a script, as far as its syntax tree shows them.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptNames {
     /// The qualified names that the script imports.
@@ -72,17 +72,16 @@ pub(crate) struct ScriptNames {
     pub(crate) uses: Vec<String>,
 }
 
-/// The job that a script is run for, and its user, empty where none is known. The audit log binds the result to
-/// both.
+/// The job that a script runs for, and the job's user. The user is empty if callers are not authenticated. The audit
+/// log binds the result to both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobOwner {
     pub(crate) job: JobId,
     pub(crate) user: String,
 }
 
-/// A script that may be run. Only [`Verified::confirm`](super::Verified::confirm) makes one, and an
-/// executor takes nothing else. A clone is the same permission, for a script that is run once for each of its
-/// tests.
+/// A script that may run. Only [`Verified::confirm`](super::Verified::confirm) creates one, and an executor accepts
+/// nothing else. A clone is the same permission, for a script that runs once for each of its tests.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
@@ -112,42 +111,42 @@ impl AuthorizedScript {
         }
     }
 
-    /// Notes how much was found in the script, which may run all the same.
+    /// Sets the number of findings in the script, which may run nevertheless.
     pub(super) fn with_findings(self, findings: usize) -> Self {
         Self { findings, ..self }
     }
 
-    /// Returns how much was found in the script.
+    /// Returns the number of findings in the script.
     pub(crate) fn findings(&self) -> usize {
         self.findings
     }
 
-    /// Notes who asked for the run.
+    /// Sets the caller that requested the run.
     pub(crate) fn with_asked_by(self, asked_by: AskedBy) -> Self {
         Self { asked_by: Arc::new(asked_by), ..self }
     }
 
-    /// Returns who asked for the run.
+    /// Returns the caller that requested the run.
     pub(crate) fn asked_by(&self) -> &AskedBy {
         &self.asked_by
     }
 
-    /// Notes for which job of those that servers share the script is run.
+    /// Sets the shared job that the script runs for.
     pub(crate) fn with_job(self, job: JobOwner) -> Self {
         Self { job: Some(Arc::new(job)), ..self }
     }
 
-    /// Returns the job that the script is run for, if servers share it.
+    /// Returns the shared job that the script runs for, if any.
     pub(crate) fn job(&self) -> Option<&Arc<JobOwner>> {
         self.job.as_ref()
     }
 
-    /// Gives the script something to read from its standard input, which is empty otherwise.
+    /// Sets the standard input of the script. The default is empty.
     pub(crate) fn with_stdin(self, stdin: Stdin) -> Self {
         Self { stdin, ..self }
     }
 
-    /// Returns what the script reads from its standard input.
+    /// Returns the standard input of the script.
     pub(crate) fn stdin(&self) -> &[u8] {
         &self.stdin.0
     }
@@ -157,18 +156,18 @@ impl AuthorizedScript {
         &self.source
     }
 
-    /// Returns the qualified names that the script imports, as far as its syntax tells; `None` where the
-    /// analysis is off.
+    /// Returns the qualified names that the script imports, as far as its syntax tree shows them. `None` if the script
+    /// was not analysed.
     pub(crate) fn imports(&self) -> Option<&[String]> {
         self.names.as_deref().map(|names| &*names.imports)
     }
 
-    /// Returns the names in the script; `None` where the analysis is off.
+    /// Returns the names in the script. `None` if the script was not analysed.
     pub(crate) fn names(&self) -> Option<&ScriptNames> {
         self.names.as_deref()
     }
 
-    /// Returns the id of the decision that allowed it.
+    /// Returns the id of the decision that allowed the script.
     pub(crate) fn verification_id(&self) -> &VerificationId {
         &self.verification_id
     }

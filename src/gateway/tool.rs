@@ -1,16 +1,16 @@
-//! The tools that the gateway decides about.
+//! The tools that the gateway decides.
 
-/// A tool that the gateway decides about.
+/// A tool that the gateway decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     /// Runs a script.
     ExecutePythonCode,
-    /// Tells the state of a background job.
+    /// Returns the state of a background job.
     VerificationStatus,
 }
 
 impl Tool {
-    /// Returns the name that clients call the tool by.
+    /// Returns the name by which clients call the tool.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::ExecutePythonCode => "execute_python_code",

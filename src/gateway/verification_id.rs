@@ -11,11 +11,11 @@ use uuid::Uuid;
 
 use super::Arguments;
 
-/// The identity of this process: decisions of two servers never share an id.
+/// The id of this process, so that decisions of two servers never have the same id.
 static PROCESS_INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
 
-/// Lower-case hexadecimal SHA-256 over the tool's name, the normalized arguments, a fresh random
-/// nonce, the wall-clock time and the server instance: never the same twice.
+/// The id of a decision: the SHA-256 in lower-case hexadecimal over the tool's name, the normalized arguments, a random
+/// nonce, the wall-clock time and the server instance. No two decisions have the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct VerificationId(String);
@@ -35,7 +35,8 @@ impl VerificationId {
         Self(hex::encode(digest))
     }
 
-    /// Takes the id of a decision that was made before, on whatever machine.
+    /// Parses the id of an earlier decision, possibly of another machine. `None` if it is not 64 lower-case hexadecimal
+    /// digits.
     pub(super) fn known(digits: String) -> Option<Self> {
         let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
         (digits.len() == 64 && digits.chars().all(is_digit)).then_some(Self(digits))

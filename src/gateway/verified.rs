@@ -1,43 +1,44 @@
-//! The last step of a decision: verified code, the sandbox's word, and the permission to run.
+//! The last step of a decision: combines a verified script with the state of the sandbox, and grants the permission to
+//! run.
 
 use crate::sandbox::Tier;
 
 use super::{AuthorizedScript, DecisionRecord, ErrorCode, ScriptNames, SourceCode, Status};
 
-/// The permission that an allowed script has. Only the gateway makes one.
+/// The permission of an allowed script. Only the gateway creates one.
 #[derive(Debug)]
 pub(crate) enum Grant {
-    /// Run a script now and answer with its result.
+    /// Run the script now and reply with its outcome.
     Execute(AuthorizedScript),
-    /// Place a script as a background job and answer with the job's id.
+    /// Place the script as a background job and reply with the job's id.
     ExecuteInBackground(AuthorizedScript),
 }
 
-/// A decision about a script, with the permission to run it or without.
+/// A decision about a script, with the grant if the script is allowed.
 #[derive(Debug)]
 pub(crate) enum Decision {
-    /// The call may be carried out, as far as the grant goes.
+    /// The call may be carried out, within the limits of the grant.
     Allow {
-        /// The decision as the documents describe it.
+        /// The decision in its documented form.
         record: DecisionRecord,
-        /// The permission itself.
+        /// The permission to run the script.
         grant: Grant,
     },
-    /// The call is refused; the record's status says by whom.
+    /// The call is refused. The record's status shows the cause.
     Refuse(DecisionRecord),
-    /// The caller gave the call up before it was decided.
+    /// The caller cancelled the call before it was decided.
     Withdrawn(DecisionRecord),
 }
 
 impl Decision {
-    /// Returns the decision as the documents describe it.
+    /// Returns the decision in its documented form.
     pub(crate) fn record(&self) -> &DecisionRecord {
         match self {
             Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
         }
     }
 
-    /// Returns the decision as the documents describe it, and drops any permission.
+    /// Returns the decision in its documented form, and drops the grant.
     pub(crate) fn into_record(self) -> DecisionRecord {
         match self {
             Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
@@ -48,13 +49,13 @@ impl Decision {
 /// The sandbox that a script needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Whatever the admin takes.
+    /// Any tier that the admin accepts.
     AnyTier,
-    /// All of it, because the analysis has stopped nothing.
+    /// The complete sandbox, because the analysis stops nothing.
     Tier3,
 }
 
-/// A script that a gateway has let through. It is not yet a permission to run it.
+/// A script that has passed the checks of a gateway. It is not yet a permission to run the script.
 #[derive(Debug)]
 #[must_use = "the script runs only if the sandbox confirms it"]
 pub(crate) struct Verified {
@@ -80,8 +81,8 @@ impl Verified {
         Self { needs, ..self }
     }
 
-    /// Makes the decision final. `sandbox` is the tier that holds scripts here (`None` without an
-    /// interpreter), or the error says what is missing.
+    /// Makes the decision final. `sandbox` is the tier of the sandbox here (`None` without an interpreter), or the
+    /// reason why no sandbox is available.
     pub(crate) fn confirm(self, sandbox: Result<Option<Tier>, String>) -> Decision {
         let Self { record, source, names, background, needs } = self;
         let missing = match (sandbox, needs) {
@@ -102,7 +103,7 @@ impl Verified {
         Decision::Allow { record, grant }
     }
 
-    /// Ends a call that its caller gave up before the sandbox's word came. Nothing is permitted.
+    /// Ends a call that was cancelled before the state of the sandbox was known. Nothing is permitted.
     pub(crate) fn withdraw(self) -> Decision {
         Decision::Withdrawn(self.record)
     }
@@ -112,7 +113,7 @@ impl Verified {
         &self.record
     }
 
-    /// Returns the decision as the documents describe it, as far as the gateway's own checks go.
+    /// Returns the decision in its documented form, based on the gateway's own checks only.
     pub(super) fn into_record(self) -> DecisionRecord {
         self.record
     }

@@ -1,4 +1,4 @@
-//! The second listener, for operators: metrics, and whether the server lives and is ready.
+//! The second listener, for admins: metrics, and probes of liveness and readiness. It requires no token.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,23 +16,23 @@ use super::hosts::check_operator;
 use super::prometheus::Metrics;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The time for which an answer about readiness serves further probes.
+/// The time for which further probes receive the last readiness result.
 const READINESS_AGE_MAX: Duration = Duration::from_secs(1);
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// What operators reach.
+/// The handler of the requests of admins.
 pub(super) struct Admin {
     pub(super) server: Arc<Server>,
     pub(super) bearers: Option<Bearers>,
     pub(super) metrics: Metrics,
     pub(super) draining: CancellationToken,
-    /// The names by which operators reach it, besides addresses and `localhost`.
+    /// The host names by which admins reach the listener, in addition to addresses and `localhost`.
     pub(super) names: Vec<String>,
     pub(super) last_look: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl Admin {
-    /// Answers a request.
+    /// Handles a request.
     pub(super) async fn answer(&self, request: &Request<Incoming>) -> Response<Content> {
         let text = |status, text: &str| text_response(status, text.into(), TEXT_TYPE, ());
         if let Err(refusal) = check_operator(request.headers(), &self.names) {
@@ -59,7 +59,7 @@ impl Admin {
         if self.draining.is_cancelled() {
             return Err("the server ends".to_owned());
         }
-        // One look at a time, whose answer serves all probes of a second: they must not be a load on the store.
+        // Only one check runs at a time, and its result is cached for a second, so probes put little load on the store.
         let mut last_look = self.last_look.lock().await;
         if let Some((at, answer)) = &*last_look
             && at.elapsed() < READINESS_AGE_MAX

@@ -1,4 +1,4 @@
-//! Who calls, and how often one user may.
+//! Identifies callers and limits the rate of each user.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,28 +16,28 @@ use crate::shares::Held;
 
 use super::refusal::Refusal;
 
-/// Finds out who calls.
+/// Identifies the caller of each request.
 #[derive(Debug)]
 pub(super) struct Callers {
     bearers: Option<Bearers>,
     rate: UserRate,
 }
 
-/// Whoever has sent a request. Nobody is known where everybody may call.
+/// The caller of a request. It has no user if the server requires no token.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) presented: Presented,
-    /// The place in the user's share, taken until the request is through.
+    /// The request's part of the user's share, held until the request has ended.
     pub(super) place: Held,
 }
 
 impl Known {
-    /// Returns the user, if callers are known.
+    /// Returns the user, if the server requires tokens.
     pub(super) fn user(&self) -> Option<&UserName> {
         self.presented.user()
     }
 
-    /// Returns whether the caller's role has a permission.
+    /// Returns whether the caller's role has a permission. Always true if the server requires no token.
     pub(super) fn may(&self, permission: Permission) -> bool {
         self.presented.known.as_ref().is_none_or(|caller| caller.role.has(permission))
     }
@@ -48,13 +48,13 @@ impl Callers {
         Self { bearers, rate: UserRate { rate, users: Mutex::default() } }
     }
 
-    /// Returns what clients need to know to get an access token, if this is the path of that.
+    /// Returns the metadata for getting an access token, if this is its path.
     pub(super) fn metadata(&self, path: &str) -> Option<Value> {
         let access_tokens = self.bearers.as_ref()?.access_tokens()?;
         access_tokens.is_metadata(path).then(|| access_tokens.metadata())
     }
 
-    /// Returns what a client is told of the token that it needs (RFC 6750, 3; RFC 9728, 5.1).
+    /// Returns the `WWW-Authenticate` challenge for a refusal (RFC 6750, 3; RFC 9728, 5.1).
     pub(super) fn challenge(&self, refusal: Refusal) -> Option<HeaderValue> {
         let error = match refusal {
             Refusal::Unauthorized => None,
@@ -89,7 +89,7 @@ impl Callers {
         HeaderValue::from_str(&challenge).ok()
     }
 
-    /// Returns who has sent a request, if they may.
+    /// Returns the caller of a request, if the token is valid.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Known, Refusal> {
         let token = token(headers);
         let known = |presented| Known { presented, place: Held::default() };
@@ -102,18 +102,18 @@ impl Callers {
             NotLetIn::NoScope => Refusal::NoScope,
             NotLetIn::Unavailable => Refusal::Store,
         })?;
-        // An access token is for this server alone: it goes no further.
+        // An access token is issued for this server only, so it is not passed on.
         let token = Some(token).filter(|_| !matches!(caller.proof, Proof::Access { .. }));
         Ok(known(Presented { token, known: Some(caller) }))
     }
 
-    /// Counts a request of a user, if the user may have another one now.
+    /// Counts a request of a user, if the rate allows one more now.
     pub(super) fn count(&self, user: Option<&UserName>) -> Result<(), Refusal> {
         user.map_or(Ok(()), |user| self.rate.count(user, Instant::now()))
     }
 }
 
-/// Returns the token of a request; none if it has several.
+/// Returns the token of a request. `None` if the request has several `Authorization` headers.
 fn token(headers: &HeaderMap) -> Option<Secret> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -121,13 +121,13 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::from(token.trim().to_owned()))
 }
 
-/// How often users may call.
+/// The rate limit of users.
 #[derive(Debug)]
 struct UserRate {
-    /// The most requests a second, over a second.
+    /// The maximum rate in requests per second. A burst may contain one second's worth of requests.
     rate: Option<u32>,
-    /// The time at which all requests of a user so far would have come at the rate (GCRA). There are no more than
-    /// users with a token.
+    /// For each user, the time at which all requests so far would have arrived at the maximum rate (GCRA). The map has
+    /// at most as many entries as users with a token.
     users: Mutex<HashMap<UserName, Instant>>,
 }
 

@@ -1,12 +1,12 @@
-//! The log of what is refused: the first of its kind, and then a line a minute with their number.
+//! Logs refusals: the first of each kind at once, and then at most one line per minute with their number.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The time between two lines about the same.
+/// The minimum time between two lines about the same kind.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What was refused, counted.
+/// Counts refusals by kind.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     kinds: Mutex<Vec<Kind>>,
@@ -20,14 +20,14 @@ struct Kind {
 }
 
 impl Complaints {
-    /// Notes a refusal. Of whatever is sent, so much is logged and no more.
+    /// Counts a refusal, and logs it if a line is due. The log stays small, however many requests are refused.
     pub(super) fn note(&self, name: &'static str) {
         if let Some(count) = self.count(name, Instant::now()) {
             tracing::warn!(count, "refused: {name}");
         }
     }
 
-    /// Returns the number of refusals that are to be told now.
+    /// Returns the number of refusals to log now, if a line is due.
     fn count(&self, name: &'static str, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kind) = kinds.iter_mut().find(|kind| kind.name == name) else {

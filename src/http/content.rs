@@ -1,4 +1,5 @@
-//! What goes back: a whole text, events, or lines. Places are kept until it is written.
+//! Bodies of responses: a whole text, server-sent events, or lines. A body holds the places and the memory of its
+//! request until it is written.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,12 +18,11 @@ use crate::batch::AnswerLine;
 use crate::server;
 use crate::shares::Held;
 
-/// The part of a text that is handed to the connection at once. The connection takes the next one when there is
-/// room in its buffer, so a place is kept while nobody reads.
+/// The maximum size of a frame. The connection takes the next frame when its buffer has room, so the resources stay
+/// held while the client does not read.
 const FRAME_BYTES: usize = 64 * 1024;
 
-/// The time between signs of life on a stream that has nothing to say: proxies close what is silent for a
-/// minute.
+/// The interval of keep-alive comments on an idle stream, because proxies close a stream that is idle for a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -82,7 +82,7 @@ pub(super) fn empty_response(status: StatusCode) -> Response<Content> {
     response
 }
 
-/// Creates a response of JSON. `until_written` is dropped when it is written.
+/// Creates a response with JSON. `until_written` is dropped when the body is written.
 pub(super) fn json_response(
     status: StatusCode,
     json: Vec<u8>,
@@ -91,7 +91,7 @@ pub(super) fn json_response(
     text_response(status, json, "application/json", until_written)
 }
 
-/// Creates a response of text.
+/// Creates a response with a text. `until_written` is dropped when the body is written.
 pub(super) fn text_response(
     status: StatusCode,
     text: Vec<u8>,
@@ -107,7 +107,7 @@ pub(super) fn text_response(
     response
 }
 
-/// Creates a response of events, one for each message.
+/// Creates a response of server-sent events, with one event for each message.
 pub(super) fn event_response(messages: server::Stream) -> Response<Content> {
     let events = unfold(messages, |mut messages| async move {
         match timeout(KEEP_ALIVE, messages.next()).await {
@@ -124,12 +124,12 @@ pub(super) fn event_response(messages: server::Stream) -> Response<Content> {
     parts_response("text/event-stream", events)
 }
 
-/// Creates a response of lines as they come; `until_read` is dropped when nobody reads them any more.
+/// Creates a response of lines as they arrive. `until_read` is dropped when the client stops reading.
 pub(super) fn line_response(
     lines: mpsc::Receiver<AnswerLine>,
     until_read: impl Send + 'static,
 ) -> Response<Content> {
-    // The next one is asked for when the one before is written.
+    // The connection requests the next line when it has written the previous line.
     let lines = unfold((lines, until_read, None), |(mut lines, until_read, before)| async move {
         drop::<Option<Held>>(before);
         let AnswerLine { bytes, room } = lines.recv().await?;
@@ -146,7 +146,7 @@ fn parts_response(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // nginx would collect them.
+    // Without this header, nginx buffers the stream.
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
 }

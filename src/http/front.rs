@@ -1,4 +1,4 @@
-//! Every request from its first line to its response, top to bottom: target → Host and Origin → who → what.
+//! Handles every request from target to response, in one order: target, Host and Origin, caller, limits, route.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ use super::refusal::Refusal;
 use super::room::{Room, Seat};
 use super::scripts::Scripts;
 
-/// The time for which a refusal of a user's share is held back. A client that sends the next request as soon as one
-/// is refused would otherwise keep the processors busy with refusals.
+/// The delay of a refusal because of a user's share. Otherwise a client that retries at once would keep the processors
+/// busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
-/// The most refused connections that are held back; beyond, they are refused at once. Other refusals are bounded by the
-/// connections of their user.
+/// The maximum number of delayed refusals of connections. Beyond this number, they are refused without a delay. Other
+/// delayed refusals are limited by the number of connections of their user.
 pub(super) const HELD_BACK_MAX: usize = 64;
 
-/// What clients reach.
+/// The handler of the requests of clients.
 pub(super) struct Front {
     pub(super) endpoint: Endpoint,
     pub(super) hosts: Hosts,
@@ -40,22 +40,22 @@ pub(super) struct Front {
     pub(super) scripts: Scripts,
     pub(super) complaints: Complaints,
     pub(super) held_back: Semaphore,
-    /// Cancelled when the server takes no more requests.
+    /// Cancelled when the server stops taking requests.
     pub(super) draining: CancellationToken,
-    /// Cancelled when the requests that are still in flight are answered with a refusal.
+    /// Cancelled when the requests that are still in flight must be refused.
     pub(super) ending: CancellationToken,
 }
 
-/// What a path is for.
+/// The purpose of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Messages of MCP.
+    /// An MCP message.
     Messages,
     /// One script.
     Run,
-    /// Lines of scripts.
+    /// A batch of scripts, one on each line.
     Batch,
-    /// One script, as `SandboxFusion` takes it.
+    /// One script in the format of `SandboxFusion`.
     RunCode,
 }
 
@@ -76,8 +76,8 @@ impl Route {
     }
 }
 
-/// Returns whether a browser asks what a page may send. It sends no token with this question, and `Hosts` has
-/// checked the origin.
+/// Returns whether the request is a CORS preflight. A preflight carries no token, and `Hosts` has already checked its
+/// origin.
 fn is_preflight(parts: &Parts) -> bool {
     parts.method == Method::OPTIONS
         && parts.headers.contains_key(ORIGIN)
@@ -85,7 +85,7 @@ fn is_preflight(parts: &Parts) -> bool {
 }
 
 impl Front {
-    /// Answers a request.
+    /// Handles a request. Refuses it if the server ends first.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
@@ -124,7 +124,7 @@ impl Front {
         body: Incoming,
         seat: &Seat,
     ) -> Result<Response<Content>, Refusal> {
-        // A proxy's form: who is meant then is not what the Host header says.
+        // An absolute target, as for a proxy, names a host that may differ from the Host header.
         if parts.uri.authority().is_some() {
             return Err(Refusal::Target);
         }
@@ -153,7 +153,7 @@ impl Front {
         match (route, &parts.method) {
             (Route::Messages, &Method::POST) => self.message(&parts.headers, body, known).await,
             (Route::Messages, &Method::DELETE) => self.end_session(&parts.headers, &known),
-            // No message is ever sent that belongs to no request: there is no stream for such.
+            // The server sends no messages outside of requests, so it has no stream for GET.
             (Route::Messages, _) => Err(Refusal::Method("POST, DELETE")),
             (Route::Run | Route::Batch | Route::RunCode, &Method::POST) => {
                 if !known.may(Permission::OrchestrationRun) {
@@ -169,10 +169,11 @@ impl Front {
         }
     }
 
-    /// Waits before a refusal of a user's share is sent.
+    /// Delays a refusal because of a user's share.
     async fn hold_back(&self, refusal: Refusal) {
         let _place = if refusal == Refusal::Connections {
-            // These have no place among the connections of their user.
+            // A refused connection does not count for the connections of its user, so its delay needs a limit of its
+            // own.
             let Ok(place) = self.held_back.try_acquire() else { return };
             Some(place)
         } else if matches!(refusal, Refusal::UserBound(_)) {

@@ -1,7 +1,8 @@
-//! The names by which this server is reached, and the pages that may reach it.
+//! Checks the host name by which a request reaches this server, and the web page that sent it.
 //!
-//! A page of an attacker can have its own name resolve to this machine (DNS rebinding): the browser then
-//! takes this server for the attacker's. The Host header has the name, and the Origin header the page.
+//! An attacker's page can resolve its own host name to this machine (DNS rebinding), so that the browser treats this
+//! server as the attacker's. The Host header then contains the attacker's name. The Origin header contains the page's
+//! origin.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,41 +16,41 @@ use url::{Host, Url};
 
 use super::refusal::Refusal;
 
-/// What a page may send, by the Fetch standard's CORS protocol.
+/// The methods and headers that a page may send, in the Fetch standard's CORS protocol.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
 );
-/// What a page may read of a response, besides its body.
+/// The response headers that a page may read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after");
-/// The seconds for which a browser may keep the answer to a preflight.
+/// The time in seconds for which a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
 /// The hosts and origins that are accepted.
 #[derive(Debug)]
 pub(super) struct Hosts {
-    /// In lower case, IPv6 addresses in brackets.
+    /// In lower case, with IPv6 addresses in brackets.
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-/// A text that is no host.
+/// A text that is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a host name or an address, without a port, such as mcp.example.org")]
 pub(crate) struct InvalidHost;
 
-/// A text that is no origin.
+/// A text that is not an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a scheme, a host and the port if there is one, such as https://tools.example.org")]
 pub(crate) struct InvalidOrigin;
 
-/// Parses a host of the command line.
+/// Parses a host from the command line.
 pub(crate) fn parse_host(text: &str) -> Result<String, InvalidHost> {
     Host::parse(text).map(|host| host.to_string()).map_err(|_| InvalidHost)
 }
 
-/// Parses an origin of the command line.
+/// Parses an origin from the command line.
 pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
     let url = Url::parse(text).map_err(|_| InvalidOrigin)?;
     let origin = url.origin();
@@ -57,9 +58,9 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
     if is_origin { Ok(origin.ascii_serialization()) } else { Err(InvalidOrigin) }
 }
 
-/// Fails for a request that a web page may have sent to the operators' listener: one with an origin, or
-/// with a Host header that is neither an address nor one of `names`. Scrapers and probes name the address of
-/// the machine or pod, which a page that rebinds its own name cannot do.
+/// Refuses a request to the admin listener that a web page may have sent: a request with an Origin header, or with a
+/// host that is neither an address nor one of `names`. Scrapers and probes use the address of the machine or pod. A
+/// page that rebinds its own host name cannot do that.
 pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::Origin);
@@ -76,7 +77,7 @@ pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<()
 }
 
 impl Hosts {
-    /// Accepts the names of this machine itself, the address that is listened on, and `hosts`.
+    /// Accepts the names of this machine, the listening address, and `hosts`.
     pub(super) fn new(address: SocketAddr, hosts: Vec<String>, origins: Vec<String>) -> Self {
         let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
         let address = match address.ip() {
@@ -88,7 +89,7 @@ impl Hosts {
         Self { hosts: all, origins }
     }
 
-    /// Checks the headers of a request.
+    /// Checks the Host and Origin headers of a request.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::Target) };
@@ -103,7 +104,7 @@ impl Hosts {
         }
     }
 
-    /// Adds the headers by which a browser gives the response to a page of a listed origin. Others get none.
+    /// Adds the headers with which a browser lets a page of an accepted origin read the response. Other pages get none.
     pub(super) fn allow_page(&self, request: &HeaderMap, response: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
@@ -117,7 +118,7 @@ impl Hosts {
         }
     }
 
-    /// Adds what a page may send, to the answer to a preflight.
+    /// Adds the methods and headers that a page may send to the response to a preflight.
     pub(super) fn answer_preflight(response: &mut HeaderMap) {
         response.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         response.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
@@ -129,7 +130,7 @@ impl Hosts {
     }
 }
 
-/// Returns the host of a Host header, whose port says nothing: proxies have ports of their own.
+/// Returns the host of a Host header. Ignores the port, because proxies listen on other ports.
 fn without_port(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {

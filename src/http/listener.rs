@@ -1,4 +1,4 @@
-//! Connections: accepted within a bound, and ended where nothing comes or nobody reads.
+//! Accepts a limited number of connections. Closes connections that send nothing or do not read.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -23,23 +23,23 @@ use super::content::Content;
 use super::front::Front;
 use super::room::{Lobby, Seat};
 
-/// The time for the head of a request, and the time for which a connection is kept between two of them.
+/// The timeout of a request's head. An idle connection is also closed after this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time in which a first request that was sent before the drain is read.
+/// The time for reading a first request that the client sent before the drain.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
-/// Half the time in which a client that was not let in reads its last answer during the drain.
+/// Half the time that an unauthenticated client has during the drain to read its last response.
 const STRANGER_GRACE: Duration = Duration::from_millis(500);
-/// The time for which a client may not read what is written to it.
+/// The timeout of a write, while the client does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most bytes of one connection that wait to be read or written.
+/// The maximum size of the buffer of a connection, for reads and for writes.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 64;
-/// The pause where no connection can be accepted, because there are no descriptors.
+/// The pause when no connection can be accepted because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The pause where the tokens of as many connections are being looked up as there are places for strangers.
+/// The pause when all places for unauthenticated connections are taken by connections whose token is being checked.
 const SEAT_PAUSE: Duration = Duration::from_millis(5);
 
-/// What answers the requests of a listener.
+/// Handles the requests of a listener.
 #[derive(Clone)]
 pub(super) enum Service {
     Front(Arc<Front>),
@@ -48,16 +48,16 @@ pub(super) enum Service {
 
 /// A listener and its connections.
 pub(super) struct Listener {
-    /// Those that were accepted before the drain.
+    /// The connections that were accepted before the drain.
     connections: TaskTracker,
-    /// Ends connections at once.
+    /// Closes all connections at once.
     abort: CancellationToken,
 }
 
 impl Listener {
-    /// Accepts connections until `abort` is called. Once `draining` is cancelled, existing connections end with
-    /// the request that they are in, and new ones are served for one request: balancers that have not yet
-    /// noticed the drain get an answer (503) instead of a refused connection.
+    /// Accepts connections until `abort` is called. After `draining` is cancelled, existing connections close after
+    /// their current request. New connections are served for one request, so that load balancers that have not noticed
+    /// the drain receive a response (503) instead of a refused connection.
     pub(super) fn start(
         listener: TcpListener,
         service: Service,
@@ -71,13 +71,13 @@ impl Listener {
         Self { connections, abort }
     }
 
-    /// Returns when all connections have ended that were accepted before the drain.
+    /// Returns when all connections that were accepted before the drain have ended.
     pub(super) async fn drained(&self) {
         self.connections.close();
         self.connections.wait().await;
     }
 
-    /// Ends all connections, and accepts no more.
+    /// Closes all connections, and stops accepting.
     pub(super) fn abort(&self) {
         self.abort.cancel();
     }
@@ -116,7 +116,7 @@ async fn accept(
         }
         let (service, abort) = (service.clone(), abort.clone());
         if draining.is_cancelled() {
-            // The drain does not wait for it: a client that sends nothing must not hold up the end.
+            // The drain does not wait for this connection, so a client that sends nothing cannot delay the end.
             tokio::spawn(async move {
                 let conversation = converse(stream, service, &seat, None);
                 abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
@@ -128,19 +128,19 @@ async fn accept(
             let conversation = converse(stream, service, &seat, Some(&draining));
             abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
         });
-        // So that what it has sent is read before the next one comes.
+        // Let the connection's task read its request before the next connection is accepted.
         yield_now().await;
     }
 }
 
-/// Serves a connection to its end: until the drain, or one request if there is a drain already.
+/// Serves a connection until the drain. During a drain, serves one request.
 async fn converse(
     stream: TcpStream,
     service: Service,
     seat: &Seat,
     draining: Option<&CancellationToken>,
 ) {
-    // Answers are short, and waited for.
+    // Responses are short, and clients wait for them.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
@@ -175,7 +175,7 @@ async fn converse(
         ended = connection.as_mut() => ended,
         () = drained => {
             connection.as_mut().graceful_shutdown();
-            // Whoever has sent no whole request yet may take seconds for it, and holds up nothing.
+            // A client that has not sent a whole request may take seconds for it. It must not delay the end.
             if !has_request.load(Ordering::Relaxed) {
                 return;
             }
@@ -191,8 +191,8 @@ async fn converse(
     }
 }
 
-/// Returns when nobody was let in over a connection for a while: a client that sends requests without a token, and does
-/// not read the answers, must not hold up the end.
+/// Returns when no request of a connection has been authenticated for a while. A client that sends requests without a
+/// valid token and does not read the responses must not delay the end.
 async fn remains_stranger(seat: &Seat) {
     let mut was_stranger = false;
     loop {
@@ -218,7 +218,7 @@ impl Service {
         }
     }
 
-    /// Notes a connection for which there is no room.
+    /// Logs that the limit of connections is reached.
     fn complain(&self) {
         match self {
             Self::Front(front) => front.complaints.note("as many connections as there can be"),

@@ -1,4 +1,4 @@
-//! Messages of MCP: a request of HTTP to what the endpoint takes, and back.
+//! Converts HTTP requests with MCP messages for the endpoint, and converts its replies.
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -16,7 +16,7 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Checks what a client sends, and what it takes.
+/// Checks that the body is JSON, and that the client accepts both forms of a response.
 pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
     let essence = |value: &str| value.split(';').next().unwrap_or_default().trim().to_lowercase();
     let is_json = match headers.get(CONTENT_TYPE).map(HeaderValue::to_str) {
@@ -38,11 +38,11 @@ pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
     };
     let takes_both =
         takes("application/json", "application/*") && takes("text/event-stream", "text/*");
-    // Who says nothing takes anything.
+    // A client without an `Accept` header accepts everything.
     if accepted.is_empty() || takes_both { Ok(()) } else { Err(Refusal::NotAcceptable) }
 }
 
-/// Puts a body together with what its headers say.
+/// Combines a body with the fields of its headers.
 pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<Held>) -> Post {
     let Known { presented, place } = known;
     Post {
@@ -58,7 +58,7 @@ pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<H
     }
 }
 
-/// Returns the value of a header that may be there once.
+/// Returns the value of a header that may occur at most once.
 pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Header {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(HeaderValue::to_str), values.next()) {
@@ -68,7 +68,7 @@ pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Header {
     }
 }
 
-/// Returns the response for what the endpoint answers.
+/// Converts a reply of the endpoint.
 pub(super) fn response(answer: Answer) -> Result<Response<Content>, Refusal> {
     Ok(match answer {
         Answer::Message { status, json, session, until_written } => {

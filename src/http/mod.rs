@@ -1,9 +1,9 @@
-//! HTTP for teams: one address, both eras of the protocol, and scripts of pipelines.
+//! Serves MCP messages of both protocol eras, and scripts of pipelines, over HTTP.
 //!
-//! `listener` holds connections, within bounds; `front` has every request pass the same checks, in one
-//! order: Host and Origin (`hosts`), who it is (`callers`), room (`room`), then what it asks for: messages
-//! (`messages`) or scripts (`scripts`). `content` is what goes back. `admin` is the second listener, for
-//! operators, with the metrics of `prometheus`. TLS is the proxy's in front.
+//! `listener` accepts a limited number of connections. `front` applies the same checks to every request, in one order:
+//! Host and Origin (`hosts`), the caller (`callers`), limits (`room`). It then passes the request to `messages` or
+//! `scripts`. `content` builds the responses. `admin` is a second listener for admins, with the metrics of
+//! `prometheus`. This module never speaks TLS, which is the task of a reverse proxy.
 
 mod admin;
 mod callers;
@@ -48,46 +48,46 @@ use scripts::Scripts;
 
 pub(crate) use hosts::{parse_host, parse_origin};
 
-/// The connections that the kernel keeps until they are accepted. Fewer are kept where `net.core.somaxconn` is
-/// less (listen(2)). The usual 128 are full at once when one client opens connections without a pause, and then the
-/// connections of others are dropped and tried again a second later.
+/// The length of the kernel's queue of connections that are not accepted yet. `net.core.somaxconn` may lower it
+/// (listen(2)). One client that opens connections without a pause fills the usual 128 at once. The kernel then drops
+/// other clients' connections, and these clients retry after a second.
 const BACKLOG: u32 = 4096;
-/// The time at the end for the responses of requests that were still in flight after everything was cancelled.
+/// The time at shutdown for sending responses, after all requests were cancelled.
 const GRACE_FOR_REFUSALS: Duration = Duration::from_secs(2);
 
-/// How the server is reached over HTTP, and by whom.
+/// The options of the HTTP server.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) address: SocketAddr,
-    /// The address of the listener for operators.
+    /// The address of the listener for admins.
     pub(crate) admin: Option<SocketAddr>,
-    /// The names by which it is reached, besides those of this machine.
+    /// The names by which clients reach the server, in addition to the names of this machine.
     pub(crate) hosts: Vec<String>,
-    /// The pages that may reach it from a browser.
+    /// The origins of the web pages that may reach the server from a browser.
     pub(crate) origins: Vec<String>,
     pub(crate) is_sessionless: bool,
-    /// The tokens of those who may call; `None` lets everybody.
+    /// The accepted tokens. `None` accepts every caller.
     pub(crate) bearers: Option<Bearers>,
-    /// The part of places, bytes and connections that one user may hold.
+    /// The part of the requests, bytes and connections that one user may take.
     pub(crate) user_share: Share,
-    /// The requests in flight of one user, where that is not a share.
+    /// The maximum number of requests in flight of one user, instead of a share.
     pub(crate) user_concurrency: Option<usize>,
-    /// Requests a second.
+    /// The maximum number of requests per second of one user.
     pub(crate) user_rate: Option<u32>,
-    /// The time for requests in flight when the server ends.
+    /// The time that requests in flight have to finish at shutdown.
     pub(crate) drain: Duration,
-    /// The bounds of scripts of pipelines.
+    /// The limits of scripts of pipelines.
     pub(crate) bounds: Bounds,
-    /// The runs at once.
+    /// The maximum number of runs at once of one batch.
     pub(crate) workers: usize,
-    /// The wait for a turn of those who cannot take a call back, where a test wants another.
+    /// The maximum wait for a turn of a client that cannot cancel its call. Set by tests.
     pub(crate) turn_deadline: Option<Duration>,
 }
 
-/// The reason why nothing is served.
+/// The reason why the server cannot start.
 #[derive(Debug, Error)]
 pub(crate) enum HttpError {
-    /// The signals that end the server could not be waited for.
+    /// The signal handlers could not be installed.
     #[error("failed to listen for signals")]
     Signals(#[source] io::Error),
     #[error("failed to listen on {address}")]
@@ -126,7 +126,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
     let main = Listener::start(listener, Service::Front(Arc::clone(&front)), draining.clone());
-    // It ends last: probes see that the server is draining.
+    // The admin listener stops last, so that probes see that the server drains.
     let admin_stop = CancellationToken::new();
     let admin = admin.map(|(listener, metrics)| {
         let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.keep_up()));
@@ -149,7 +149,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         drained = timeout(options.drain, async { tokio::join!(main.drained(), server.drain()) }) => drop(drained),
         name = signals.next() => tracing::info!(signal = name, "ending at once"),
     }
-    // Dropping it kills what it runs.
+    // Aborting the task drops its future, which kills its processes.
     warm_up.abort();
     end(&server, &front, &main, &mut signals).await;
     main.abort();
@@ -160,7 +160,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     Ok(())
 }
 
-/// Ends what is still in flight, and answers it.
+/// Cancels the requests that are still in flight, and sends their responses.
 async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut EndingSignals) {
     front.endpoint.stop();
     front.scripts.stop();
@@ -169,7 +169,7 @@ async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut Endi
     });
     let answered = async {
         if timeout(GRACE_AFTER_CANCEL, main.drained()).await.is_err() {
-            // What is left waits for something that does not come, such as the answer of a database.
+            // The remaining requests wait for something that may never happen, such as a reply of a database.
             front.ending.cancel();
             tokio::select! {
                 _ = timeout(GRACE_FOR_REFUSALS, main.drained()) => {}
@@ -180,7 +180,7 @@ async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut Endi
     tokio::join!(ended, answered);
 }
 
-/// Listens on an address, which has to be free, and returns it with its port.
+/// Listens on an address. Returns the listener, and the address with the port that was assigned.
 fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
     let listener = listen(address).map_err(|source| HttpError::Bind { address, source })?;
     let address = listener.local_addr().unwrap_or(address);
@@ -189,13 +189,13 @@ fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A server that is started again listens although connections of the last one have not timed out.
+    // A restarted server can listen although old connections are still in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Listens on the address of the second listener.
+/// Listens on the address for admins.
 fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
     let (listener, address) = bind(address)?;
     tracing::info!(target: ADDRESSES, operators = %format_args!("http://{address}/metrics"), "serving over HTTP");

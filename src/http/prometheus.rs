@@ -1,4 +1,4 @@
-//! Metrics as Prometheus reads them. No label has a user, code or an id.
+//! Exports metrics for Prometheus. A label never contains a user, a script or an id.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use tokio::time::sleep;
 use crate::executor::ForkServers;
 use crate::server::Now;
 
-/// The buckets of histograms, in seconds: a warm run takes 3 ms, and the longest synchronous one 30 s.
+/// The histogram buckets in seconds. A warm run takes 3 ms, and the longest synchronous run takes 30 s.
 const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
-/// The buckets for the store, in seconds: a token is looked up in a fraction of a millisecond, and a write to the
-/// disk takes a few.
+/// The histogram buckets for the store in seconds. Looking up a token takes a fraction of a millisecond, and a write to
+/// disk takes a few milliseconds.
 const STORE_SECONDS: [f64; 12] =
     [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
 
-/// The interval at which recorded times are moved into their buckets, so that they take no memory.
+/// The interval at which recorded samples are moved into their buckets, which frees their memory.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The metrics that the process has recorded.
+/// The recorded metrics of the process.
 pub(super) struct Metrics {
     handle: PrometheusHandle,
 }
 
 impl Metrics {
-    /// Records the metrics of this process from now on. There is one recorder in a process, and the first stays.
+    /// Starts recording the metrics of this process. A process has one recorder: the first one that is installed.
     pub(super) fn record() -> Self {
         let store = Matcher::Full("qwed_mcp_store_seconds".to_owned());
         let builder = PrometheusBuilder::new()
             .set_buckets(&SECONDS)
             .and_then(|builder| builder.set_buckets_for_metric(store, &STORE_SECONDS));
-        // Only an empty list of buckets is an error.
+        // `set_buckets` only fails for an empty list.
         let recorder = builder.unwrap_or_default().build_recorder();
         let handle = recorder.handle();
         if metrics::set_global_recorder(recorder).is_err() {
@@ -43,7 +43,7 @@ impl Metrics {
         Self { handle }
     }
 
-    /// Keeps the memory of what was recorded bounded, also while nobody reads it.
+    /// Limits the memory of recorded samples, even if no client reads the metrics.
     pub(super) fn keep_up(&self) -> impl Future<Output = ()> + use<> {
         let handle = self.handle.clone();
         async move {
@@ -54,7 +54,7 @@ impl Metrics {
         }
     }
 
-    /// Returns all metrics in Prometheus's text format, version 0.0.4: recorded ones, and `now`.
+    /// Returns all metrics in Prometheus's text format, version 0.0.4: the recorded metrics, and the state in `now`.
     pub(super) fn text(&self, now: &Now) -> String {
         let mut text = self.handle.render();
         write_now(&mut text, now);
@@ -62,7 +62,7 @@ impl Metrics {
     }
 }
 
-/// Records a response that has begun.
+/// Records a response when its body begins.
 pub(super) fn answered(path: &'static str, status: u16, took: Duration) {
     counter!("qwed_mcp_http_requests_total", "path" => path, "status" => status.to_string())
         .increment(1);
@@ -89,7 +89,7 @@ fn describe() {
     );
 }
 
-/// Writes the metrics that are read when they are asked for, not recorded.
+/// Writes the metrics with values that are read at the time of the scrape.
 fn write_now(text: &mut String, now: &Now) {
     let Now { jobs, turns_free, calls_waiting, fork_servers, tier } = *now;
     let ForkServers { ready, starting, off, restarts } = fork_servers;
@@ -141,7 +141,7 @@ fn write_now(text: &mut String, now: &Now) {
         ),
     ] {
         let name = format!("qwed_mcp_{name}");
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in samples {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };

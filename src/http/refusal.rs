@@ -1,4 +1,4 @@
-//! Refusals of requests, before anything is done for them: a status and a sentence.
+//! Refusals of requests before any work: a status and a sentence.
 
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -9,45 +9,45 @@ use super::content::{Content, json_response};
 /// The reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The name by which it was reached is none of this server's.
+    /// The Host header is not a name of this server.
     Host,
-    /// It is from a page that may not reach this server.
+    /// The Origin header is of a web page that may not reach this server.
     Origin,
-    /// The target is not a path.
+    /// The target is not a path, or the Host header is missing or repeated.
     Target,
-    /// There is no token.
+    /// The request has no token.
     Unauthorized,
-    /// The token is not a valid one.
+    /// The token is invalid.
     InvalidToken,
     /// The access token has none of this server's scopes.
     NoScope,
-    /// The role of the token does not permit it.
+    /// The role of the token does not permit the request.
     Forbidden,
     NotFound,
-    /// What may be done with this path.
+    /// The path does not support the method. The value lists the supported methods.
     Method(&'static str),
-    /// The body is of another type than the one named.
+    /// The body is not JSON.
     MediaType,
-    /// The client takes no answer that this server gives.
+    /// The client does not accept the media types of responses.
     NotAcceptable,
     TooLarge,
-    /// The body did not come in time, or broke off.
+    /// The body did not arrive in time, or broke off.
     Incomplete,
-    /// The user has so many requests in flight, or a second, as the admin lets one user have. After how many
-    /// seconds to try again.
+    /// The user has reached the limit of requests in flight or per second. The value is the time in seconds after which
+    /// to retry.
     UserBound(u64),
-    /// As many requests are in flight as can be.
+    /// The limit of requests in flight is reached.
     Full,
-    /// There are as many connections as can be, of this user or of all.
+    /// The limit of connections is reached, either this user's or the limit of all users.
     Connections,
-    /// The server ends.
+    /// The server is shutting down.
     Draining,
-    /// The tokens cannot be looked up.
+    /// The token cannot be checked.
     Store,
-    /// There is no such session, or no longer.
+    /// The session does not exist, or has ended.
     SessionUnknown,
     SessionMissing,
-    /// A body that is not what the path takes.
+    /// The path does not accept this body.
     Invalid,
 }
 
@@ -69,7 +69,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the sentence for the client, and for the log.
+    /// Returns the sentence for the client and for the log.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Host => "the Host header names no host of this server",
@@ -99,7 +99,7 @@ impl Refusal {
         }
     }
 
-    /// Returns whether an admin should hear of it: it is not what an honest client does.
+    /// Returns whether to log the refusal for the admin, because a well-behaved client does not cause it.
     pub(super) fn is_suspect(self) -> bool {
         match self {
             Self::Host
@@ -126,8 +126,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the response. Messages are answered with an error of JSON-RPC; pipelines take 429 for a sign
-    /// to wait.
+    /// Returns the response. A message receives a JSON-RPC error. A pipeline receives 429 instead of 503 if the server
+    /// is full, because pipelines treat 429 as a request to wait.
     pub(super) fn response(self, is_message: bool) -> Response<Content> {
         let text = self.text();
         let mut status = self.status();
@@ -156,7 +156,7 @@ impl Refusal {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::TooLarge | Self::Incomplete | Self::Target => {
-                // What follows on this connection may be the rest of this one.
+                // The next bytes on this connection may be the rest of this request.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::Host

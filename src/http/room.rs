@@ -1,4 +1,4 @@
-//! The bounds of all requests in flight together, as they are over stdio, and the share of them that one user has.
+//! Limits of all requests in flight together, which are the same as over stdio, and of each user's share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,46 +13,46 @@ use crate::shares::{Held, NotTaken, Pool, Share};
 
 use super::refusal::Refusal;
 
-/// The most requests in flight.
+/// The maximum number of requests in flight.
 const REQUESTS_MAX: usize = 256;
-/// The most bytes of the bodies of all of them together, and of the lines of batches.
+/// The maximum total size of request bodies and batch lines in memory.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The longest body: a script of 1 MiB, escaped.
+/// The maximum size of a body, which fits an escaped script of 1 MiB.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The least bytes of a user's share.
+/// The minimum size of a user's share of the bytes.
 const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;
-/// The time for a body to come.
+/// The timeout of reading a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most batches at once: each keeps workers busy for as long as it lasts.
+/// The maximum number of batches at once. Each batch keeps workers busy until it ends.
 const BATCHES_MAX: usize = 16;
-/// The most connections of callers that are let in. With those of others they are below the 1,024 descriptors
-/// that a process has by default, with room for the pipes of runs.
+/// The maximum number of authenticated connections. Together with unauthenticated connections and the pipes of runs,
+/// they need fewer file descriptors than the default limit of 1,024 per process.
 const CONNECTIONS_MAX: usize = 384;
 
-/// The most connections that have not shown who they are. Beyond, the oldest of them is closed: whoever is let
-/// in shows that as soon as it is connected, so a flood of others keeps nobody out.
+/// The maximum number of unauthenticated connections. A further connection closes the oldest of them. A legitimate
+/// client authenticates as soon as it is connected, so a flood of connections does not keep it out.
 const STRANGERS_MAX: usize = 128;
 
-/// The places for requests, batches and connections, and for their bytes.
+/// The limits of requests, batches, connections and their bytes.
 #[derive(Debug)]
 pub(super) struct Room {
     requests: Pool,
     bytes: Pool,
     batches: Pool,
     connections: Pool,
-    /// The requests in flight of one user, where the admin says how many.
+    /// The maximum number of requests in flight of one user, if the admin configured it.
     user_requests: Option<usize>,
 }
 
 impl Room {
-    /// Creates the places, of which one user has a share; of those for requests as many as the admin says, if
-    /// that is another number.
+    /// Creates the limits. One user may take a share of each. `user_requests` replaces the share of the requests.
     pub(super) fn new(share: Share, user_requests: Option<usize>) -> Self {
         let requests = user_requests.unwrap_or(share.of(REQUESTS_MAX));
         let pool = |whole| Pool::new(whole, share.of(whole));
         Self {
             requests: Pool::new(REQUESTS_MAX, requests),
-            // One body has room, however small a share is, and one line beside others that have just begun.
+            // Even the smallest share has room for one body, or for one long line next to other lines that have just
+            // begun.
             bytes: Pool::new(BYTES_MAX, share.of(BYTES_MAX).max(USER_BYTES_MIN)),
             batches: pool(BATCHES_MAX),
             connections: pool(CONNECTIONS_MAX),
@@ -60,34 +60,34 @@ impl Room {
         }
     }
 
-    /// Takes a place of the user's share for a request that has begun.
+    /// Takes a part of the user's share for a request that has begun.
     pub(super) fn begin(&self, user: Option<&UserName>) -> Result<Held, Refusal> {
         self.requests.take_share(user.map(UserName::as_str), 1).map_err(refusal)
     }
 
-    /// Takes a place for a batch that has begun.
+    /// Takes the resources for a batch that has begun.
     pub(super) fn batch(&self, user: Option<&UserName>) -> Result<[Held; 2], Refusal> {
         let batch = self.batches.take(user.map(UserName::as_str), 1).map_err(refusal)?;
         Ok([self.requests.take_whole(1).map_err(refusal)?, batch])
     }
 
-    /// Returns the most runs of one batch of one user.
+    /// Returns the maximum number of runs at once of one user's batch.
     pub(super) fn workers_max(&self) -> usize {
         self.user_requests.unwrap_or(usize::MAX)
     }
 
-    /// Takes a place for the connection of a caller that was let in.
+    /// Takes a place for the connection of an authenticated caller.
     pub(super) fn connection(&self, user: Option<&UserName>) -> Result<Held, Refusal> {
         self.connections.take(user.map(UserName::as_str), 1).map_err(|_| Refusal::Connections)
     }
 
-    /// Waits until there is room for so many bytes of a batch's lines.
+    /// Waits for room for this many bytes of a batch's lines.
     pub(super) async fn bytes(&self, user: Option<&UserName>, count: usize) -> Held {
         self.bytes.wait(user.map(UserName::as_str), count).await
     }
 
-    /// Reads a body of a request that has begun, and takes a place for it and for its bytes: for these as they
-    /// come, so that nobody holds room for what is not sent.
+    /// Reads the body of a request that has begun. Takes room for the bytes as they arrive, so that a client cannot
+    /// reserve room for bytes that it does not send. Then takes a place for the request.
     pub(super) async fn read(
         &self,
         body: Incoming,
@@ -101,7 +101,7 @@ impl Room {
         }
         let read = timeout(BODY_TIMEOUT, self.read_all(body, user)).await;
         let (bytes, held) = read.unwrap_or(Err(Refusal::Incomplete))?;
-        // When it is there: who sends slowly takes no place from others.
+        // Only now, so that a client that sends slowly takes no place from others.
         let place = self.requests.take_whole(1).map_err(refusal)?;
         Ok((bytes, vec![held, place]))
     }
@@ -125,7 +125,7 @@ impl Room {
     }
 }
 
-/// The connections that have not shown who they are.
+/// The unauthenticated connections of a listener.
 #[derive(Debug, Default)]
 pub(super) struct Lobby {
     strangers: Mutex<Strangers>,
@@ -134,14 +134,15 @@ pub(super) struct Lobby {
 #[derive(Debug, Default)]
 struct Strangers {
     count: u64,
-    /// Those that have sent no request, the oldest first, and what ends each.
+    /// The connections without an authenticated request and without a check in progress, oldest first, with the tokens
+    /// that close them.
     silent: BTreeMap<u64, CancellationToken>,
-    /// Those whose token is being looked up.
+    /// The number of connections with a token that is being checked.
     asking: usize,
 }
 
-/// The place of a connection: in the lobby, until one of its requests is let in; from then on in the share of the
-/// user of the last request. A proxy has the requests of several users go over one.
+/// The place of a connection. It is in the lobby until one of its requests is authenticated. Then it counts for the
+/// share of the user of the last request, because a proxy may send the requests of several users over one connection.
 #[derive(Debug)]
 pub(super) struct Seat {
     lobby: Arc<Lobby>,
@@ -151,20 +152,20 @@ pub(super) struct Seat {
 
 #[derive(Debug)]
 enum SeatState {
-    /// The number among those that are silent.
+    /// No request is authenticated, and none is being checked. The number is the key in `Strangers::silent`.
     Silent(u64),
     Asking,
     Taken {
         user: Option<UserName>,
         _place: Held,
     },
-    /// A user was let in, and there was no place.
+    /// A user was authenticated, but no place was free.
     Left,
 }
 
 impl Seat {
-    /// Takes a place in the lobby. If that is full, the oldest connection that is silent makes room; returns
-    /// `None` if there is none of these.
+    /// Takes a place in the lobby. If the lobby is full, closes the oldest silent connection. Returns `None` if no
+    /// connection is silent.
     pub(super) fn new(lobby: &Arc<Lobby>) -> Option<Self> {
         let ended = CancellationToken::new();
         let mut strangers = lobby.lock();
@@ -181,12 +182,12 @@ impl Seat {
         strangers.silent.len() + strangers.asking >= STRANGERS_MAX
     }
 
-    /// Returns what is cancelled when another connection takes this place.
+    /// Returns a token that is cancelled when another connection takes this place.
     pub(super) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Notes that a request has come: nobody takes the place while its token is looked up.
+    /// Marks the connection as being checked, so that no other connection takes its place meanwhile.
     pub(super) fn ask(&self) {
         let mut state = self.lock();
         if let SeatState::Silent(number) = *state {
@@ -197,7 +198,7 @@ impl Seat {
         }
     }
 
-    /// Notes that nobody was let in by that request.
+    /// Marks the connection as silent again, because the request was not authenticated.
     pub(super) fn stay(&self) {
         let mut state = self.lock();
         if matches!(*state, SeatState::Asking) {
@@ -207,18 +208,18 @@ impl Seat {
         }
     }
 
-    /// Returns whether no request was let in, and none is being looked at.
+    /// Returns whether the connection is unauthenticated and no token is being checked.
     pub(super) fn is_stranger(&self) -> bool {
         matches!(*self.lock(), SeatState::Silent(_))
     }
 
-    /// Moves the connection to the share of a user who was let in.
+    /// Moves the connection to the share of an authenticated user.
     pub(super) fn take(&self, room: &Room, user: Option<&UserName>) -> Result<(), Refusal> {
         let mut state = self.lock();
         if matches!(&*state, SeatState::Taken { user: holder, .. } if holder.as_ref() == user) {
             return Ok(());
         }
-        // The one before gives its place back first. A connection without a place is closed.
+        // Release the previous user's place first. If no place is free, the connection is closed.
         self.leave(&mut state);
         let place = room.connection(user)?;
         *state = SeatState::Taken { user: user.cloned(), _place: place };
@@ -275,19 +276,19 @@ mod tests {
         let room = Room::new(Share::default(), None);
         let ann = "ann".parse().unwrap();
         let mut seats: Vec<_> = (0..STRANGERS_MAX).map(|_| Seat::new(&lobby).unwrap()).collect();
-        // One has asked, one was let in, and one was not.
+        // One connection is being checked, one is authenticated, and one was rejected.
         seats[0].ask();
         seats[1].ask();
         seats[1].take(&room, Some(&ann)).unwrap();
         seats[2].ask();
         seats[2].stay();
-        // The place of who was let in is free, and the next one costs the oldest.
+        // The place of the authenticated connection is free. The next connection closes the oldest silent connection.
         let new = [Seat::new(&lobby).unwrap(), Seat::new(&lobby).unwrap()];
         let ended = |seats: &[Seat]| -> Vec<usize> {
             (0..seats.len()).filter(|it| seats[*it].ended.is_cancelled()).collect()
         };
         assert_eq!(ended(&seats), [3]);
-        // Whose token is being looked up keeps its place, so there may be none.
+        // A connection that is being checked keeps its place, so a new connection may find none.
         for seat in &seats[4..] {
             seat.ask();
         }

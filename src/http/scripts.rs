@@ -1,5 +1,5 @@
-//! Scripts of pipelines: one in a body, or lines of them, in the shapes of `run --batch`; and one as
-//! `SandboxFusion` takes it, so that what speaks that needs another URL only.
+//! Runs scripts of pipelines: one script or a batch in a body, in the formats of `run --batch`. Also accepts the format
+//! of `SandboxFusion`, so that its clients only need another URL. This module never decides whether a script may run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use super::content::{Content, json_response, line_response};
 use super::refusal::Refusal;
 use super::room::{BODY_BYTES_MAX, Room};
 
-/// The time for which the lines of a batch may not come, or find no room.
+/// The timeout of reading the next part of a batch, including the wait for room.
 const LINES_SILENCE_MAX: Duration = Duration::from_secs(300);
-/// The answers of a batch that wait to be read, and the parts of its lines that wait for a worker. Beyond,
-/// nothing is read from the connection.
+/// The maximum number of queued answers of a batch, and of queued parts of its body. While a queue is full, nothing is
+/// read from the connection.
 const PARTS_WAITING_MAX: usize = 4;
 
-/// The room for a line that goes on: as much as one may have, and the part in which it ends.
+/// The room for an unfinished line: the maximum length of a line, and the part of the body in which it ends.
 const LINE_ROOM_BYTES: usize = BODY_BYTES_MAX + 64 * 1024;
 
-/// Runs the scripts of pipelines.
+/// The runner of the scripts of pipelines.
 pub(super) struct Scripts {
     verifier: Arc<Verifier>,
     bounds: Bounds,
@@ -41,7 +41,7 @@ pub(super) struct Scripts {
     stop: CancellationToken,
 }
 
-/// One script, as `SandboxFusion` takes it. What this server has nothing of is read past.
+/// One script in the format of `SandboxFusion`. Ignores the fields that this server does not support.
 #[derive(Deserialize)]
 struct RunCode {
     code: String,
@@ -67,19 +67,19 @@ impl Scripts {
         }
     }
 
-    /// Cancels what runs.
+    /// Cancels all runs.
     pub(super) fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Returns when nothing runs.
+    /// Returns when all runs have ended.
     pub(super) async fn wait(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// Runs a script that is a line of a batch.
+    /// Runs one script in the format of a batch line.
     pub(super) async fn run(
         &self,
         body: Incoming,
@@ -90,7 +90,7 @@ impl Scripts {
         let (answer, held) = self.one(Owned::Line(line), held, known).await?;
         let status = match answer.status() {
             Status::Invalid => StatusCode::BAD_REQUEST,
-            // So that a balancer sees it.
+            // A load balancer detects the failure by this status.
             Status::InfraError => StatusCode::SERVICE_UNAVAILABLE,
             Status::Ok
             | Status::Failed
@@ -105,7 +105,7 @@ impl Scripts {
         self.written(status, json, held).await
     }
 
-    /// Runs a script of `SandboxFusion`'s shape.
+    /// Runs one script in the format of `SandboxFusion`.
     pub(super) async fn run_code(
         &self,
         body: Incoming,
@@ -127,7 +127,7 @@ impl Scripts {
             code: wanted.code,
             stdin: wanted.stdin.unwrap_or_default(),
             timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-            // -1 is no limit of its own there.
+            // In this format, -1 means no limit.
             memory_mb: wanted.memory_limit_mb.and_then(|mb| u64::try_from(mb).ok()),
         };
         let (answer, held) = self.one(Owned::Wanted(wanted), held, known).await?;
@@ -136,7 +136,7 @@ impl Scripts {
         self.written(StatusCode::OK, json, held).await
     }
 
-    /// Returns the response of an answer, when there is room for it.
+    /// Waits for room for an answer, then returns the response.
     async fn written(
         &self,
         status: StatusCode,
@@ -148,7 +148,7 @@ impl Scripts {
         Ok(json_response(status, json, (held, room)))
     }
 
-    /// Runs one script; cancelled when the caller has gone, and seen to its end then too.
+    /// Runs one script. If the caller disconnects, the run is cancelled, but its task still runs to the end.
     async fn one(
         &self,
         script: Owned,
@@ -174,7 +174,7 @@ impl Scripts {
         Ok((answer, held))
     }
 
-    /// Runs the scripts of lines as they come, and answers them as they are through.
+    /// Runs a batch. Starts scripts as their lines arrive, and returns each answer when its script has ended.
     pub(super) fn batch(
         &self,
         body: Incoming,
@@ -204,8 +204,8 @@ impl Scripts {
     }
 }
 
-/// Takes a body's parts to the batch, as fast as that takes them and there is room for their bytes. One that
-/// breaks off stops the batch.
+/// Forwards the parts of a body to the batch, when the batch accepts them and their bytes have room. Stops the batch if
+/// the body breaks off.
 async fn forward(
     mut body: Incoming,
     room: Arc<Room>,
@@ -243,8 +243,8 @@ async fn forward(
     }
 }
 
-/// Room for the rest of a line that is longer than a part of the body. It is taken at once: lines that wait for
-/// more room, each with what others need, would wait for ever.
+/// Reserved room for the rest of a line that is longer than one part of the body. The room is taken at once: if several
+/// lines each held a part and waited for more, they would wait forever.
 #[derive(Default)]
 struct Reserve {
     room: shares::Held,
@@ -252,7 +252,7 @@ struct Reserve {
 }
 
 impl Reserve {
-    /// Waits for the room of a part, and for that of the line that goes on behind it.
+    /// Waits for room for a part, and for the rest of the line that continues after it.
     async fn room_for(
         &mut self,
         part: &[u8],
@@ -277,20 +277,20 @@ impl Reserve {
 /// A part of a body.
 enum Part {
     Chunk(Chunk),
-    /// Trailers, say.
+    /// A frame without data, such as trailers.
     Other,
     End,
     BrokenOff,
 }
 
-/// What is given back when a script has ended and its answer is written.
+/// The resources that are released when the script has ended and its answer is written.
 struct Held {
     presented: Presented,
     _places: Vec<shares::Held>,
     _own: shares::Held,
 }
 
-/// A script that is on its way.
+/// A script before its run.
 enum Owned {
     Line(Vec<u8>),
     Wanted(Wanted),
@@ -305,7 +305,7 @@ impl Owned {
     }
 }
 
-/// Returns an answer as `SandboxFusion` would have it.
+/// Converts an answer to the format of `SandboxFusion`.
 fn in_shape(answer: &OneAnswer) -> Value {
     let error = answer.error().unwrap_or_default();
     let seconds = answer.duration().as_secs_f64();

@@ -1,4 +1,4 @@
-//! The states of a job.
+//! A job and its states.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use serde_json::Value;
 use crate::executor::{Ending, Outcome};
 use crate::gateway::JobId;
 
-/// A job as it is now. Cheap to clone.
+/// The state of a job at one moment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) state: JobState,
-    /// The decision that permits it, as clients see it.
+    /// The decision that permits it, in the form that clients receive.
     pub(crate) decision: Arc<Value>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) changed_at: DateTime<Utc>,
-    /// The time until which it is kept, if nothing changes.
+    /// The time at which it is removed, if its state does not change before.
     pub(crate) expires_at: DateTime<Utc>,
-    /// How often it was handed out to be run, where somebody keeps count.
+    /// How often a worker has claimed it. `None` if the jobs are in memory only.
     pub(crate) attempt: Option<i16>,
 }
 
-/// The state of a job. Changes go one way: queued, running, ended; a job that is cancelled while it
-/// waits skips the middle.
+/// The state of a job. States only change in this order: queued, running, ended. A job that is cancelled while it is
+/// queued goes directly to ended.
 #[derive(Debug, Clone)]
 pub(crate) enum JobState {
-    /// Waits for a slot.
+    /// Waits for a turn.
     Queued,
-    /// Has a slot.
+    /// Has its turn.
     Running,
-    /// Is over; kept until it expires.
+    /// Is over. The result is kept until it expires.
     Ended(JobEnd),
 }
 
 impl JobState {
-    /// Returns the bytes of output that are kept.
+    /// Returns the size of the stored output in bytes.
     pub(crate) fn output_bytes(&self) -> usize {
         match self {
             Self::Ended(JobEnd::Ran(outcome)) => outcome.output_bytes(),
@@ -46,7 +46,7 @@ impl JobState {
         }
     }
 
-    /// Returns the documented word.
+    /// Returns the documented name of the state.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -59,22 +59,22 @@ impl JobState {
 /// The end of a job. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) enum JobEnd {
-    /// Ran until it ended, or until its time was up.
+    /// The script ran until it ended or reached its timeout.
     Ran(Arc<Outcome>),
-    /// Could not be run, for this reason.
+    /// The script could not be run, for this reason.
     NotRun(Arc<str>),
-    /// The worker with this name had it, and is gone: nobody knows how far the script came.
+    /// The worker with this name ran the job and disappeared. How far the script came is unknown.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "there is one worker, this one")
     )]
     Lost(Arc<str>),
-    /// Was cancelled.
+    /// The job was cancelled.
     Cancelled,
 }
 
 impl JobEnd {
-    /// Returns the documented word.
+    /// Returns the documented name of the end.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",

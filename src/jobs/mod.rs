@@ -1,7 +1,8 @@
-//! Background jobs: the same run as a synchronous one, kept and polled.
+//! Background jobs: runs that outlive their call. Clients poll them.
 //!
-//! `plane` is what the server asks of them. Without a database the states are in memory only (`registry`): a
-//! job is one task that goes through its life from top to bottom. With one, replicas share all jobs (`shared`).
+//! `plane` defines the interface that the server uses. Without a database, `registry` keeps all jobs in memory and runs
+//! each job in one Tokio task. With a database, `shared` distributes the jobs over all replicas. This module never
+//! decides whether a script may run: it only takes permits.
 
 mod job;
 mod plane;

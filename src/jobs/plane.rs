@@ -1,4 +1,4 @@
-//! What the server asks of background jobs, wherever they are kept.
+//! The interface of background jobs, which is the same for jobs in memory and for jobs in a database.
 
 use std::time::Duration;
 
@@ -12,44 +12,44 @@ use crate::scripts::Permit;
 
 use super::job::Job;
 
-/// A job that is to be placed.
+/// A request to place a job.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// The permission to run its script, and the user who alone may ask for the job and cancel it.
+    /// The permit to run its script. Only the permit's user may query and cancel the job.
     pub(crate) permit: Permit,
-    /// The decision that permits it, as clients see it.
+    /// The decision that permits it, in the form that clients receive.
     pub(crate) decision: Value,
-    /// The request that cancels it when it is cancelled; `None` for a job that lives on without.
+    /// The request that placed the job. Its cancellation cancels the job. `None` for a job that outlives its request.
     pub(crate) placed_by: Option<RequestKey>,
 }
 
-/// The client's name for the request that placed a job, so that cancelling the request cancels it.
+/// The client's identifier of the request that placed a job. Cancelling the request cancels the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestKey(pub(crate) String);
 
-/// A refusal of a new job. Its `Display` is what the model reads.
+/// A refusal of a new job. Its `Display` is the text for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum PlaceError {
-    /// Too many wait already.
+    /// The queue is full.
     #[error(
         "The queue of background jobs is full ({0} are waiting). Nothing was placed. \
          Try again when one of them has ended."
     )]
     QueueFull(usize),
-    /// Too many results are kept already.
+    /// The stored results have reached their limit.
     #[error(
         "Too many results of background jobs are being kept. Nothing was placed. \
          A result expires one hour after its job has ended; a script that takes less than \
          30 seconds can be run with background=false."
     )]
     ResultsFull,
-    /// They cannot be written down.
+    /// The database cannot be reached.
     #[error(
         "The database of background jobs cannot be reached. Nothing was placed. Try again later; a script \
          that takes less than 30 seconds can be run with background=false."
     )]
     Away,
-    /// It was sent to be written down, and no answer came.
+    /// The database did not reply to the insertion, so the job may have been placed.
     #[error(
         "The database of background jobs was lost while the job was being placed, and nobody knows whether it \
          was. If it was, its id is {0}: check with the 'verification_status' tool before placing it again."
@@ -57,40 +57,41 @@ pub(crate) enum PlaceError {
     Unknown(JobId),
 }
 
-/// A job that was asked for.
+/// The result of a query for a job.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Job(Job),
-    /// It has so many bytes of output, which the caller has no room for yet.
+    /// The output has this many bytes, which is more than the caller accepts now.
     Larger(usize),
-    /// There is no such job, or no longer.
+    /// The job does not exist, or has expired.
     Nothing,
 }
 
-/// The jobs cannot be asked for now. Its `Display` is what the model reads.
+/// The database of the jobs cannot be reached. Its `Display` is the text for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "The database of background jobs cannot be reached now. The job is as it was; ask again later."
 )]
 pub(crate) struct JobsAway;
 
-/// Background jobs, and whoever runs them.
+/// A queue of background jobs, and the workers that run them.
 ///
-/// A job is placed once under an id of its own, and is its user's alone. It is run once: whoever runs it has
-/// written that down before. It ends once, or its user is told that whoever ran it is gone.
+/// A job is placed once, under its own id, and only its user can query or cancel it. It is run at most once: a worker
+/// records its claim before it starts the script. A job ends once. If its worker disappears, the job ends as lost.
 pub(crate) trait Jobs: Send + Sync + 'static {
-    /// Places a job behind those of its user that wait already.
+    /// Places a job at the end of its user's queue.
     ///
     /// # Errors
     ///
-    /// [`PlaceError`] if a bound is reached; then nothing has changed. Or if it cannot be written down.
+    /// [`PlaceError`] if a limit is reached, or if the job cannot be stored. If a limit is reached, nothing has
+    /// changed.
     fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>>;
 
-    /// Returns a job of `user`, unless its output has more than `bytes_max`: then it is not fetched.
+    /// Returns a job of `user`. Does not fetch output of more than `bytes_max` bytes.
     ///
     /// # Errors
     ///
-    /// [`JobsAway`] if that cannot be known.
+    /// [`JobsAway`] if the database or the audit log cannot be reached.
     fn job<'a>(
         &'a self,
         id: JobId,
@@ -98,41 +99,41 @@ pub(crate) trait Jobs: Send + Sync + 'static {
         bytes_max: usize,
     ) -> BoxFuture<'a, Result<Found, JobsAway>>;
 
-    /// Cancels a job of `user`, unless it has ended. Returns whether there is such a job.
+    /// Cancels a job of `user`, unless it has ended. Returns whether this user has such a job.
     ///
     /// # Errors
     ///
-    /// [`JobsAway`] if that cannot be known.
+    /// [`JobsAway`] if the database cannot be reached.
     fn cancel<'a>(
         &'a self,
         id: JobId,
         user: Option<&'a UserName>,
     ) -> BoxFuture<'a, Result<bool, JobsAway>>;
 
-    /// Cancels the jobs that a request to this server placed and that have not ended.
+    /// Cancels the jobs that were placed by this request to this server and have not ended.
     fn cancel_placed_by(&self, request: &RequestKey);
 
-    /// Returns how many jobs there are in each state; `None` if nobody knows now.
+    /// Returns the number of jobs in each state. `None` if the database cannot be reached.
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>>;
 
-    /// Returns whether jobs can be placed and asked for. Where the last one could not be placed, it is tried.
+    /// Returns whether jobs can be placed and queried. If the last insertion failed, this tries one.
     fn are_available(&self) -> BoxFuture<'_, bool> {
         Box::pin(ready(true))
     }
 
-    /// Takes no more jobs that were placed elsewhere, and returns when those that run here have ended.
+    /// Stops claiming shared jobs. Returns when the jobs that run here have ended.
     fn drain(&self) -> BoxFuture<'_, ()> {
         Box::pin(ready(()))
     }
 
-    /// Returns whether jobs are known to other servers too, and live on without this one.
+    /// Returns whether other servers know the jobs too, so that the jobs survive this server.
     fn outlive_server(&self) -> bool {
         false
     }
 
-    /// Returns the time one job may take.
+    /// Returns the maximum duration of one job.
     fn timeout(&self) -> Duration;
 
-    /// Ends all jobs of this server, and returns when their processes are dead.
+    /// Ends all jobs of this server. Returns when their processes are dead.
     fn shut_down(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,4 +1,4 @@
-//! The registry: slots, the bounded queue, expiry.
+//! Jobs in memory, with a bounded queue and expiry. They are lost when the server ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -21,28 +21,28 @@ use crate::shares::Share;
 use super::job::{Job, JobEnd, JobState};
 use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 
-/// Bounds of the registry.
+/// Limits of the registry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobLimits {
-    /// The most jobs that run at once.
+    /// The maximum number of jobs that run at once.
     pub(crate) running_max: usize,
-    /// The most jobs that wait. At two minutes each, five at a time, the last of them waits 40
-    /// minutes.
+    /// The maximum number of jobs that wait. If each job takes two minutes, and five run at once, the last of 100 jobs
+    /// waits 40 minutes.
     pub(crate) queue_len_max: usize,
-    /// The most output of ended jobs that is kept; one job has 5 MiB at most, with its pictures.
+    /// The maximum total output of ended jobs. One job has at most 5 MiB, including its plots.
     pub(crate) output_bytes_max: usize,
-    /// The most jobs that are known, whatever their state.
+    /// The maximum number of jobs in any state.
     pub(crate) jobs_max: usize,
-    /// The limits of one job.
+    /// The limits of one run.
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
-    /// The part of all these that one user may have.
+    /// The part of these limits that one user may take.
     pub(crate) share: Share,
 }
 
 impl JobLimits {
-    /// Returns the documented bounds, with the admin's timeout.
+    /// Returns the documented limits, with the timeout that the admin configured.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
             running_max: JOBS_AT_ONCE_MAX,
@@ -75,9 +75,9 @@ struct Entry {
     decision: Arc<Value>,
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
-    /// `None` for a job that lives on without its request.
+    /// `None` for a job that outlives its request.
     placed_by: Option<RequestKey>,
-    /// The user who alone may ask for it and cancel it; none where nobody is known.
+    /// The only user allowed to query and cancel the job. `None` if callers are not authenticated.
     user: Option<UserName>,
     cancel: CancellationToken,
 }
@@ -223,7 +223,8 @@ impl JobLimits {
         self.check_part(own, |whole| self.share.of(whole))
     }
 
-    /// Checks that one more of these jobs may be placed, where a part of each bound is theirs.
+    /// Checks that one more job may be placed. `jobs` are the jobs that count, and `part` returns their part of each
+    /// limit.
     fn check_part<'a>(
         &self,
         jobs: impl Iterator<Item = &'a Entry>,
@@ -247,7 +248,7 @@ impl JobLimits {
 }
 
 impl Shared {
-    /// Sees a job through its life; when it is over, the job has expired.
+    /// Runs a job through all its states. Returns when the job has expired.
     async fn live(&self, id: JobId, permit: &Permit, cancel: CancellationToken) {
         let waits = AtomicBool::default();
         let ttl = self.limits.ttl;

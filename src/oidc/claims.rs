@@ -1,16 +1,16 @@
-//! Claims of an access token: until when it is valid, and what its bearer may.
+//! Reads claims of an access token: its expiry and its scopes. It never verifies a token.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-/// A claim that has scopes.
+/// A claim that contains scopes.
 struct ScopeClaim {
     name: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "for who reads the table, and its test"))]
     source: &'static str,
 }
 
-/// The claims by which issuers say what a bearer may: text with spaces between, or an array.
+/// The claims in which issuers put scopes: a string of words, or an array.
 const SCOPE_CLAIMS: [ScopeClaim; 3] = [
     ScopeClaim { name: "scope", source: "RFC 9068, 2.2.3" },
     ScopeClaim { name: "scp", source: "Microsoft Entra ID and Okta" },
@@ -30,13 +30,13 @@ fn words(value: &Value) -> Vec<String> {
     let split = |text: &str| text.split_whitespace().map(str::to_owned).collect();
     match value {
         Value::String(text) => split(text),
-        // A word of an array is one scope, though it have a space.
+        // Each string of an array is one scope, even if it contains a space.
         Value::Array(words) => words.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     }
 }
 
-/// Returns when a token expires (RFC 7519, 4.1.4), to the second.
+/// Returns the expiry of a token (RFC 7519, 4.1.4), in whole seconds.
 pub(super) fn expiry(claims: &Map<String, Value>) -> Option<DateTime<Utc>> {
     let expiry = claims.get("exp")?;
     #[expect(

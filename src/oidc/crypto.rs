@@ -1,4 +1,4 @@
-//! Signatures of tokens, verified by `ring`, and by algorithms of a table alone.
+//! Verifies signatures of tokens with `ring`. It only accepts the algorithms in a table, and never signs.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -10,7 +10,7 @@ use ring::signature::{
 };
 use signature::Verifier;
 
-/// An algorithm by which a token may be signed.
+/// An algorithm with which a token may be signed.
 pub(super) struct Row {
     pub(super) algorithm: Algorithm,
     pub(super) family: AlgorithmFamily,
@@ -24,8 +24,8 @@ enum Check {
     Point(&'static dyn VerificationAlgorithm),
 }
 
-/// All of them. None takes a secret that both sides have: whoever checks such a token could make one, and a public
-/// key can be passed off as that secret (RFC 8725, 2.1).
+/// All accepted algorithms. None of them uses a shared secret, because a server that can verify such a token can also
+/// forge one, and because an attacker could present a public key as the secret (RFC 8725, 2.1).
 pub(super) const ALGORITHMS: [Row; 5] = [
     Row {
         algorithm: Algorithm::RS256,
@@ -59,20 +59,20 @@ pub(super) const ALGORITHMS: [Row; 5] = [
     },
 ];
 
-/// Returns the row of an algorithm; none if no token may be signed by it.
+/// Returns the row of an algorithm. `None` if the algorithm is not accepted.
 pub(super) fn row(algorithm: Algorithm) -> Option<&'static Row> {
     ALGORITHMS.iter().find(|row| row.algorithm == algorithm)
 }
 
-/// Has tokens verified by this table, in the whole process.
+/// Makes `jsonwebtoken` use this table in the whole process.
 pub(super) fn install() {
     static PROVIDER: CryptoProvider = CryptoProvider {
-        // Nothing is ever signed here.
+        // This server never signs tokens.
         signer_factory: |_, _| Err(Error::from(ErrorKind::UnsupportedAlgorithm)),
         verifier_factory,
         key_utils: KeyUtils::new_unimplemented(),
     };
-    // An error says that it is there already.
+    // An error means that a provider is already installed.
     let _ = PROVIDER.install_default();
 }
 

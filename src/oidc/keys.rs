@@ -1,5 +1,5 @@
-//! The public keys of an issuer (RFC 7517): read from a file, or fetched; kept for a while, and looked for again
-//! when a token names one that is not there.
+//! Loads the public keys of an issuer (RFC 7517) from a file or a URL. Caches them, and reloads them when they are old
+//! or when a token names an unknown key.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -21,27 +21,28 @@ use super::crypto;
 use crate::https;
 use crate::logging::Causes;
 
-/// The age from which keys are looked for again: a key that the issuer has taken back is good for no longer.
+/// The age from which keys are reloaded, so that a revoked key is soon rejected.
 const FRESH: Duration = Duration::from_secs(10 * 60);
-/// The age to which keys are used while the issuer cannot be reached.
+/// The age up to which keys are used while the issuer is unreachable.
 const USABLE: Duration = Duration::from_secs(60 * 60);
-/// The time between two looks: tokens with invented keys do not make this server a load on the issuer.
+/// The minimum time between two loads, so that tokens with invented key ids do not make this server put load on the
+/// issuer.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The time for one look.
+/// The timeout of one fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which a token with an unknown key waits for the issuer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 const KEYS_MAX: usize = 100;
 
-/// Where the keys are.
+/// The location of the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeySource {
     File(PathBuf),
     Url(Url),
 }
 
-/// The reason why there are no keys.
+/// The reason why no keys could be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum KeysError {
     #[error("{0} could not be read")]
@@ -56,12 +57,12 @@ pub(crate) enum KeysError {
     TooLong,
 }
 
-/// Keys that could not be had, for long.
+/// No usable keys exist, because none were loaded recently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no keys of the issuer could be had")]
 pub(crate) struct KeysUnavailable;
 
-/// A URL from which keys would not be safe.
+/// A URL from which keys could be replaced in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "keys are fetched by https alone (http from this machine): anybody could change them on the way"
@@ -80,7 +81,7 @@ impl FromStr for KeySource {
     }
 }
 
-/// Returns whether nobody on the way can change what is behind a URL.
+/// Returns whether the content of a URL is safe from changes in transit: HTTPS, or HTTP from this machine.
 pub(super) fn is_safe(url: &Url) -> bool {
     let is_here = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -95,7 +96,7 @@ pub(super) fn is_safe(url: &Url) -> bool {
     }
 }
 
-/// The keys, as they were last. Clones share them.
+/// The cached keys. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Keys(Arc<Shared>);
 
@@ -103,7 +104,7 @@ pub(super) struct Keys(Arc<Shared>);
 struct Shared {
     source: KeySource,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// When the source was read last. Locked while it is read.
+    /// The time of the last load. The lock is held during a load.
     looked: Mutex<Option<Instant>>,
 }
 
@@ -116,13 +117,13 @@ struct Loaded {
 #[derive(Debug)]
 struct PublishedKey {
     id: Option<String>,
-    /// The algorithm that it is for alone, if it says one.
+    /// The only algorithm of the key, if the issuer restricts it.
     algorithm: Option<Algorithm>,
     decoding: DecodingKey,
 }
 
 impl Keys {
-    /// Loads the keys. Those of a URL may come later.
+    /// Loads the keys. If they cannot be fetched from a URL, they are fetched later.
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
         let keys = Self(Arc::new(Shared { source, loaded, looked }));
@@ -137,10 +138,10 @@ impl Keys {
         }
     }
 
-    /// Returns the key that a token names for an algorithm; `None` if the issuer has no such key.
+    /// Returns the key that a token names for an algorithm. `None` if the issuer has no such key.
     ///
-    /// A key that is known and usable is returned at once, and keys that are no longer fresh are read again
-    /// in the background: an issuer that does not answer delays no token with a known key.
+    /// A cached key is returned at once. If the cached keys are old, they are reloaded in the background, so an issuer
+    /// that hangs never delays a token with a known key.
     pub(super) async fn find(
         &self,
         id: Option<&str>,
@@ -154,7 +155,7 @@ impl Keys {
             }
             return Ok(Some(key));
         }
-        // The reading goes on after the wait is over.
+        // The load continues after the wait has ended.
         let shared = Arc::clone(&self.0);
         let reading = tokio::spawn(async move { shared.look_again().await });
         let _ = timeout(WAIT_MAX, reading).await;
@@ -162,7 +163,7 @@ impl Keys {
         Ok(loaded.find(id, algorithm))
     }
 
-    /// Returns whether there are keys, after a look for them where there are none.
+    /// Returns whether keys are available, fetching them if not.
     pub(super) async fn are_there(&self) -> bool {
         if self.0.loaded(USABLE).is_none() {
             self.0.look_again().await;
@@ -177,13 +178,13 @@ impl Shared {
         loaded.as_ref().filter(|loaded| loaded.at.elapsed() < age_max).map(Arc::clone)
     }
 
-    /// Reads keys that are no longer fresh, unless that is under way.
+    /// Reloads the keys, unless a load is in progress or has just ended.
     async fn refresh(&self) {
         let Ok(mut looked) = self.looked.try_lock() else { return };
         self.look_unless_just_done(&mut looked).await;
     }
 
-    /// Reads the keys, unless that was done just now.
+    /// Reloads the keys, unless a load has just ended.
     async fn look_again(&self) {
         let mut looked = self.looked.lock().await;
         self.look_unless_just_done(&mut looked).await;
@@ -218,7 +219,7 @@ impl Loaded {
         let mut fitting = self.keys.iter().filter(is_for);
         let found = match id {
             Some(id) => fitting.find(|key| key.id.as_deref() == Some(id)),
-            // A token that names none is one of an issuer with one key.
+            // A token may omit the key id if exactly one key fits.
             None => fitting.next().filter(|_| fitting.next().is_none()),
         };
         found.map(|key| key.decoding.clone())
@@ -226,7 +227,7 @@ impl Loaded {
 }
 
 impl KeySource {
-    /// Reads the document.
+    /// Reads the document with the keys.
     fn read(&self) -> Result<Vec<u8>, KeysError> {
         match self {
             Self::File(path) => {
@@ -246,7 +247,7 @@ impl KeySource {
     }
 }
 
-/// Fetches a document, of no other address than that one.
+/// Fetches a document. Never follows a redirect and never uses a proxy, so it only contacts this address.
 fn fetch(url: &Url) -> Result<Vec<u8>, ureq::Error> {
     let mut response = https::agent(FETCH_TIMEOUT).get(url.as_str()).call()?;
     if response.status() != ureq::http::StatusCode::OK {
@@ -259,7 +260,7 @@ fn to_u64(bytes: usize) -> u64 {
     bytes.try_into().unwrap_or(u64::MAX)
 }
 
-/// Parses the keys that verify tokens. One that is not understood takes no other with it (RFC 7517, 5).
+/// Parses the keys that can verify tokens. Skips keys that it does not understand (RFC 7517, 5).
 fn parse(text: &[u8]) -> Result<Vec<PublishedKey>, KeysError> {
     #[derive(Deserialize)]
     struct Document {
@@ -274,7 +275,7 @@ fn parse(text: &[u8]) -> Result<Vec<PublishedKey>, KeysError> {
     if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys) }
 }
 
-/// Returns a key if it may verify signatures, by an algorithm of the table.
+/// Returns the key, if it may verify signatures with an accepted algorithm.
 fn verifying(jwk: &Jwk) -> Option<PublishedKey> {
     let common = &jwk.common;
     let is_signing =
@@ -370,7 +371,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_known_key_is_found_while_the_issuer_hangs() {
-        // It accepts connections and never answers.
+        // Accepts connections and never replies.
         let issuer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/keys", issuer.local_addr().unwrap());
         let key = PublishedKey {
@@ -384,12 +385,12 @@ mod tests {
             loaded: RwLock::new(Some(Arc::new(Loaded { keys: vec![key], at }))),
             looked: Mutex::default(),
         }));
-        // The lock is what a request waited for while another one was fetching.
+        // Requests used to wait for this lock while another request fetched the keys.
         let fetching = keys.0.looked.lock().await;
         let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
         assert!(found.is_some());
         drop(fetching);
-        // The keys are fetched all the same.
+        // The keys are fetched nevertheless.
         let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
         assert!(found.is_some());
         let accepted = spawn_blocking(move || issuer.accept().is_ok());

@@ -1,8 +1,8 @@
-//! Access tokens that an authorization server of the team's gives out (OAuth 2.0): validated, never made.
+//! Validates OAuth 2.0 access tokens of an authorization server. It never issues tokens.
 //!
-//! This server is a resource server: it says whose tokens it takes (RFC 9728), and checks each one as a JSON Web
-//! Token (RFC 9068, RFC 8725) by the issuer's published keys (RFC 7517). `keys` has those, `crypto` verifies
-//! signatures by them, `claims` reads who it is and what they may.
+//! This server is a resource server. It publishes which authorization server it trusts (RFC 9728). It validates each
+//! token as a JSON Web Token (RFC 9068, RFC 8725) with the issuer's published keys (RFC 7517). `keys` loads the keys,
+//! `crypto` verifies signatures, and `claims` reads the expiry and the scopes.
 
 mod claims;
 mod crypto;
@@ -20,30 +20,30 @@ use keys::Keys;
 
 pub(crate) use keys::{KeySource, KeysError, KeysUnavailable};
 
-/// Scopes that this server knows, from the one that may least.
+/// The scopes that this server knows, from the least to the most privileged.
 pub(crate) const SCOPES: [&str; 3] = ["qwed:viewer", "qwed:user", "qwed:admin"];
 
-/// The longest token: those of identity providers with many groups have some 4 KiB.
+/// The maximum length of a token. Tokens of identity providers with many groups have about 4 KiB.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// The difference of clocks that is forgiven.
+/// The tolerated difference between the clocks of issuer and server.
 const LEEWAY: TimeDelta = TimeDelta::seconds(30);
-/// The kinds of token that are taken (`typ`). RFC 9068 has the second; many issuers have the first, or none.
+/// The accepted types (`typ`). RFC 9068 requires `at+jwt`, but many issuers use `JWT` or omit the type.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Which access tokens are taken.
+/// The access tokens that are accepted.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The issuer, exactly as its tokens name it (`iss`).
+    /// The issuer, exactly as in the `iss` claim of its tokens.
     pub(crate) issuer: String,
-    /// The URL by which clients reach this server: tokens are for it (`aud`; RFC 8707).
+    /// The URL by which clients reach this server. Tokens must be issued for it (`aud`, RFC 8707).
     pub(crate) audience: Url,
     pub(crate) keys: KeySource,
-    /// The claim that names the user.
+    /// The claim that contains the user's name.
     pub(crate) user_claim: String,
 }
 
-/// The check of access tokens.
+/// The validator of access tokens.
 #[derive(Debug)]
 pub(crate) struct AccessTokens {
     options: Options,
@@ -51,17 +51,17 @@ pub(crate) struct AccessTokens {
     validation: Validation,
 }
 
-/// What a valid token says.
+/// The content of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// The user's name, as the issuer has it.
+    /// The user's name at the issuer.
     pub(crate) user: String,
     pub(crate) scopes: Vec<String>,
-    /// The time from which the token is not taken any more.
+    /// The time from which the token is no longer accepted, including the leeway.
     pub(crate) expires: DateTime<Utc>,
 }
 
-/// The reason why a token is not taken; for the log, and never with the token.
+/// The reason why a token is not accepted. It is logged, and never contains any part of the token.
 #[derive(Debug, Error)]
 pub(crate) enum NotTaken {
     #[error("it is no JSON Web Token that this server takes: {0}")]
@@ -76,7 +76,7 @@ pub(crate) enum NotTaken {
     Unavailable(#[from] KeysUnavailable),
 }
 
-/// Says what is wrong, without anything of the token.
+/// Describes the error without any part of the token.
 impl From<jsonwebtoken::errors::Error> for NotTaken {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the crate's list is open")]
     fn from(error: jsonwebtoken::errors::Error) -> Self {
@@ -94,7 +94,7 @@ impl From<jsonwebtoken::errors::Error> for NotTaken {
     }
 }
 
-/// A text that is no address of this server's.
+/// A text that is not a valid URL of this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "not an https URL without query and fragment, such as https://mcp.example.org/mcp (http for this machine alone)"
@@ -110,11 +110,11 @@ pub(crate) fn parse_audience(text: &str) -> Result<Url, InvalidAudience> {
 }
 
 impl AccessTokens {
-    /// Loads the issuer's keys. Keys of a URL that cannot be had now are asked for again with the tokens.
+    /// Loads the issuer's keys. If keys cannot be fetched from a URL now, later tokens fetch them.
     ///
     /// # Errors
     ///
-    /// Keys of a file that cannot be read, or have none that can verify a token.
+    /// [`KeysError`] if a file of keys cannot be read, or contains no key that can verify a token.
     pub(crate) async fn new(options: Options) -> Result<Self, KeysError> {
         crypto::install();
         let keys = Keys::load(options.keys.clone()).await?;
@@ -122,20 +122,20 @@ impl AccessTokens {
         validation.leeway = LEEWAY.num_seconds().unsigned_abs();
         validation.validate_nbf = true;
         validation.set_issuer(&[&options.issuer]);
-        // With and without the slash that URLs of a host alone have and people leave out.
+        // With and without the trailing slash, because people omit the slash of a URL without a path.
         let audience = options.audience.as_str();
         validation.set_audience(&[audience, audience.trim_end_matches('/')]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         Ok(Self { options, keys, validation })
     }
 
-    /// Returns what a token says, if it is a valid one.
+    /// Returns the content of a token, if the token is valid.
     pub(crate) async fn validate(&self, token: &str) -> Result<Access, NotTaken> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(NotTaken::Form("it is too long"));
         }
         let header = decode_header(token)?;
-        // RFC 7515, 4.1.11: what must be understood, and is not.
+        // RFC 7515, 4.1.11: a token with an unknown critical extension must be rejected, and this server knows none.
         if header.crit.is_some() {
             return Err(NotTaken::Form("it has critical extensions"));
         }
@@ -143,7 +143,7 @@ impl AccessTokens {
         if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
             return Err(NotTaken::Form("its type is another"));
         }
-        // Before keys are looked for: nobody has them fetched with an algorithm that is not taken.
+        // Before the keys are searched, so that a token with an unaccepted algorithm never causes a fetch.
         if crypto::row(header.alg).is_none() {
             return Err(NotTaken::Form("its algorithm is none of those"));
         }
@@ -151,7 +151,7 @@ impl AccessTokens {
         let key = key.ok_or(NotTaken::Key)?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims: Map<String, Value> = decode(token, &key, &validation)?.claims;
-        // RFC 7519, 4.1.1: one text. The library also accepts an array that contains the issuer.
+        // RFC 7519, 4.1.1: the issuer is one string. The library also accepts an array that contains it.
         if claims.get("iss").and_then(Value::as_str) != Some(&self.options.issuer) {
             return Err(NotTaken::Claims("its issuer is another"));
         }
@@ -162,12 +162,12 @@ impl AccessTokens {
         Ok(Access { user: user.to_owned(), scopes: claims::scopes(&claims), expires })
     }
 
-    /// Returns whether keys are there.
+    /// Returns whether keys are available, fetching them if not.
     pub(crate) async fn is_available(&self) -> bool {
         self.keys.are_there().await
     }
 
-    /// Returns what clients need to know to get a token (RFC 9728, 2).
+    /// Returns the metadata that clients need to get a token (RFC 9728, 2).
     pub(crate) fn metadata(&self) -> Value {
         json!({
             "resource": self.options.audience.as_str(),
@@ -178,7 +178,7 @@ impl AccessTokens {
         })
     }
 
-    /// Returns the URL of the metadata (RFC 9728, 3.1): before the path of the resource.
+    /// Returns the URL of the metadata (RFC 9728, 3.1). The well-known path precedes the path of the resource.
     pub(crate) fn metadata_url(&self) -> Url {
         let mut url = self.options.audience.clone();
         let path = format!("{WELL_KNOWN}{}", url.path().trim_end_matches('/'));
@@ -186,7 +186,7 @@ impl AccessTokens {
         url
     }
 
-    /// Returns whether a path is that of the metadata. The one without the resource's path is asked for too.
+    /// Returns whether a path is the path of the metadata. Some clients request it without the resource's path.
     pub(crate) fn is_metadata(&self, path: &str) -> bool {
         path == WELL_KNOWN || path == self.metadata_url().path()
     }

@@ -1,4 +1,4 @@
-//! The database as its users see it: a connection when they need one, made again when it is lost.
+//! A database that connects on demand and reconnects after a loss.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +11,31 @@ use super::migrations::{self, MIGRATIONS};
 use super::session::{DatabaseError, Notice, Session};
 use super::url::DatabaseUrl;
 
-/// The time for which a caller waits for a connection.
+/// The maximum time that a caller waits for a connection.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The pauses between two attempts to connect: each is twice the one before.
+/// The pause between two attempts to connect starts at the minimum and doubles up to the maximum.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The database. Cheap to clone; all clones share the connection.
+/// A database. Cheap to clone, and all clones share its connections.
 #[derive(Clone)]
 pub(crate) struct Database {
     url: Arc<DatabaseUrl>,
-    /// The connection for statements that are a transaction each, and for what is told.
+    /// The connection for notices, and for statements that are transactions of their own.
     shared: Arc<Mutex<Option<Shared>>>,
-    /// The connection for transactions of several statements, one at a time.
+    /// The connection for transactions of several statements, one transaction at a time.
     exclusive: Arc<Mutex<Option<Session>>>,
 }
 
 /// The connection that all tasks share.
 struct Shared {
     session: Arc<Session>,
-    /// What is told on it, until somebody hears that.
+    /// The notices that arrive on it. `None` after a listener has taken the receiver.
     notices: Option<mpsc::Receiver<Notice>>,
 }
 
-/// Rights of the database's user that no server needs: with them it can change whatever other servers rely on.
+/// A right of the database role that no server needs. With it, the server could change the guards that other servers
+/// rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Excess {
     #[error("it is a superuser of the database")]
@@ -43,32 +44,32 @@ pub(crate) enum Excess {
     Owner,
 }
 
-/// By the catalogue alone: there may be no tables yet.
+/// Reads the catalog only, because the tables may not exist yet.
 const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
     FROM pg_roles WHERE rolname = current_user";
 
-/// The connection for transactions, until it is dropped.
+/// Exclusive use of the connection for transactions, until it is dropped.
 pub(crate) struct Exclusive(OwnedMutexGuard<Option<Session>>);
 
 impl Exclusive {
-    /// Returns the session, where there still is one.
+    /// Returns the session, if the connection still exists.
     pub(crate) fn session(&mut self) -> Option<&mut Session> {
         self.0.as_mut()
     }
 }
 
 impl Database {
-    /// Returns the database at a URL, as it is. It is connected when it is asked for something.
+    /// Returns the database at a URL, without migrating it. It connects at the first use.
     pub(crate) fn at(url: DatabaseUrl) -> Self {
         Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
     }
 
-    /// Returns the rights of the database's user that a server should not have.
+    /// Returns a right of the database role that a server should not have.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if it cannot be asked.
+    /// [`DatabaseError`] if the database cannot be queried.
     pub(crate) async fn excess(&self) -> Result<Option<Excess>, DatabaseError> {
         let rows = self.session().await?.query(EXCESS, &[]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -80,16 +81,16 @@ impl Database {
         })
     }
 
-    /// Connects, brings the schema to what this program knows, and gives up the connection that took.
+    /// Connects, migrates the schema, and closes the connection that the migration used.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if it cannot be used.
+    /// [`DatabaseError`] if the database cannot be used.
     pub(crate) async fn open(url: DatabaseUrl) -> Result<Self, DatabaseError> {
         let place = url.to_string();
         let database = Self::at(url);
         let mut exclusive = database.exclusive().await?;
-        // There is one: it was just connected.
+        // It was just connected, so it exists.
         if let Some(session) = exclusive.session() {
             migrations::migrate(session.client_mut(), MIGRATIONS).await?;
         }
@@ -98,11 +99,11 @@ impl Database {
         Ok(database)
     }
 
-    /// Returns the connection that all tasks share, made again if it was lost. Waits a few seconds at most.
+    /// Returns the shared connection. Reconnects if it was lost, and waits at most five seconds.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is none.
+    /// [`DatabaseError`] if the connection failed.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, DatabaseError> {
         let waited = self.waited(async {
             let mut shared = self.shared.lock().await;
@@ -111,7 +112,7 @@ impl Database {
         waited.await
     }
 
-    /// Returns the shared connection, made again if it was lost or is not as it `is_wanted`.
+    /// Returns the shared connection. Reconnects if it was lost, or if `is_wanted` rejects it.
     async fn usable<'a>(
         &self,
         shared: &'a mut Option<Shared>,
@@ -124,11 +125,11 @@ impl Database {
         shared.as_mut().ok_or_else(|| DatabaseError::Silent(self.url.to_string()))
     }
 
-    /// Returns the connection for transactions of several statements, when nobody else has it.
+    /// Returns the connection for transactions, as soon as no other task uses it.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is none.
+    /// [`DatabaseError`] if the connection failed.
     pub(crate) async fn exclusive(&self) -> Result<Exclusive, DatabaseError> {
         let waited = self.waited(async {
             let mut exclusive = Arc::clone(&self.exclusive).lock_owned().await;
@@ -141,12 +142,12 @@ impl Database {
         waited.await
     }
 
-    /// Returns what is told on `channel`, over the connection that all tasks share. Whoever has missed something looks at
-    /// the tables: after a loss the receiver ends.
+    /// Listens on `channel` over the shared connection. The receiver ends when the connection is lost. The listener
+    /// must then read the tables, because it may have missed notices.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is no connection.
+    /// [`DatabaseError`] if the connection failed.
     pub(crate) async fn listen(
         &self,
         channel: &'static str,
@@ -171,11 +172,11 @@ impl Database {
         }
     }
 
-    /// Connects, again and again as long as the reason may pass.
+    /// Connects. Retries while the error may be temporary.
     async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
         let mut pause = PAUSE_MIN;
         loop {
-            // On the heap: it is in the middle of everything that asks the database.
+            // Boxed, because otherwise every future that queries the database would contain this large future.
             match Box::pin(Session::connect(&self.url)).await {
                 Err(error) if error.is_passing() => {
                     tracing::debug!(%error, "the database is away");

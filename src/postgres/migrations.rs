@@ -1,17 +1,17 @@
-//! The schema: a numbered list of files, each carried out once, in order and never back.
+//! The schema: a numbered list of SQL files. Each file is executed once, in order, and never undone.
 
 use tokio_postgres::Client;
 
 use super::session::DatabaseError;
 
-/// One step of the schema.
+/// One version of the schema.
 pub(super) struct Migration {
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
 }
 
-/// All steps: the first is version 1. A step that was released never changes; whatever is to be different is
-/// another one behind it.
+/// All migrations. The first has version 1. A released migration never changes: every change of the schema is a new
+/// migration at the end.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "jobs", sql: include_str!("migrations/0001_jobs.sql") },
     Migration { name: "governance", sql: include_str!("migrations/0002_governance.sql") },
@@ -20,31 +20,33 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "job_bytes", sql: include_str!("migrations/0005_job_bytes.sql") },
 ];
 
-/// The advisory lock that one program holds while it changes the schema: any number that nobody else takes.
+/// The advisory lock that one process holds while it changes the schema. An arbitrary number that no other program
+/// uses.
 const LOCK: i64 = 0x7177_6564_6d63_7001;
 
-/// By the tables, not by `to_regclass`: that one may not know yet what another program has just made.
+/// Queries the catalog instead of calling `to_regclass`, which may not see a table that another process has just
+/// created.
 const IS_THERE: &str = "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relname = 'migrations')";
 
-/// Brings the schema to the last of `migrations`: all in one transaction, so that there is no version in
-/// between.
+/// Brings the schema to the last version in `migrations`. All migrations run in one transaction, so that no version in
+/// between is ever visible.
 ///
 /// # Errors
 ///
-/// [`DatabaseError`] if the schema is newer, or a step fails; then nothing has changed.
+/// [`DatabaseError`] if the schema is newer or a migration fails. Then nothing has changed.
 pub(super) async fn migrate(
     client: &mut Client,
     migrations: &[Migration],
 ) -> Result<(), DatabaseError> {
     let known = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
     let statement = DatabaseError::Statement;
-    // Most starts find what they know: they need no lock, and no right to change anything.
+    // Most starts find the schema up to date. They need neither the lock nor the right to change the schema.
     if up_to_date(version(client).await?, known)? {
         return Ok(());
     }
     let transaction = client.transaction().await.map_err(statement)?;
-    // Others wait here, however long it takes.
+    // Other processes wait for this lock, however long the migration takes.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(statement)?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(statement)?;
     let found = version(&transaction).await?;
@@ -67,12 +69,12 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// Returns whether nothing is to do.
+/// Returns whether the schema is up to date.
 fn up_to_date(found: i32, known: i32) -> Result<bool, DatabaseError> {
     if found > known { Err(DatabaseError::Newer { found, known }) } else { Ok(found == known) }
 }
 
-/// Returns the version of the schema; 0 where there is none.
+/// Returns the version of the schema. Version 0 means that no schema exists.
 async fn version(client: &impl tokio_postgres::GenericClient) -> Result<i32, DatabaseError> {
     let is_there = client.query_one(IS_THERE, &[]).await.map_err(DatabaseError::Statement)?;
     if !is_there.try_get::<_, bool>(0).map_err(DatabaseError::Statement)? {

@@ -1,8 +1,8 @@
-//! PostgreSQL, which replicas share: where it is, the connection, and the schema.
+//! The connection to a PostgreSQL database that replicas share, and its schema.
 //!
-//! `url` reads the setting, `tls` holds the connection to what its `sslmode` says, `database` makes the
-//! connection again where it is lost, and `migrations` brings the schema up to what this program knows. What the
-//! tables mean is their users' own: `jobs` has its statements, and so have others.
+//! `url` parses the setting, `tls` checks certificates as `sslmode` requires, `session` is one connection, `database`
+//! reconnects after a loss, and `migrations` updates the schema. This module knows nothing about the meaning of the
+//! tables: `jobs` and the other users of the database have their own statements.
 
 mod database;
 mod migrations;

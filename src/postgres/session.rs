@@ -1,4 +1,4 @@
-//! One connection to the database, for as long as it lasts.
+//! One connection to the database. It never reconnects.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,15 +17,15 @@ use super::tls;
 use super::tls::TlsError;
 use super::url::{DatabaseUrl, Security, UrlError};
 
-/// The time for one statement at the server.
+/// The timeout of one statement at the server.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time until a statement's answer is here; afterwards the connection counts as lost.
+/// The timeout of a reply. After it the connection counts as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// The notices that wait to be read: more are of no use to somebody who looks at the tables then.
+/// The maximum number of unread notices. Further notices are dropped, because a slow listener re-reads the tables.
 const NOTICES_MAX: usize = 1024;
 
-/// What a connection is set up with. A server that does not wait for its disk, or an admin who has asked for
-/// more than that, is left as it is: only the switch that would break promises is turned.
+/// Sets up a connection. Changes `synchronous_commit` only if its value would lose committed rows. Leaves stricter
+/// values and `fsync` as the admin configured them.
 const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
     WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, false), \
     set_config('statement_timeout', '10s', false), set_config('lock_timeout', '5s', false), \
@@ -33,26 +33,27 @@ const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_settin
     set_config('search_path', 'qwed_mcp', false), set_config('client_min_messages', 'warning', false), \
     current_setting('fsync')";
 
-/// The reason why the database did not do what it was asked for.
+/// The reason why the database did not carry out a request.
 #[derive(Debug, Error)]
 pub(crate) enum DatabaseError {
     #[error(transparent)]
     Url(#[from] UrlError),
     #[error("failed to set up TLS to the database")]
     Tls(#[from] TlsError),
-    /// No connection came about in time.
+    /// The connection could not be established.
     #[error("failed to connect to {place}")]
     Connect { place: String, source: tokio_postgres::Error },
-    /// Not even a refusal came in time.
+    /// The server did not respond in time.
     #[error("{0} does not answer")]
     Silent(String),
-    /// The database refuses a statement, or the connection was lost over it: then it may have been carried out.
+    /// The database refused a statement, or the connection was lost during it. After a loss, the statement may have
+    /// been carried out.
     #[error("failed to carry out a statement")]
     Statement(#[source] tokio_postgres::Error),
-    /// No answer to a statement came in time: it may have been carried out.
+    /// The database did not reply to a statement in time. The statement may have been carried out.
     #[error("the database does not answer")]
     NoAnswer,
-    /// Another program made the schema, later than this one.
+    /// A newer version of this program made the schema.
     #[error(
         "the database has version {found} of the schema, and this program knows it up to {known}: install the \
          newer program everywhere, then start it again"
@@ -63,7 +64,7 @@ pub(crate) enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Returns whether the statement may have been carried out although there is an error.
+    /// Returns whether the statement may have been carried out in spite of the error.
     pub(crate) fn is_ambiguous(&self) -> bool {
         match self {
             Self::Statement(error) => error.as_db_error().is_none(),
@@ -77,11 +78,12 @@ impl DatabaseError {
         }
     }
 
-    /// Returns whether it may be gone after a while: the server is away, or ends, or begins.
+    /// Returns whether the error may be temporary, because the server is unreachable, stops or starts.
     pub(crate) fn is_passing(&self) -> bool {
         let of_server = |error: &tokio_postgres::Error| {
             error.as_db_error().is_none_or(|error| {
-                // Connections, resources, intervention of an operator; serialization, deadlock.
+                // Connection errors, insufficient resources, operator intervention, and serialization failures or
+                // deadlocks.
                 let class = error.code().code();
                 ["08", "53", "57", "40"].iter().any(|start| class.starts_with(start))
             })
@@ -94,26 +96,26 @@ impl DatabaseError {
     }
 }
 
-/// What somebody has told all connections that listen (`NOTIFY`).
+/// A notification that the database sends to all listeners (`NOTIFY`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) channel: String,
     pub(crate) payload: String,
 }
 
-/// A connection. Statements of several tasks go over it without one waiting for the other; each is a
-/// transaction of its own.
+/// A connection. Several tasks can use it at once, because statements are pipelined. Each statement is a transaction of
+/// its own.
 pub(crate) struct Session {
     client: Client,
-    /// What is prepared.
+    /// The prepared statements, by their SQL.
     statements: Mutex<HashMap<&'static str, Statement>>,
     is_lost: AtomicBool,
-    /// Ends the connection with the session.
+    /// Closes the connection when the session is dropped.
     _end: DropGuard,
 }
 
 impl Session {
-    /// Connects once, and sets the connection up. Notices go to whoever holds the receiver.
+    /// Connects once, and sets the connection up. Notices arrive at the returned receiver.
     pub(super) async fn connect(
         url: &DatabaseUrl,
     ) -> Result<(Self, mpsc::Receiver<Notice>), DatabaseError> {
@@ -159,16 +161,16 @@ impl Session {
         }
     }
 
-    /// Returns whether nothing more can be asked of it.
+    /// Returns whether the connection can no longer be used.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed) || self.client.is_closed()
     }
 
-    /// Carries out one statement, which is prepared the first time, and returns its rows.
+    /// Executes one statement and returns its rows. Prepares the statement at its first use.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is no answer, or a refusal.
+    /// [`DatabaseError`] if the database refuses the statement or does not reply.
     pub(crate) async fn query(
         &self,
         sql: &'static str,
@@ -181,11 +183,11 @@ impl Session {
         answer.await
     }
 
-    /// Carries out one statement, and returns how many rows it has changed.
+    /// Executes one statement and returns the number of rows that it has changed.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is no answer, or a refusal.
+    /// [`DatabaseError`] if the database refuses the statement or does not reply.
     pub(crate) async fn execute(
         &self,
         sql: &'static str,
@@ -198,25 +200,25 @@ impl Session {
         answer.await
     }
 
-    /// Carries out statements without parameters, one after the other.
+    /// Executes several statements without parameters, in order.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is no answer, or a refusal.
+    /// [`DatabaseError`] if the database refuses a statement or does not reply.
     pub(crate) async fn batch(&self, sql: &str) -> Result<(), DatabaseError> {
         self.answered(self.client.batch_execute(sql)).await
     }
 
-    /// Returns the client itself, for transactions: only where nobody else has the session.
+    /// Returns the client for transactions. It requires exclusive use of the session.
     pub(crate) fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }
 
-    /// Returns a statement that was prepared, for transactions.
+    /// Returns a prepared statement for use in a transaction.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if there is no answer, or a refusal.
+    /// [`DatabaseError`] if the database refuses the statement or does not reply.
     pub(crate) async fn statement(&self, sql: &'static str) -> Result<Statement, DatabaseError> {
         self.answered(self.prepared(sql)).await
     }
@@ -251,7 +253,7 @@ enum Failed {
     Tls(TlsError),
 }
 
-/// Moves the connection's messages until it is lost, or not wanted any more.
+/// Drives the connection until it is lost, or until its session is dropped.
 async fn drive<S, T>(
     mut connection: tokio_postgres::Connection<S, T>,
     notices: mpsc::Sender<Notice>,
@@ -268,7 +270,7 @@ async fn drive<S, T>(
         match message {
             Some(Ok(AsyncMessage::Notification(notice))) => {
                 let channel = notice.channel().to_owned();
-                // Whoever does not keep up looks at the tables anyway.
+                // Dropping a notice is fine: a slow listener re-reads the tables.
                 let _ = notices.try_send(Notice { channel, payload: notice.payload().to_owned() });
             }
             Some(Ok(message)) => tracing::debug!(?message, "the database says"),

@@ -29,7 +29,7 @@ async fn the_schema_is_made_once_whoever_comes_first() {
     let database = opened.into_iter().map(Result::unwrap).last().unwrap();
     let known = i64::try_from(MIGRATIONS.len()).unwrap();
     assert_eq!(number(&database, "SELECT count(*) FROM qwed_mcp.migrations").await, known);
-    // The same through the socket, with nothing to do.
+    // Connect through the Unix socket too. The schema is up to date.
     let name = url.rsplit('/').next().unwrap();
     open(&scratch::shared().socket_url(name)).await.unwrap();
 }
@@ -48,7 +48,7 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
     steps.push(second);
     migrate(session.client_mut(), &steps).await.unwrap();
     assert_eq!(session.query("SELECT a, b FROM qwed_mcp.first", &[]).await.unwrap().len(), 0);
-    // A step that fails leaves nothing.
+    // A migration that fails leaves no changes.
     steps.push(broken);
     let error = migrate(session.client_mut(), &steps).await.unwrap_err();
     assert_eq!(error.to_string(), "failed to bring the database's schema to version 3 (broken)");
@@ -64,7 +64,7 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
 async fn a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows() {
     let (server, url) = (scratch::shared(), scratch::shared().database());
     let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
-    // A role that may do all to every table that is made, and one that may read them.
+    // One role has all privileges on each new table, and one role may only read.
     server.sql(&url, "CREATE ROLE qwed_writer; CREATE ROLE qwed_reader");
     session
         .batch(
@@ -130,7 +130,7 @@ async fn a_connection_that_is_lost_is_made_again() {
     let session = database.session().await.unwrap();
     server.kill();
     assert_eq!(notices.recv().await, None);
-    // Each connection ends when its own process has.
+    // Each connection ends when its backend process has ended.
     while !session.is_lost() {
         sleep(Duration::from_millis(5)).await;
     }
@@ -154,7 +154,7 @@ async fn what_is_refused_is_not_tried_again() {
     assert!(begun.elapsed().as_secs() < 3);
 }
 
-/// Makes an authority, and the server's certificate for `localhost` by it, with the program that everybody has.
+/// Creates an authority and its certificate for `localhost`, with the `openssl` program.
 fn certificates(folder: &std::path::Path) {
     let script = "set -e; cd \"$1\"
         openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority
@@ -201,7 +201,7 @@ async fn the_server_is_who_the_mode_asks_for() {
         };
         assert_eq!(found, is_secure, "{url} {query}");
     }
-    // A server without TLS gets nothing of what has to be secure.
+    // Modes that require TLS refuse a server without TLS.
     let plain = scratch::shared().url("postgres");
     for (mode, is_open) in [("prefer", true), ("require", false)] {
         let session = Session::connect(&parsed(&format!("{plain}?sslmode={mode}"))).await;

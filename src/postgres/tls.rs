@@ -1,4 +1,4 @@
-//! TLS to the database: rustls, with certificates checked as far as the mode asks for it.
+//! TLS to the database with rustls, which checks as much of the certificate as `sslmode` requires.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::url::{Roots, Security};
 
-/// The reason why there is no TLS as the mode asks for it.
+/// The reason why TLS could not be set up as the mode requires.
 #[derive(Debug, ThisError)]
 pub(crate) enum TlsError {
-    /// The file of authorities cannot be read.
+    /// The file of root certificates cannot be read.
     #[error("sslrootcert, {file}, cannot be read")]
     File { file: String, source: pem::Error },
-    /// Nobody is trusted.
+    /// No root certificate is usable.
     #[error("{0} has no certificate of an authority that can be used")]
     NoRoots(String),
-    /// They cannot be used.
+    /// The verifier rejects the root certificates.
     #[error("the certificates of authorities cannot be used")]
     Verifier(#[source] rustls::client::VerifierBuilderError),
-    /// The provider has none of the versions.
+    /// The crypto provider supports none of the TLS versions.
     #[error("TLS cannot be set up")]
     Versions(#[source] Error),
 }
 
-/// Returns what makes connections secure, as `security` asks for it.
+/// Returns the TLS connector for `security`.
 pub(super) fn connector(security: &Security) -> Result<MakeRustlsConnect, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match security {
-        // The former is never asked.
+        // `Plain` never gets here.
         Security::Plain | Security::Unchecked => {
             Arc::new(Lenient { provider: Arc::clone(&provider), authorities: None })
         }
@@ -56,7 +56,7 @@ pub(super) fn connector(security: &Security) -> Result<MakeRustlsConnect, TlsErr
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Returns what checks certificates in full.
+/// Returns a verifier that checks the authority and the name.
 fn verifier(
     roots: &Roots,
     provider: &Arc<CryptoProvider>,
@@ -65,7 +65,7 @@ fn verifier(
     let place = match roots {
         Roots::File(file) => {
             for certificate in certificates(file)? {
-                // One that cannot be used is left out; none is an error.
+                // Skip an unusable certificate. It is an error if no usable certificate remains.
                 let _ = store.add(certificate);
             }
             file.display().to_string()
@@ -89,12 +89,12 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     all.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// Checks less of a certificate than there is to check. That the server has its key, always.
+/// Checks less of a certificate than rustls does. Always checks that the server has the private key.
 #[derive(Debug)]
 struct Lenient {
     provider: Arc<CryptoProvider>,
-    /// What knows the authorities, one of which has to have made it, for whatever name. Without this it is whatever
-    /// certificate: nobody can listen, and nobody knows who it is.
+    /// The verifier of the authorities, which must have signed the certificate for any name. If `None`, any certificate
+    /// is accepted: the connection is safe from passive eavesdropping, but the server is not authenticated.
     authorities: Option<Arc<WebPkiServerVerifier>>,
 }
 
@@ -118,7 +118,7 @@ impl ServerCertVerifier for Lenient {
             now,
         );
         match verified {
-            // The name is checked last, when the authority is known.
+            // The verifier checks the name last, so the authority is verified here.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

@@ -1,4 +1,4 @@
-//! The setting: which database, and how the connection to it is secured.
+//! Parses the setting that selects a database and how the connection to it is secured.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use url::form_urlencoded;
 
 use crate::secret::Secret;
 
-/// The time for one attempt to connect, where the URL says nothing else.
+/// The timeout of one attempt to connect, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The time without an answer after which a connection counts as lost.
+/// A connection counts as lost when the peer has not responded for this time.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The words that select the roots of the system in place of a file.
+/// The value of `sslrootcert` that selects the system's root certificates.
 const SYSTEM_ROOTS: &str = "system";
 
-/// A database of PostgreSQL, and how to reach it. Neither `Debug` nor `Display` shows the password.
+/// The address of a PostgreSQL database. Neither `Debug` nor `Display` shows the password.
 #[derive(Clone)]
 pub(crate) struct DatabaseUrl {
     pub(super) config: Config,
@@ -30,54 +30,55 @@ pub(crate) struct DatabaseUrl {
 pub(super) enum Security {
     /// No TLS.
     Plain,
-    /// TLS with whoever answers (`prefer`, `require`).
+    /// TLS with any certificate (`prefer`, `require`).
     Unchecked,
-    /// A certificate of one of these authorities, for whatever name (`verify-ca`).
+    /// TLS with a certificate of one of these authorities, for any name (`verify-ca`).
     Authority(Roots),
-    /// A certificate of one of these authorities, for the name that is connected to (`verify-full`).
+    /// TLS with a certificate of one of these authorities, for the host name in the URL (`verify-full`).
     Name(Roots),
 }
 
-/// The certificates of authorities.
+/// The root certificates that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Roots {
-    /// Those in a file (`sslrootcert`).
+    /// The certificates in a file (`sslrootcert`).
     File(PathBuf),
-    /// Those of the system.
+    /// The certificates of the system.
     System,
 }
 
-/// The reason why a URL names no database.
+/// The reason why a URL does not select a database.
 #[derive(Debug, Error)]
 pub(crate) enum UrlError {
-    /// It is not one of PostgreSQL.
+    /// The scheme is not PostgreSQL's.
     #[error("QWED_MCP_STORE is no URL that begins with postgres:// or postgresql://")]
     NotPostgres,
-    /// A part of it cannot be read. The source names the part, never its value.
+    /// A part of the URL is invalid. The source names the part, never its value.
     #[error("QWED_MCP_STORE cannot be read")]
     Unreadable(#[source] tokio_postgres::Error),
-    /// The mode is none of libpq's, or the one that means nothing.
+    /// Not a mode of libpq, or `allow`, which gives no guarantee.
     #[error(
         "QWED_MCP_STORE has an sslmode other than disable, prefer, require, verify-ca and verify-full"
     )]
     SslMode,
-    /// The mode asks for an authority, and nobody says which.
+    /// `sslmode=verify-ca` without `sslrootcert`.
     #[error("QWED_MCP_STORE has sslmode=verify-ca, which needs sslrootcert=FILE")]
     NoAuthority,
-    /// Everybody can have a certificate of the system's authorities: only the name tells who it is.
+    /// `sslrootcert=system` without a check of the name. Anyone can get a certificate of a public authority, so only
+    /// the name identifies the server.
     #[error("QWED_MCP_STORE has sslrootcert=system, which needs sslmode=verify-full")]
     SystemWithoutName,
-    /// Nothing says which database.
+    /// A required part of the URL is missing.
     #[error("QWED_MCP_STORE names no {0}: postgres://USER:PASSWORD@HOST/DATABASE")]
     Lacks(&'static str),
 }
 
 impl DatabaseUrl {
-    /// Parses the URL as libpq does, with its own parameters of TLS.
+    /// Parses the URL like libpq, including `sslmode` and `sslrootcert`.
     ///
     /// # Errors
     ///
-    /// [`UrlError`] if it cannot be connected to as it says.
+    /// [`UrlError`] if the URL is invalid or incomplete.
     pub(crate) fn parse(text: &Secret) -> Result<Self, UrlError> {
         let text = text.reveal();
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
@@ -93,7 +94,7 @@ impl DatabaseUrl {
                 _ => drop(rest.append_pair(&key, &value)),
             }
         }
-        // The library takes `+` for itself.
+        // The parser of `tokio_postgres` takes `+` literally.
         let rest = rest.finish().replace('+', "%20");
         let config: Result<Config, _> = format!("{place}?{rest}").parse();
         let mut config = config.map_err(UrlError::Unreadable)?;
@@ -112,12 +113,12 @@ impl DatabaseUrl {
         });
         let (ssl_mode, mut security) = secured(mode.as_deref(), roots)?;
         config.ssl_mode(ssl_mode);
-        // As libpq: a socket of this machine is not encrypted.
+        // Like libpq, do not encrypt a Unix socket.
         if config.get_hosts().iter().all(is_socket) && config.get_hostaddrs().is_empty() {
             config.ssl_mode(SslMode::Disable);
             security = Security::Plain;
         }
-        // A copy that lags would tell what was, and takes no jobs.
+        // A read-only standby may lag behind, and cannot store jobs.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.keepalives_idle(PEER_TIMEOUT).keepalives_interval(PEER_TIMEOUT / 5);
         config.keepalives_retries(3).tcp_user_timeout(PEER_TIMEOUT);
@@ -128,7 +129,7 @@ impl DatabaseUrl {
     }
 }
 
-/// Returns what a mode of libpq means. Without one TLS is taken where the server has it.
+/// Converts a mode of libpq. The default is `prefer`, which uses TLS if the server supports it.
 fn secured(mode: Option<&str>, roots: Option<Roots>) -> Result<(SslMode, Security), UrlError> {
     let security = match (mode.unwrap_or("prefer"), roots) {
         ("disable", _) => return Ok((SslMode::Disable, Security::Plain)),
@@ -136,7 +137,7 @@ fn secured(mode: Option<&str>, roots: Option<Roots>) -> Result<(SslMode, Securit
             return Err(UrlError::SystemWithoutName);
         }
         ("prefer", _) => return Ok((SslMode::Prefer, Security::Unchecked)),
-        // As libpq: with a file of authorities it is one of these.
+        // Like libpq, `require` with `sslrootcert` is `verify-ca`.
         ("require" | "verify-ca", Some(roots)) => Security::Authority(roots),
         ("require", None) => Security::Unchecked,
         ("verify-ca", None) => return Err(UrlError::NoAuthority),

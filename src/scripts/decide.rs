@@ -1,4 +1,4 @@
-//! The decision about a script, from its arguments to a permit or a refusal that is written down.
+//! Decides scripts: from the arguments to a permit or an audited refusal.
 
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -19,8 +19,8 @@ use crate::receipt::Stored;
 use super::ScriptError;
 use super::Scripts;
 
-/// Scripts up to this size are analysed in place, which takes less than a millisecond. Larger ones are analysed
-/// on another thread, because they would hold up all other calls, and the leases of shared jobs.
+/// Scripts up to this size are analysed on the current thread, which takes less than a millisecond. Larger scripts are
+/// analysed on another thread. They would otherwise delay all other calls, and the renewal of leases of shared jobs.
 pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 
 /// A script that a caller wants to run.
@@ -28,42 +28,43 @@ pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 pub(crate) struct Request {
     /// The arguments of `execute_python_code`.
     pub(crate) arguments: Arguments,
-    /// The credentials of the caller. Jobs belong to the user that the transport has let in.
+    /// The credentials of the caller. A job belongs to the user that the transport has authenticated.
     pub(crate) presented: Presented,
-    /// The caller as receipts name it, as far as the client says so itself.
+    /// The client's own description of the caller, for receipts.
     pub(crate) asked_by: AskedBy,
     /// Cancelled when the caller no longer wants the decision.
     pub(crate) cancel: CancellationToken,
 }
 
-/// The script of a job that some server has decided about before, as the database has it.
+/// The script of a job as the database stores it. A server has decided it before.
 #[derive(Debug)]
 pub(crate) struct PlacedScript {
     pub(crate) source: String,
     pub(crate) verification_id: String,
     pub(crate) owner: JobOwner,
     pub(crate) asked_by: AskedBy,
-    /// The proof of the caller who placed it.
+    /// The proof of the caller that placed the job.
     pub(crate) proof: Option<Proof>,
 }
 
-/// The decision about a script. The audit log has it, if there is one.
+/// The decision about a script. If an audit log exists, it contains the decision.
 #[derive(Debug)]
 #[must_use = "a script runs with a permit only"]
 pub(crate) enum Decided {
     /// The script may run.
     Allowed { record: DecisionRecord, permit: Permit },
-    /// The gateway or the sandbox refuses it.
+    /// The gateway or the sandbox refuses the script.
     Refused { record: DecisionRecord, receipt: Option<Stored> },
-    /// The caller gave up before the decision was made.
+    /// The caller cancelled before the decision was made.
     Withdrawn(DecisionRecord),
-    /// The policy wants a token that the caller does not have, or the audit log cannot be written.
+    /// The policy requires a token that the caller does not have, or the audit log cannot be written.
     Denied { record: DecisionRecord, refusal: Refusal },
 }
 
-/// The permission to run a script, as often as its caller has turns. Only this file creates one.
+/// The permission to run a script, once for each turn. Only this file creates one.
 ///
-/// It is without the record of its decision, which has the code a second time: a job that waits keeps one copy.
+/// It does not contain the record of the decision, which has a second copy of the script, so that a waiting job keeps
+/// only one copy.
 #[derive(Debug)]
 pub(crate) struct Permit {
     script: AuthorizedScript,
@@ -78,7 +79,7 @@ impl Permit {
         self.is_background
     }
 
-    /// Returns the user whose turns the runs take; `None` if the transport knows no users.
+    /// Returns the user that the runs count for. `None` if the transport does not authenticate users.
     pub(crate) fn user(&self) -> Option<&UserName> {
         self.user.as_ref()
     }
@@ -88,7 +89,7 @@ impl Permit {
         &self.script
     }
 
-    /// Returns the proof of the caller, which must hold when a run starts.
+    /// Returns the proof of the caller, which must still hold when a run starts.
     pub(crate) fn proof(&self) -> Option<Proof> {
         self.proof
     }
@@ -101,7 +102,7 @@ impl Permit {
 }
 
 impl Scripts {
-    /// Decides about a script, and writes the decision down.
+    /// Decides a script and audits the decision.
     pub(crate) async fn decide(&self, request: Request) -> Decided {
         let Request { arguments, presented, mut asked_by, cancel } = request;
         let bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
@@ -132,13 +133,13 @@ impl Scripts {
         }
     }
 
-    /// Decides again about the script of a job, on the server that is to run it. The audit log, if there is one,
-    /// must have the first decision, by the same proof, and no run of it. Waits for a log that cannot be reached, until
-    /// `patience` is cancelled.
+    /// Decides the script of a job again, on the server that is about to run it. If an audit log exists, it must
+    /// contain the first decision with the same proof, and no run of the script. Retries while the log is unreachable,
+    /// until `patience` is cancelled.
     ///
     /// # Errors
     ///
-    /// [`ScriptError`] if it must not run here.
+    /// [`ScriptError`] if the script must not run here.
     pub(crate) async fn decide_again(
         &self,
         placed: PlacedScript,
@@ -147,7 +148,7 @@ impl Scripts {
         let PlacedScript { source, verification_id, owner, asked_by, proof } = placed;
         let analysed =
             self.analyse(source.len(), |gateway| gateway.evaluate_again(source, verification_id));
-        // A job that is cancelled meanwhile ends in its run.
+        // A job that is cancelled meanwhile ends when its run starts.
         let decision = self.conclude(analysed, &CancellationToken::new()).await;
         let Decision::Allow { record, grant } = decision else {
             return Err(ScriptError::NotAllowed(decision.into_record().message));
@@ -160,7 +161,7 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
-    /// Has the gateway analyse a script of so many bytes, without holding up anything else.
+    /// Analyses a script of this many bytes with the gateway, without delaying other tasks.
     async fn analyse(
         &self,
         bytes: usize,
@@ -172,12 +173,13 @@ impl Scripts {
         let gateway = self.gateway.clone();
         match spawn_blocking(move || evaluate(&gateway)).await {
             Ok(evaluated) => evaluated,
-            // The panic goes on here, so that the caller catches it.
+            // Resume the panic on this thread, where the caller catches it.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 
-    /// Makes the decision final, unless the caller gives up before the sandbox is known.
+    /// Makes the decision final. The decision is withdrawn if the caller cancels before the readiness of the sandbox is
+    /// known.
     async fn conclude(
         &self,
         analysed: impl Future<Output = Result<Verified, Box<DecisionRecord>>>,
@@ -197,8 +199,8 @@ impl Scripts {
         concluded.instrument(tracing::info_span!(target: SPANS, "gateway.decide")).await
     }
 
-    /// Writes a decision to the audit log, if there is one, which knows the user of the caller's token. Returns
-    /// the place of the row, and the proof that must hold when the script starts.
+    /// Writes a decision to the audit log, if one exists, and sets the user and token of `asked_by` from the log's
+    /// check of the credentials. Returns the place of the row, and the proof that must hold when the script starts.
     async fn audit(
         &self,
         decision: &Decision,
@@ -219,7 +221,7 @@ impl Scripts {
         place: Option<AuditPlace>,
     ) -> Option<Stored> {
         let receipts = self.receipts.as_ref()?;
-        // The script is refused with a receipt or without.
+        // The script is refused even if the receipt cannot be written.
         Box::pin(receipts.refused(record, asked_by, place))
             .await
             .inspect_err(|error| tracing::error!(error = %Causes(error), "no receipt"))
@@ -239,7 +241,7 @@ pub(crate) fn count_decision(record: &DecisionRecord) {
     metrics::counter!("qwed_mcp_decisions_total", "code" => code).increment(1);
 }
 
-/// Returns the script of a grant, and whether it is a background job.
+/// Returns the script of a grant, and whether it runs as a background job.
 fn opened(grant: Grant) -> (AuthorizedScript, bool) {
     match grant {
         Grant::Execute(script) => (script, false),

@@ -1,4 +1,4 @@
-//! The answer to a script that imports what is not installed: what is, and the admin's command.
+//! Advice for a script that imports a module that is not installed: the modules that are, and the admin's command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,21 +14,21 @@ use crate::executor::{
 /// The start of Python's last line when a module is not found.
 const NOT_FOUND: &str = "ModuleNotFoundError: No module named '";
 
-/// The longest name of a module that is answered.
+/// The maximum length of a module name in characters. Longer names get no advice.
 const NAME_CHARS_MAX: usize = 100;
-/// The most modules that are named: who reads them pays for each.
+/// The maximum number of modules in the advice, because a model pays for each token.
 const MODULES_MAX: usize = 40;
-/// The most dependencies of a script that are named.
+/// The maximum number of dependencies that are read from a script.
 const DEPENDENCIES_MAX: usize = 10;
 
-/// Modules that scripts are written for, besides the verification libraries: they are named before what was
-/// installed because something else needs it.
+/// Modules that scripts often use, in addition to the verification libraries. The advice lists them before modules that
+/// are only installed as dependencies.
 const USUAL: [&str; 6] = ["matplotlib", "mpmath", "networkx", "pandas", "pytest", "scipy"];
 
-/// Modules that no script is written for.
+/// Modules that scripts do not use.
 const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 
-/// The packages that a script says it needs, in the header that PEP 723 describes.
+/// The packages that a script requires, according to its header (PEP 723).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Dependencies(Vec<Requirement>);
 
@@ -39,7 +39,7 @@ struct Header {
 }
 
 impl Dependencies {
-    /// Reads the header of a script; what is none has no dependencies.
+    /// Reads the header of a script. An invalid header has no dependencies.
     pub(super) fn of(source: &str) -> Self {
         let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script").skip(1);
         let mut header = String::new();
@@ -53,13 +53,13 @@ impl Dependencies {
         });
         let header: Option<Header> = toml::from_str(&header).ok().filter(|_| is_closed);
         let named = header.map(|header| header.dependencies).unwrap_or_default();
-        // Addresses are among them, which are not for an admin to copy.
+        // Skip URLs, because an admin should not copy an address from a script into a command.
         let named = named.iter().filter_map(|text| text.parse().ok());
         Self(named.take(DEPENDENCIES_MAX).collect())
     }
 }
 
-/// Returns the module that a script did not find, if that is what ended it.
+/// Returns the module that a script did not find, if this error ended the script.
 pub(super) fn missing_module(outcome: &Outcome) -> Option<String> {
     if outcome.ending != Ending::Exited(1) {
         return None;
@@ -75,7 +75,7 @@ fn is_identifier(text: &str) -> bool {
         && text.chars().all(|c| c == '_' || c.is_alphanumeric())
 }
 
-/// Returns what a model is told about a module that is missing. Looks at folders, and starts nothing.
+/// Returns the advice about a missing module. Reads folders, and starts no process.
 pub(super) fn advice(
     module: &str,
     Dependencies(dependencies): &Dependencies,
@@ -109,8 +109,8 @@ pub(super) fn advice(
     format!("{there} {remedy}")
 }
 
-/// Returns the package that brings a module, if `qwed-mcp env create` installs it. Names of modules and packages
-/// differ: what is called `z3` on `PyPI` is something else than Z3.
+/// Returns the package that contains a module, if `qwed-mcp env create` installs it. A module and its package may have
+/// different names: the package `z3` on `PyPI` is not Z3.
 fn locked_package(module: &str) -> Option<String> {
     let package = verification_package(module).or_else(|| Lock::sdk_package(module));
     let package = package.unwrap_or(module);
@@ -151,14 +151,14 @@ fn remedy(missing: &[&Requirement], source: &Source) -> String {
     }
 }
 
-/// Returns the modules in the folders of installed packages, by their names.
+/// Returns the names of the modules in folders of installed packages.
 fn modules(folders: &[PathBuf]) -> BTreeSet<String> {
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     let module = |entry: fs::DirEntry| module_of(&entry.path());
     entries.filter_map(module).collect()
 }
 
-/// Returns the module that an entry of such a folder is, if scripts are written for it.
+/// Returns the module that an entry of such a folder contains, if scripts use it.
 fn module_of(entry: &Path) -> Option<String> {
     let file = entry.file_name()?.to_str()?;
     let name = match file.split_once('.') {
@@ -169,7 +169,7 @@ fn module_of(entry: &Path) -> Option<String> {
     is_for_scripts.then(|| name.to_owned())
 }
 
-/// Returns whether a package is installed, in whatever version.
+/// Returns whether any version of a package is installed.
 fn has_distribution(folders: &[PathBuf], requirement: &Requirement) -> bool {
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     entries.into_iter().any(|entry| {

@@ -1,11 +1,11 @@
-//! The one entry for scripts: decided → written down → (waits for its turn) → run → written down, signed.
+//! The only entry for scripts: decide, audit the decision, wait for a turn, run, audit the end, sign a receipt.
 //!
-//! A client's call, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all come
-//! through [`Scripts`]. `decide` turns a script into a [`Permit`], or says why not. `run` runs it as often as the
-//! caller has turns for it. Nothing else in this program confirms a decision, and nothing else hands a script to
+//! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
+//! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
+//! once for each turn that the caller takes. No other code in this program confirms a decision or passes a script to
 //! the executor.
 //!
-//! This module never decides whether a script is safe, which is the gateway's, and starts no process itself.
+//! This module never decides whether a script is safe, which is the task of the gateway. It starts no process itself.
 
 mod decide;
 mod error;
@@ -34,26 +34,26 @@ pub(crate) use decide::{Decided, Permit, Request, count_decision};
 pub(crate) use error::ScriptError;
 pub(crate) use run::RunRequest;
 
-/// Everything that scripts need, for as long as the process lives.
+/// The resources that scripts need, for the lifetime of the process.
 pub(crate) struct Scripts {
     gateway: Gateway,
     executor: Arc<dyn Executor>,
-    /// The audit log, if the admin has a policy.
+    /// The audit log, if the admin has configured a policy.
     governance: Option<Arc<Governance>>,
     /// The store of tokens, if the server has one.
     tokens: OnceLock<Store>,
-    /// The record of what is used, if a bill of materials is wanted.
+    /// The record of used engines and tools, if the admin wants a bill of materials.
     session: Option<Arc<Session>>,
-    /// The writer of receipts, if scripts leave some.
+    /// The writer of receipts, if scripts leave receipts.
     receipts: Option<Arc<Receipts>>,
     turns: Arc<Turns>,
-    /// Room for the output of scripts that waits to be read.
+    /// Room for output that clients have not read yet.
     replies: ReplyRoom,
-    /// What holds scripts here, once that is known; `None` without an interpreter.
+    /// The tier of the sandbox, once it is known. The inner `None` means that no interpreter was found.
     ready: OnceLock<Option<Ready>>,
-    /// Lookups of versions, each as long as a short script.
+    /// Running lookups of package versions. Each takes as long as a short script.
     lookups: TaskTracker,
-    /// How many runs were ended because they had more pipes than they may.
+    /// The number of runs that were ended because they had too many pipes.
     pipe_shortages: AtomicU64,
 }
 
@@ -74,8 +74,8 @@ impl Scripts {
         }
     }
 
-    /// Writes decisions and runs to the audit log of `governance`, whose tokens let callers in, and queues runs
-    /// with those of the governed tools.
+    /// Records decisions and runs in the audit log of `governance`. Checks proofs with its store of tokens, and takes
+    /// turns from the queue of the governed tools.
     pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
         let Some(governance) = governance else { return self };
         let turns = Arc::clone(governance.turns());
@@ -83,12 +83,12 @@ impl Scripts {
         Self { tokens, turns, governance: Some(governance), ..self }
     }
 
-    /// Records what scripts use in the bill of materials.
+    /// Records the tools and engines that scripts use in the bill of materials.
     pub(crate) fn with_session(self, session: Option<Arc<Session>>) -> Self {
         Self { session, ..self }
     }
 
-    /// Has every run and every refusal leave a receipt, if scripts leave receipts.
+    /// Writes a receipt for every run and every refusal, if scripts leave receipts.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
         Self { receipts: receipts.and_then(Receipts::of_scripts).cloned(), ..self }
     }
@@ -98,18 +98,18 @@ impl Scripts {
         Self { turns: Arc::new(turns), ..self }
     }
 
-    /// Looks up the proofs of callers in this store, unless the audit log has tokens itself.
+    /// Sets the store that checks the proofs of callers, unless the audit log has already set one.
     pub(crate) fn set_tokens(&self, store: Store) {
-        // The first one stays: both have the same tokens.
+        // The first store is kept, because both have the same tokens.
         let _ = self.tokens.set(store);
     }
 
-    /// Returns whether the admin lets code run at all.
+    /// Returns whether the admin allows scripts to run at all.
     pub(crate) fn admin_gate(&self) -> AdminGate {
         self.gateway.admin_gate()
     }
 
-    /// Tests whether scripts can be contained here, and remembers how.
+    /// Tests whether the sandbox works here, and remembers its tier.
     pub(crate) async fn readiness(&self) -> Readiness {
         let readiness = self.executor.readiness().await;
         if let Ok(ready) = &readiness {
@@ -118,12 +118,12 @@ impl Scripts {
         readiness
     }
 
-    /// Returns the tier that holds scripts here, once that is known; `none` without an interpreter.
+    /// Returns the tier of the sandbox, once it is known. The tier is `none` without an interpreter.
     pub(crate) fn tier(&self) -> Option<&'static str> {
         self.ready.get().map(|ready| ready.as_ref().map_or("none", |ready| ready.tier.as_str()))
     }
 
-    /// Returns why scripts run at a lower tier than they could, once that is known.
+    /// Returns the reason why scripts run at a lower tier than possible, once it is known.
     pub(crate) fn step_down(&self) -> Option<&StepDown> {
         self.ready.get()?.as_ref()?.step_down.as_ref()
     }
@@ -133,32 +133,32 @@ impl Scripts {
         &self.turns
     }
 
-    /// Waits for room for a reply to a user with so many bytes of output, until it is read.
+    /// Waits for room for a reply with this many bytes of output. The room stays taken until the reply is read.
     pub(crate) async fn room_for(&self, user: Option<&str>, bytes: usize) -> Option<Held> {
         self.replies.room_for(user, bytes).await
     }
 
-    /// Returns the state of the interpreters that are forked for scripts.
+    /// Returns the state of the fork servers.
     pub(crate) fn fork_servers(&self) -> ForkServers {
         self.executor.fork_servers()
     }
 
-    /// Gets ready for scripts, if the admin lets any run and they can be contained.
+    /// Prepares fork servers, if the admin allows scripts and the sandbox works.
     pub(crate) async fn warm_up(&self) {
-        // The log has the reason why not.
+        // If the sandbox does not work, the log contains the reason.
         if self.admin_gate() == AdminGate::Open && self.readiness().await.is_ok() {
             self.executor.warm_up();
         }
     }
 
-    /// Waits until the lookups that runs have started are done. No run may be going on.
+    /// Waits until the lookups of finished runs have ended. Must not be called while a script runs.
     pub(crate) async fn settle(&self) {
         self.lookups.close();
         self.lookups.wait().await;
     }
 
-    /// Ends the processes that live between runs, and returns when they are gone and `runs`, which ends the
-    /// last runs, is done.
+    /// Ends the processes that live between runs. Returns when they have ended and `runs`, which ends the last runs,
+    /// has completed.
     pub(crate) async fn shut_down(&self, runs: impl Future<Output = ()>) {
         let settled = async {
             runs.await;

@@ -1,8 +1,8 @@
-//! The run of a script: written down → run → accounted for → written down, signed.
+//! Runs a script: audit the start, run, record usage, audit the end, sign a receipt.
 //!
-//! A run starts only while the proof of its caller holds: a token that was revoked or has expired since the
-//! script was decided runs nothing. A run whose start cannot be written to the audit log does not start, and the
-//! outcome of one whose end cannot be written is not given out.
+//! A run starts only if the proof of its caller still holds. If a token was revoked or has expired since the decision,
+//! the script does not run. A run whose start cannot be audited does not start. If the end of a run cannot be audited,
+//! the caller does not receive the outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -30,25 +30,25 @@ use super::{Permit, ScriptError, Scripts};
 #[derive(Debug)]
 pub(crate) struct RunRequest {
     pub(crate) limits: RunLimits,
-    /// What the script reads from its standard input.
+    /// The standard input of the script.
     pub(crate) stdin: Stdin,
-    /// Receives what the script prints, while it runs.
+    /// Receives the output of the script while it runs.
     pub(crate) echo: Echo,
-    /// Ends the run when it is cancelled.
+    /// Cancelling it ends the run.
     pub(crate) cancel: CancellationToken,
 }
 
 impl RunRequest {
-    /// Makes the request of a script that reads nothing, and whose output is not shown while it runs.
+    /// Creates the request for a script with empty standard input, and without live output.
     pub(crate) fn new(limits: RunLimits, cancel: CancellationToken) -> Self {
         Self { limits, stdin: Stdin::default(), echo: Echo::default(), cancel }
     }
 }
 
 impl Scripts {
-    /// Waits for a turn of the permit's user in a lane; `None` if `cancel` is cancelled before. `waits` is set
-    /// meanwhile. Calls also wait until there is room for their output, so that nothing more runs for a user who
-    /// does not read.
+    /// Waits for a turn in a lane for the permit's user. Returns `None` if `cancel` is cancelled before. `waits` is set
+    /// during the wait. A call also waits for room for its output, so that no further script runs for a user that does
+    /// not read replies.
     pub(crate) async fn turn(
         &self,
         permit: &Permit,
@@ -62,7 +62,7 @@ impl Scripts {
                 Lane::Calls => {
                     self.turns.take_with_room(&self.replies, lane, user, waits, cancel).await
                 }
-                // Their results have bounds of their own.
+                // The results of these lanes have limits of their own.
                 Lane::Jobs | Lane::SharedJobs | Lane::Tests => {
                     self.turns.take(lane, user, waits, cancel).await
                 }
@@ -71,15 +71,15 @@ impl Scripts {
         turn.instrument(tracing::info_span!(target: SPANS, "queue.wait")).await
     }
 
-    /// Runs the script of a permit in a turn, until it ends or is cancelled. It starts only if the proof that has
-    /// let the caller in still holds. A panic of the executor is an error like any other.
+    /// Runs the script of a permit in a turn, until it ends or is cancelled. It starts only if the caller's proof still
+    /// holds. A panic of the executor is returned as an error.
     ///
-    /// Poll the future to its end: dropping it kills the run, but nothing then waits until its processes
-    /// are dead, or writes its end down.
+    /// Poll the future to its end. Dropping it kills the run, but then nothing waits until its processes are dead, and
+    /// its end is not audited.
     ///
     /// # Errors
     ///
-    /// [`ScriptError`] if there is no outcome for the caller.
+    /// [`ScriptError`] if the caller receives no outcome.
     pub(crate) async fn run(
         &self,
         permit: &Permit,
@@ -100,7 +100,7 @@ impl Scripts {
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
-        // The start of a job that servers share waits for a store that cannot be reached, as its end does.
+        // The start of a shared job waits for an unreachable store, like the end of the job.
         let patience = job.is_some().then(|| cancel.clone());
         let patience = patience.as_ref();
         if let Err(error) = self.require(proof, patience).await {
@@ -138,7 +138,7 @@ impl Scripts {
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
             self.account(&engines);
         }
-        // Before the end is written down, which has the hash of all that a job's user is told.
+        // Before the end is audited, because the row contains a hash of everything that the job's user receives.
         if let Ok(outcome) = &mut outcome
             && let Some(module) = missing_module(outcome)
         {
@@ -160,9 +160,9 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Fails if the proof of a caller does not hold any more. This is the only place that decides it for
-    /// scripts, at the moment at which a run starts. Without a proof there is nothing to look up. With `patience`, waits
-    /// for a store that cannot be reached, until `patience` is cancelled.
+    /// Fails if the proof of a caller no longer holds. For scripts, only this function decides that, at the start of a
+    /// run. Succeeds if `proof` is `None`. With `patience`, retries while the store is unreachable, until `patience` is
+    /// cancelled.
     pub(crate) async fn require(
         &self,
         proof: Option<Proof>,
@@ -187,7 +187,7 @@ impl Scripts {
         }
     }
 
-    /// Writes down that a script is not started, where there is an audit log.
+    /// Audits that a script does not start, if an audit log exists.
     async fn not_started(
         &self,
         id: &VerificationId,
@@ -203,12 +203,12 @@ impl Scripts {
         error
     }
 
-    /// Requires that the audit log, where there is one, has the decision that lets the script of a job run, by this
-    /// proof, and that it was not run before. Waits for a log that cannot be reached, until `patience` is cancelled.
+    /// Requires that the audit log, if one exists, contains the decision that permits the script of a job with this
+    /// proof, and no earlier run of the script. Retries while the log is unreachable, until `patience` is cancelled.
     ///
     /// # Errors
     ///
-    /// [`ScriptError`] if it must not be run.
+    /// [`ScriptError`] if the script must not run.
     pub(super) async fn require_decision(
         &self,
         record: &DecisionRecord,
@@ -228,8 +228,8 @@ impl Scripts {
         }
     }
 
-    /// Returns whether the result of a job is the one that the audit log has, where there is one; `None` if that
-    /// cannot be known now.
+    /// Returns whether the result of a job matches the audit log. `Some(true)` if no audit log exists, and `None` if
+    /// the log cannot be read now.
     pub(crate) async fn has_result(
         &self,
         verification_id: &str,
@@ -244,7 +244,7 @@ impl Scripts {
         Some(is_it)
     }
 
-    /// Begins the receipt of a run, where there is to be one.
+    /// Begins the receipt of a run, if scripts leave receipts.
     async fn begin_receipt(
         &self,
         script: &AuthorizedScript,
@@ -262,20 +262,20 @@ impl Scripts {
         if outcome.took_pipes {
             self.pipe_shortages.fetch_add(1, Ordering::Relaxed);
         } else if outcome.ending == Ending::TimedOut && outcome.has_slept {
-            // A pipe of this run may be smaller than usual, and a write to it may never return.
+            // A pipe of this run may be smaller than usual, so a write to it may block forever.
             outcome.is_starved |= self.pipe_shortages.load(Ordering::Relaxed) != shortages_before;
         }
     }
 
-    /// Returns what is said about a module that is not installed, where its interpreter is known.
+    /// Returns the advice about a missing module, if the interpreter is known.
     async fn advice(&self, module: String, dependencies: Dependencies) -> Option<String> {
         let installation = self.executor.installation().await?;
         let advice = move || advice(&module, &dependencies, &installation);
         tokio::task::spawn_blocking(advice).await.ok()
     }
 
-    /// Tells the session which engines a run used. Their versions are looked up at once: when the
-    /// session ends there may be no time for it.
+    /// Records the engines of a run in the session. Looks up their versions at once, because the end of the session may
+    /// leave no time for it.
     fn account(&self, engines: &[String]) {
         let Some(session) = &self.session else { return };
         let Some(modules) = session.record_script(engines) else { return };

@@ -24,7 +24,7 @@ use crate::shares::Share;
 use super::decide::ANALYSED_IN_PLACE_BYTES_MAX;
 use super::*;
 
-/// The entry under test with everything that it writes to.
+/// The entry under test, with the stores and logs that it writes to.
 struct Harness {
     folder: TempDir,
     store: Store,
@@ -66,7 +66,7 @@ fn settings() -> Settings {
     Settings::from_lookup(gate).0
 }
 
-/// Scripts without a policy, whose runs succeed at once.
+/// Returns scripts without a policy. Their runs succeed at once.
 fn scripts() -> Scripts {
     let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(finished()) }));
     Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor))
@@ -104,8 +104,8 @@ fn finished() -> Outcome {
     Outcome { ending: Ending::Exited(0), tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// Runs these scripts beside each other, and returns which of them are starved. `waits` and `computes` are timed out after the
-/// others have ended, `pipes` takes more pipes than it may, and `both` does that and is timed out.
+/// Runs these scripts concurrently, and returns which of them are starved. `waits` and `computes` reach their timeout
+/// after the others have ended. `pipes` takes too many pipes. `both` takes too many pipes and reaches its timeout.
 async fn starved(sources: &[&str]) -> Vec<bool> {
     let executor = FakeExecutor::new(|script, _, _| {
         Box::pin(async move {
@@ -135,13 +135,13 @@ async fn starved(sources: &[&str]) -> Vec<bool> {
 async fn a_run_without_pipes_of_the_usual_size_is_starved() {
     assert_eq!(starved(&["waits"]).await, [false]);
     assert_eq!(starved(&["waits", "waits", "pipes"]).await, [true, true, false]);
-    // What computes until its time is up has no part in it.
+    // A script that computes until its timeout does not wait for a pipe.
     assert_eq!(starved(&["computes", "pipes"]).await, [false, false]);
-    // Nobody can bring it about alone.
+    // A script's own use of pipes does not count as starvation.
     assert_eq!(starved(&["both"]).await, [false]);
 }
 
-/// The events of the log with their outcomes, the oldest first.
+/// The events of the log with their outcomes, oldest first.
 fn rows(store: &Store) -> Vec<(String, String)> {
     let rows = store.audit_rows(&AuditFilter { limit: 100, ..AuditFilter::default() }).unwrap();
     rows.into_iter().map(|row| (row.event, row.outcome)).collect()
@@ -151,7 +151,7 @@ fn row(event: &str, outcome: &str) -> (String, String) {
     (event.to_owned(), outcome.to_owned())
 }
 
-/// Makes every further append fail: a log that was removed is not written to.
+/// Makes every further append fail, because the store does not write to a removed log.
 fn remove_log(folder: &Path) {
     fs::remove_file(folder.join("governance.db-wal")).unwrap();
 }
@@ -201,7 +201,7 @@ async fn the_log_has_the_digests_of_pictures() {
 #[tokio::test]
 async fn without_a_row_about_its_start_there_is_no_run() {
     let harness = harness(|_, _| Ok(finished()));
-    // The store has a log from here on.
+    // From here on, the store has a log.
     assert!(harness.run().await.is_ok());
     remove_log(harness.folder.path());
     let error = harness.run().await.unwrap_err();
@@ -242,7 +242,7 @@ async fn a_script_starts_only_while_the_proof_of_its_caller_holds() {
             assert_eq!(rows(&harness.store).last(), Some(&row("TOOL_FINISHED", "NOT_RUN")));
         }
     }
-    // A store that cannot answer runs nothing either, nor a server without one.
+    // If the store cannot be read, or the server has no store, the script does not run.
     remove_log(harness.folder.path());
     let ran = harness.run_with(Some(Proof::Token(active))).await;
     assert!(ran.is_err());
@@ -261,7 +261,7 @@ async fn nobody_hears_of_an_end_that_is_not_written_down() {
     });
     let error = harness.run().await.unwrap_err();
     assert!(matches!(error, ScriptError::EndNotAudited), "{error}");
-    // It was run, so it is accounted for.
+    // The script ran, so its engines are recorded.
     assert_eq!(harness.engines()[0]["name"], "sympy");
 }
 
@@ -290,14 +290,14 @@ async fn a_large_script_is_analysed_aside() {
     let scripts = scripts();
     let small = "#".repeat(ANALYSED_IN_PLACE_BYTES_MAX);
     assert!(scripts.decide(request(&small)).now_or_never().is_some());
-    // Enough to take longer than the other thread takes to begin.
+    // Large enough to take longer than the other thread needs to start.
     let large = "x = 1\n".repeat(20_000);
     let mut decided = Box::pin(scripts.decide(request(&large)));
     assert!((&mut decided).now_or_never().is_none(), "it holds up the runtime");
     assert!(matches!(decided.await, Decided::Allowed { .. }));
 }
 
-/// Leases of shared jobs are renewed by the one thread that all tasks of a server have.
+/// One thread runs all tasks of a server and renews the leases of shared jobs.
 #[tokio::test]
 async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases() {
     use crate::gateway::{JobId, JobOwner};

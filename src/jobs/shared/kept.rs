@@ -1,4 +1,4 @@
-//! The end of a job as columns: figures as JSON, and beside them what was printed and drawn.
+//! Converts the end of a job into columns and back: metadata as JSON, and output and plots in columns of their own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::sandbox::Tier;
 
 use super::super::job::JobEnd;
 
-/// The end of a job, as it is kept.
+/// The end of a job in the form of its columns.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kept {
-    /// JSON.
+    /// An `End` as JSON.
     pub(super) result: String,
     pub(super) stdout: Option<Vec<u8>>,
     pub(super) stderr: Option<Vec<u8>>,
     pub(super) pictures: Option<Vec<Vec<u8>>>,
 }
 
-/// What is kept as JSON.
+/// The part that is stored as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 enum End {
     Ran(Box<Figures>),
@@ -31,7 +31,7 @@ enum End {
     Cancelled,
 }
 
-/// The figures of a run.
+/// The metadata of a run.
 #[derive(Debug, Serialize, Deserialize)]
 struct Figures {
     ending: Ending,
@@ -40,7 +40,7 @@ struct Figures {
     pictures: Vec<Picture>,
     left_out: Vec<LeftOut>,
     duration: Duration,
-    /// Earlier versions left it out.
+    /// Rows of earlier versions do not have this field.
     #[serde(default)]
     is_starved: bool,
     tier: Option<Tier>,
@@ -75,7 +75,7 @@ impl Kept {
                 End::Ran(Box::new(Figures::of(outcome)))
             }
         };
-        // A reason in place of an error: there is no such end.
+        // Serialization cannot fail for any `End`. The empty string would be read as an unreadable result.
         kept.result = serde_json::to_string(&end).unwrap_or_default();
         kept
     }
@@ -90,7 +90,7 @@ impl Kept {
                 let pictures = self.pictures.unwrap_or_default();
                 JobEnd::Ran(Arc::new(figures.into_outcome(stdout, stderr, pictures)))
             }
-            // Of a newer program.
+            // Written by a newer version.
             Err(_) => JobEnd::NotRun("what came of it cannot be read by this server".into()),
         }
     }

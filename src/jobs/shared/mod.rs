@@ -1,8 +1,9 @@
-//! Background jobs that replicas share, in PostgreSQL: any of them runs a job, and any answers for it.
+//! Background jobs that replicas share through PostgreSQL. Any replica can run a job, and any replica can return its
+//! state.
 //!
-//! This file is the side of those who ask. `worker` runs jobs: it claims them in a statement that is on the disk
-//! before a script begins, says again and again that it is there, and writes down what came of each. `kept` turns
-//! the end of a job into columns and back, and `statements` is the SQL.
+//! This file implements the interface for callers. `worker` claims and runs jobs: it commits a claim to disk before the
+//! script starts, renews its lease, and stores the results. `kept` converts the end of a job into columns and back.
+//! `statements` contains the SQL. A row of the database never permits a run: the worker decides each script again.
 
 mod kept;
 mod statements;
@@ -36,46 +37,46 @@ use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 use kept::Kept;
 use worker::Worker;
 
-/// The time for which a job is tried to be placed while the database is away.
+/// How long placing a job is retried while the database is unreachable.
 const PLACE_PATIENCE: Duration = Duration::from_secs(6);
 const PLACE_PAUSE: Duration = Duration::from_millis(100);
-/// The time for which figures wait for the database: a scrape has ten seconds for all of them.
+/// The timeout of the query for metrics, because a scrape has ten seconds for all metrics.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// The most requests that are remembered as having placed a job.
+/// The maximum number of requests for which the placed job is remembered.
 const PLACED_MAX: usize = 10_000;
 
-/// However much a job has printed: of one that has just been placed, that is nothing.
+/// No limit on the output, for a job that was just placed and so has none.
 const ANY: usize = usize::MAX;
-/// The reason why the result of a script is not given out.
+/// The reason why a result is withheld.
 const NOT_ITS_RESULT: &str = "the result in the database is not the one that the audit log has, so it is not given out; ask the admin \
                               to look at the server's log";
 
-/// The channel on which replicas tell each other what cannot wait.
+/// The notification channel between replicas, for events that cannot wait for the next poll.
 const CHANNEL: &str = "qwed_mcp_jobs";
 
-/// Bounds of jobs that replicas share.
+/// Limits of shared jobs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedLimits {
-    /// The most jobs that run at once here.
+    /// The maximum number of jobs that run at once on this replica.
     pub(crate) running_max: usize,
-    /// The most jobs of one user that wait.
+    /// The maximum number of waiting jobs of one user.
     pub(crate) user_queue_len_max: i64,
-    /// The most jobs that wait, whoever's they are: those of ten users with full queues.
+    /// The maximum number of waiting jobs of all users, which is ten full queues.
     pub(crate) queue_len_max: i64,
-    /// The most bytes that jobs and results take on the disk.
+    /// The maximum size of jobs and results on disk, in bytes.
     pub(crate) disk_bytes_max: i64,
-    /// The limits of one job.
+    /// The limits of one run.
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
-    /// The part of the disk that one user may have.
+    /// The part of the disk limit that one user may take.
     pub(crate) share: Share,
-    /// The time without a word of its worker after which a job counts as lost.
+    /// A job counts as lost when its worker has not renewed the lease for this time.
     pub(crate) lease: Duration,
 }
 
 impl SharedLimits {
-    /// Returns the documented bounds, with the admin's timeout.
+    /// Returns the documented limits, with the timeout that the admin configured.
     pub(crate) fn new(timeout: Duration, ttl: Duration) -> Self {
         Self {
             running_max: JOBS_AT_ONCE_MAX,
@@ -91,28 +92,28 @@ impl SharedLimits {
 }
 
 impl SharedLimits {
-    /// Returns the most bytes of output that are kept for a user. Callers that are not known have all.
+    /// Returns the maximum size of the output that is kept for a user. Unauthenticated callers have no such limit.
     fn user_bytes_max(&self, user: Option<&UserName>) -> i64 {
         let most = usize::try_from(self.disk_bytes_max).unwrap_or(usize::MAX);
         user.map_or(i64::MAX, |_| i64::try_from(self.share.of(most)).unwrap_or(i64::MAX))
     }
 }
 
-/// All background jobs of the replicas with one database.
+/// All background jobs of the replicas that share one database.
 pub(crate) struct SharedJobs {
     database: Database,
     limits: SharedLimits,
     scripts: Arc<Scripts>,
     worker: Arc<Worker>,
-    /// `true` if the last job could be placed. Until one was, nobody knows.
+    /// `true` if the database did not fail at the last insertion or rehearsal. `false` before the first.
     can_place: AtomicBool,
-    /// Which request of this server placed which job, the newest last.
+    /// The jobs that requests of this server placed, newest last.
     placed: Mutex<VecDeque<Placed>>,
-    /// Cancellations that nobody waits for.
+    /// Cancellations that run in the background.
     cancellations: TaskTracker,
 }
 
-/// A job that a request of this server has placed.
+/// A job that a request of this server placed.
 struct Placed {
     by: RequestKey,
     id: JobId,
@@ -120,7 +121,7 @@ struct Placed {
 }
 
 impl SharedJobs {
-    /// Begins to take jobs, for as long as this lives. Each is decided again before it runs.
+    /// Starts the worker, which runs until shutdown. It decides each script again before it runs it.
     pub(crate) fn start(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
         let worker = Worker::start(database.clone(), Arc::clone(&scripts), limits);
         let cancellations = TaskTracker::new();
@@ -129,7 +130,7 @@ impl SharedJobs {
         Self { database, limits, scripts, worker, can_place, placed, cancellations }
     }
 
-    /// Inserts a job, again if nobody knows whether it is there: its id makes it one.
+    /// Inserts a job. Retries if the database did not reply, which is safe because the id is unique.
     async fn insert(&self, id: JobId, order: &Order) -> Result<Job, PlaceError> {
         let deadline = Instant::now() + PLACE_PATIENCE;
         let mut may_be_there = false;
@@ -165,7 +166,7 @@ impl SharedJobs {
         let limits = self.limits;
         let asked_by = serde_json::to_string(script.asked_by()).unwrap_or_default();
         let decision = order.decision.to_string();
-        // Where this server has room nobody else has to be told.
+        // If this server can run the job at once, other replicas need no notification.
         let tells = !self.worker.has_room();
         let (token, token_expires) =
             order.permit.proof().map(Proof::to_columns).unwrap_or_default();
@@ -207,7 +208,7 @@ impl SharedJobs {
                 Err(PlaceError::QueueFull(usize::try_from(waiting).unwrap_or_default()))
             }
             None if is_kept => Err(PlaceError::ResultsFull),
-            // There already, from a statement whose answer was lost.
+            // Inserted by an earlier attempt, but the reply was lost.
             None => match self.find(id, user, ANY).await? {
                 Found::Job(job) => Ok(job),
                 Found::Larger(_) | Found::Nothing => Err(PlaceError::Unknown(id)),
@@ -215,8 +216,8 @@ impl SharedJobs {
         })
     }
 
-    /// Returns a job of `user` as it is given out, if it has at most `bytes_max` of output: the result of a script is
-    /// the one that the audit log has.
+    /// Returns a job of `user`, if its output has at most `bytes_max` bytes. Withholds the result of a script if it
+    /// differs from the result in the audit log.
     async fn find(
         &self,
         id: JobId,
@@ -362,7 +363,7 @@ impl Jobs for SharedJobs {
     }
 }
 
-/// Cancels a job, and has whoever runs it hear of it.
+/// Cancels a job, and notifies the worker that runs it.
 async fn cancel(
     database: Database,
     worker: Arc<Worker>,
@@ -389,7 +390,7 @@ async fn cancel(
     }
 }
 
-/// The user of jobs as the table has them: empty where nobody is known, which is no name.
+/// Returns the user as the table stores it. An unauthenticated caller is the empty string, which is not a valid name.
 fn user_name(user: Option<&UserName>) -> &str {
     user.map(UserName::as_str).unwrap_or_default()
 }
@@ -399,5 +400,5 @@ fn complain(what: &'static str, error: &DatabaseError) {
     tracing::error!(%error, source, "{what}");
 }
 
-/// The number of a process that takes jobs; another one after each start.
+/// The id of a worker. Each start of a server has a new one.
 type WorkerId = Uuid;

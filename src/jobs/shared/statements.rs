@@ -1,11 +1,15 @@
-//! The SQL of background jobs: each statement is a transaction of its own.
+//! The SQL of background jobs. Each statement is a transaction of its own.
 //!
-//! Times are the database's: clocks of replicas may differ.
+//! All times are the database's, because the clocks of replicas may differ.
 
-/// Places a job, unless a bound is reached or it is there: id, user, script, asked by, verification id, decision,
-/// bound of the user's queue, of all queues, of the disk, whether others are told, the number of the token that asks
-/// for it or the time at which the access token expires, bound of the output that is kept for the user. Returns the
-/// first three figures, when it was placed, and the last figure behind a count of no meaning.
+/// Inserts a job, unless a limit is reached or the job exists.
+///
+/// Parameters: id, user, script, request metadata, verification id, decision, limit of the user's queue, limit of all
+/// queues, limit of the disk, whether to notify other replicas, id of the token or expiry of the access token that
+/// proves the user, limit of the user's stored output.
+///
+/// Returns the length of the user's queue, the length of all queues, the size on disk, the time of creation, a
+/// meaningless count, and the size of the user's stored output.
 pub(super) const PLACE: &str = "
 WITH own AS MATERIALIZED (
     SELECT count(*) AS n FROM (SELECT FROM jobs WHERE state = 0 AND user_name = $2 LIMIT $7) AS bounded
@@ -28,8 +32,8 @@ SELECT own.n, waiting.n, disk.bytes, (SELECT created_at FROM placed), (SELECT co
     kept.bytes
 FROM own, waiting, disk, kept";
 
-/// Places a job and takes it back. The transaction is committed, which has to reach the disk: one that is full
-/// shows there.
+/// Inserts a job and rolls the insertion back to a savepoint. The transaction still commits, and the commit must reach
+/// the disk, so a full disk is detected.
 pub(super) const REHEARSE: &str = "
 DO $$ BEGIN
     INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision)
@@ -38,9 +42,11 @@ DO $$ BEGIN
 EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
 END $$";
 
-/// Returns a job that has not expired, and the bytes of its output: id, user, seconds for which one is kept, the most
-/// bytes. Output that has more is not read. The sizes are known without reading it, but for those of pictures, of which
-/// the size on the disk is taken.
+/// Returns a job that has not expired, and the size of its output. Does not read output that is larger than the limit.
+/// The size of text is exact; the size of plots is their size on disk, because both are known without reading the
+/// values.
+///
+/// Parameters: id, user, lifetime of a job in seconds, maximum size of the output in bytes.
 pub(super) const FIND: &str = "
 SELECT state, attempt, verification_id, decision, created_at, changed_at, result, bytes,
     CASE WHEN bytes <= $4 THEN stdout END AS stdout, CASE WHEN bytes <= $4 THEN stderr END AS stderr,
@@ -51,7 +57,7 @@ FROM jobs CROSS JOIN LATERAL (
 ) AS sizes
 WHERE id = $1 AND user_name = $2 AND changed_at > clock_timestamp() - make_interval(secs => $3)";
 
-/// Cancels a job, or has whoever runs it cancel it: id, user. Returns whether there is such a job.
+/// Cancels a queued job, or notifies the worker of a running job. Returns whether the job exists. Parameters: id, user.
 pub(super) const CANCEL: &str = "
 WITH cancelled AS (
     UPDATE jobs SET is_cancelled = true,
@@ -67,11 +73,12 @@ WITH cancelled AS (
 )
 SELECT EXISTS (SELECT FROM jobs WHERE id = $1 AND user_name = $2), (SELECT count(nothing) FROM told)";
 
-/// Takes jobs to be run, and writes that down: worker, its name, how many, seconds of the lease, seconds for which
-/// one is kept.
+/// Claims jobs for a worker and stores the claim. Parameters: worker, its name, maximum number of jobs, lease in
+/// seconds, lifetime of a job in seconds.
 ///
-/// Users take turns: whose fewest run comes first, and among equals whose last turn is longest ago. Candidates
-/// are chosen without locks, and of those that nobody else has locked the first are taken.
+/// Users take turns. The user with the fewest running jobs comes first, and among equals the user whose last turn is
+/// longest ago. Candidates are selected without locks. The statement then takes the first candidates that no other
+/// transaction has locked.
 pub(super) const CLAIM: &str = "
 WITH RECURSIVE users AS (
     (SELECT user_name FROM jobs WHERE state = 0 ORDER BY user_name LIMIT 1)
@@ -102,9 +109,11 @@ UPDATE jobs SET state = 1, attempt = attempt + 1, claim = nextval('claims'), wor
 FROM taken WHERE jobs.id = taken.id AND jobs.state = 0
 RETURNING jobs.id, jobs.user_name, jobs.script, jobs.asked_by, jobs.verification_id, jobs.token_id, jobs.token_expires";
 
-/// Says that a worker is there and has these jobs: worker, their ids, seconds of the lease. A job that was written
-/// down as its and that it does not have was never begun: the answer to the claim was lost. It waits again.
-/// Returns what is still its own, and whether somebody wants it to end.
+/// Renews the lease of a worker's jobs. Parameters: worker, ids of its jobs, lease in seconds.
+///
+/// A job that the table assigns to this worker, but that is not in the list, never started, because the reply to the
+/// claim was lost. It returns to the queue. Returns the jobs that the worker still owns, and whether each was
+/// cancelled.
 pub(super) const RENEW: &str = "
 WITH renewed AS (
     UPDATE jobs SET lease = clock_timestamp() + make_interval(secs => $3)
@@ -119,17 +128,19 @@ WITH renewed AS (
 )
 SELECT id, is_cancelled FROM renewed";
 
-/// Writes down what came of a job, if it still is the worker's: id, worker, result, output, errors, pictures.
+/// Stores the end of a job, if the worker still owns it. Parameters: id, worker, result, stdout, stderr, plots.
 pub(super) const FINISH: &str = "
 UPDATE jobs SET state = 2, lease = NULL, script = NULL, asked_by = NULL, result = $3, stdout = $4, stderr = $5,
     pictures = $6, changed_at = clock_timestamp()
 WHERE id = $1 AND worker = $2 AND state = 1";
 
-/// Returns whether what came of a job was written down by this worker: id, worker.
+/// Returns a row if this worker has stored the end of a job. Parameters: id, worker.
 pub(super) const IS_FINISHED: &str = "SELECT FROM jobs WHERE id = $1 AND worker = $2 AND state = 2";
 
-/// Ends jobs whose worker has not been heard of: seconds of the lease. Only over a connection that is older than
-/// that: when the database itself was away, workers have as long to come back to it.
+/// Ends jobs with an expired lease. Parameter: lease in seconds.
+///
+/// Only works over a connection that is older than the lease. After an outage of the database, workers so have that
+/// long to reconnect.
 pub(super) const SWEEP: &str = "
 UPDATE jobs SET state = 2, result = json_build_object('Lost', worker_name)::text, worker = NULL, lease = NULL,
     script = NULL, asked_by = NULL, changed_at = clock_timestamp()
@@ -138,14 +149,14 @@ WHERE state = 1 AND lease < clock_timestamp() AND (
 )
 RETURNING id, worker_name";
 
-/// Removes jobs that have expired, some at a time: seconds for which one is kept.
+/// Removes at most 1,000 expired jobs. Parameter: lifetime of a job in seconds.
 pub(super) const EXPIRE: &str = "
 DELETE FROM jobs WHERE id IN (
     SELECT id FROM jobs WHERE changed_at < clock_timestamp() - make_interval(secs => $1)
     ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED
 )";
 
-/// Returns how many jobs wait, run and have ended.
+/// Returns the number of waiting, running and ended jobs.
 pub(super) const COUNT: &str = "
 SELECT (SELECT count(*) FROM jobs WHERE state = 0), (SELECT count(*) FROM jobs WHERE state = 1),
     (SELECT count(*) FROM jobs WHERE state = 2)";

@@ -1,8 +1,8 @@
-//! Whoever runs jobs: claims them, says that it is there, runs them, writes down what came of them.
+//! The job worker: claims jobs, renews its lease, runs the jobs and stores their results. It never starts a script
+//! before it has received the reply to its claim.
 //!
-//! One task (`work`) claims and renews, never both at once: what the database has as this worker's and the
-//! worker does not know of was claimed by a statement whose answer was lost, and never begun. A script runs only
-//! when the answer to its claim is here.
+//! One task (`work`) claims and renews, so these never overlap. If the table assigns a job to this worker that the
+//! worker does not know, the reply to the claim was lost and the job never started.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -29,11 +29,11 @@ use super::kept::Kept;
 use super::statements;
 use super::{CHANNEL, SharedLimits, WorkerId, complain};
 
-/// The pause between two attempts to reach a database that is away.
+/// The pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The time for writing down what was stopped when the server ends.
+/// The time for storing the end of stopped jobs at shutdown.
 const LAST_WORD_PATIENCE: Duration = Duration::from_millis(250);
-/// The most often that expired jobs are removed.
+/// The minimum and maximum interval between removals of expired jobs.
 const EXPIRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// The part of a server that runs jobs.
@@ -43,28 +43,28 @@ pub(super) struct Worker {
     database: Database,
     scripts: Arc<Scripts>,
     limits: SharedLimits,
-    /// The jobs that are run here, and what ends them.
+    /// The jobs that this worker runs, with the tokens that cancel them.
     held: Mutex<HashMap<Uuid, CancellationToken>>,
-    /// How many there are.
+    /// The number of jobs in `held`.
     held_count: watch::Sender<usize>,
-    /// There may be something to claim.
+    /// Wakes the worker, because a job may be waiting.
     look: Notify,
-    /// No more is claimed.
+    /// Stops claiming.
     draining: CancellationToken,
-    /// What runs is ended.
+    /// Ends the running jobs, and the worker.
     stop: CancellationToken,
     tasks: TaskTracker,
     jobs: TaskTracker,
 }
 
-/// A job as it was claimed.
+/// A claimed job.
 struct Claimed {
     id: Uuid,
     user: String,
     script: String,
     asked_by: AskedBy,
     verification_id: String,
-    /// `true` if a user has placed it, who was let in with a proof.
+    /// `true` if an authenticated user placed the job. The row must then have a proof.
     is_users: bool,
     proof: Option<Proof>,
 }
@@ -99,33 +99,34 @@ impl Worker {
         worker
     }
 
-    /// Returns whether one more job could begin here at once.
+    /// Returns whether one more job could start here at once.
     pub(super) fn has_room(&self) -> bool {
         !self.draining.is_cancelled()
             && self.scripts.admin_gate() == AdminGate::Open
             && self.held().len() < self.limits.running_max
     }
 
-    /// Has the worker look for jobs.
+    /// Wakes the worker to look for waiting jobs.
     pub(super) fn look(&self) {
         self.look.notify_one();
     }
 
-    /// Ends a job, if it is run here.
+    /// Cancels a job, if it runs here.
     pub(super) fn cancel(&self, id: Uuid) {
         if let Some(cancel) = self.held().get(&id) {
             cancel.cancel();
         }
     }
 
-    /// Claims nothing more, and returns when what is run here has ended.
+    /// Stops claiming. Returns when the jobs that run here have ended.
     pub(super) async fn drain(&self) {
         self.draining.cancel();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.held_count.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Ends what is run here, and returns when its processes are dead and it is told as lost.
+    /// Ends the jobs that run here. Returns when their processes are dead, and the database has stored them as lost or
+    /// has not replied in time.
     pub(super) async fn shut_down(&self) {
         self.draining.cancel();
         self.stop.cancel();
@@ -135,7 +136,7 @@ impl Worker {
         self.tasks.wait().await;
     }
 
-    /// Claims and renews, until the server ends.
+    /// Claims jobs and renews the lease, until the server ends.
     async fn work(self: &Arc<Self>) {
         let mut renewal = interval(self.limits.lease / 5);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -162,7 +163,8 @@ impl Worker {
                     Ok(claimed) => claimed.into_iter().for_each(|job| self.begin(job)),
                     Err(error) => {
                         self.note("jobs could not be claimed", Err(error));
-                        // What was claimed and not heard of waits again with the next renewal.
+                        // If the claim succeeded and only the reply was lost, the next renewal returns the jobs to the
+                        // queue.
                         break;
                     }
                 }
@@ -170,8 +172,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether there is an interpreter here, and a sandbox for it. A replica without them leaves the jobs to
-    /// the others.
+    /// Returns whether this replica has an interpreter and a sandbox. A replica without them leaves the jobs to the
+    /// others.
     async fn can_run(&self) -> bool {
         let readiness = self.stop.run_until_cancelled(self.scripts.readiness()).await;
         matches!(readiness, Some(Ok(Some(_))))
@@ -186,7 +188,8 @@ impl Worker {
         rows.iter().map(Claimed::of_row).collect::<Result<_, _>>().map_err(DatabaseError::Statement)
     }
 
-    /// Says that this worker is there, ends what is not its any more, and clears up behind others.
+    /// Renews the lease, cancels jobs that this worker must not continue, and ends lost jobs of other workers. Removes
+    /// expired jobs if `expires`.
     async fn keep_up(&self, expires: bool) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         let held: Vec<Uuid> = self.held().keys().copied().collect();
@@ -198,7 +201,7 @@ impl Worker {
             own.insert(id, row.try_get::<_, bool>(1).map_err(DatabaseError::Statement)?);
         }
         for id in held {
-            // Cancelled by its user, or taken away: nobody will hear of it.
+            // Cancelled by its user, or no longer owned by this worker. Its result would be discarded.
             if own.get(&id).is_none_or(|is_cancelled| *is_cancelled) {
                 self.cancel(id);
             }
@@ -215,12 +218,12 @@ impl Worker {
         Ok(())
     }
 
-    /// Hears what other replicas tell, until the server ends.
+    /// Handles notifications of other replicas, until the server ends.
     async fn hear(&self) {
         loop {
             match self.database.listen(CHANNEL).await {
                 Ok(mut notices) => {
-                    // Whatever was told before.
+                    // Check for jobs announced before we subscribed.
                     self.look();
                     while let Some(Notice { payload, .. }) = notices.recv().await {
                         match payload.strip_prefix("cancel ").map(Uuid::try_parse) {
@@ -235,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Runs a job that was claimed, beside others.
+    /// Runs a claimed job in a task of its own.
     fn begin(self: &Arc<Self>, job: Claimed) {
         let cancel = self.stop.child_token();
         self.held().insert(job.id, cancel.clone());
@@ -249,7 +252,8 @@ impl Worker {
             } else {
                 worker.stop.run_until_cancelled(worker.finish(id, &end)).await
             };
-            // Otherwise it stays this worker's: what is not known here would be handed out again.
+            // Otherwise keep the job in `held`. A renewal without its id would return it to the queue, and it would run
+            // twice.
             if is_told == Some(true) {
                 worker.held().remove(&id);
             } else {
@@ -263,7 +267,7 @@ impl Worker {
     async fn run(&self, job: Claimed, cancel: CancellationToken) -> JobEnd {
         let Claimed { id, user, script, asked_by, verification_id, is_users, proof } = job;
         if is_users && proof.is_none() {
-            // Placed by an earlier version, or written by something else than a server.
+            // Placed by an earlier version, or not written by a server.
             return not_run(&ScriptError::NotAllowed("its row has no token".to_owned()));
         }
         let owner = JobOwner { job: JobId::of_uuid(id), user };
@@ -272,8 +276,8 @@ impl Worker {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
         };
-        // There is one at once, because the database has given the job its turn. One that was cancelled meanwhile
-        // starts all the same, so that the audit log has its end.
+        // A turn is free at once, because the claim has reserved it. A job that was cancelled meanwhile starts all the
+        // same, so that the audit log contains its end.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let turn = self.scripts.turn(&permit, Lane::SharedJobs, &waits, &never).await;
         let Some(turn) = turn else { return self.cancelled() };
@@ -285,14 +289,14 @@ impl Worker {
         }
     }
 
-    /// Returns the end of a job that has no outcome: cancelled, if it was while it waited for a store that could not be
-    /// reached.
+    /// Returns the end of a job that has no outcome. It counts as cancelled if the cancellation came while it waited
+    /// for an unreachable store.
     fn without_outcome(&self, error: &ScriptError, cancel: &CancellationToken) -> JobEnd {
         let has_waited = matches!(error, ScriptError::TokensAway | ScriptError::NotAudited);
         if has_waited && cancel.is_cancelled() { self.cancelled() } else { not_run(error) }
     }
 
-    /// Returns the end of a job that was cancelled: by its user, or because the server ends.
+    /// Returns the end of a job that was cancelled, either by its user or by the shutdown of this server.
     fn cancelled(&self) -> JobEnd {
         if self.stop.is_cancelled() {
             return JobEnd::Lost(self.name.as_str().into());
@@ -300,8 +304,8 @@ impl Worker {
         JobEnd::Cancelled
     }
 
-    /// Writes down what came of a job, however long the database is away: for that time it is still this
-    /// worker's. Returns whether it has been told, by this worker or by who took it away.
+    /// Stores the end of a job. Retries while the database is unreachable, for the lifetime of a job. Returns whether
+    /// the end of the job is stored, either by this worker or by the replica that declared the job lost.
     async fn finish(&self, id: Uuid, end: &JobEnd) -> bool {
         let mut kept = Kept::of_end(end);
         let begun = Instant::now();
@@ -332,7 +336,7 @@ impl Worker {
         false
     }
 
-    /// Returns whether it is written down; if not, the job is not this worker's any more.
+    /// Returns whether the end is stored. If not, this worker no longer owns the job.
     async fn try_finish(
         &self,
         id: Uuid,
@@ -378,7 +382,7 @@ impl Claimed {
         Ok(Self {
             id: row.try_get("id")?,
             user: row.try_get("user_name")?,
-            // It was text when it was placed; whoever changed it gets what the gateway says of it.
+            // It was valid UTF-8 when it was placed. If it was changed since, the gateway checks the changed text.
             script: String::from_utf8_lossy(&script).into_owned(),
             asked_by: asked_by.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
             verification_id: row.try_get("verification_id")?,
@@ -392,7 +396,7 @@ fn not_run(error: &ScriptError) -> JobEnd {
     JobEnd::NotRun(error.to_string().into())
 }
 
-/// Returns what admins call this process: its machine and its number.
+/// Returns the name of this process for admins: host name and PID.
 fn name() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     format!("{} ({})", host.unwrap_or_else(|| "unknown".to_owned()), std::process::id())
