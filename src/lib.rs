@@ -1,8 +1,7 @@
-//! `qwed-mcp` is an MCP server over stdio that lets a language model check its own claims: it
-//! writes a Python script, and this server decides whether the script may run, runs it, and returns
-//! the result.
+//! `qwed-mcp` is an MCP server that lets a language model check its own claims. The model writes a Python script.
+//! This server decides whether the script may run, runs it in a sandbox, and returns the result.
 //!
-//! # The line
+//! # The path of a call
 //!
 //! ```text
 //! stdin → transport → server ──→ scripts: gateway ──Verified──→ sandbox ──Permit──→ turn → run → executor ⇄ supervisor → launcher = python
@@ -14,53 +13,52 @@
 //!                       └───────────────────────────── jobs ←───────────────────────────────┘ the same run, held and polled
 //! ```
 //!
-//! A `tools/call` is read from top to bottom in `server::call`, and a decision about a script in
-//! `scripts::decide`. Only the gateway makes a `Grant`, and the executor takes nothing else. If there is a
-//! policy file, the call of a governed tool goes from `server` to `governance::call` instead, and a run that
-//! it clears goes to the same executor.
+//! Read `server::call` for a `tools/call` from start to end, and `scripts::decide` for the decision about a script. Only
+//! the gateway can create a `Grant`, and the executor accepts nothing else. With a policy file, `server` passes calls of
+//! governed tools to `governance::call`, and the runs that it clears use the same executor.
 //!
 //! # Modules
 //!
-//! In reading order; each imports only from below. `safety`, `provenance` and `aibom` are the library,
-//! which a program can have without the server:
+//! In reading order. A module imports only modules below it. `safety`, `provenance` and `aibom` are a library that
+//! works without the server:
 //!
 //! | module | responsibility | feature |
 //! |---|---|---|
-//! | `cli` | the command line; the only exit codes | `server` |
-//! | `http` | one address for a team: connections, who calls, messages, scripts of pipelines | `http` |
-//! | `server` | the side that an MCP client sees: tools, the line of a call, replies, the end of a connection | `server` |
-//! | `transport` | JSON-RPC over stdio, bounded in every direction | `server` |
-//! | `jobs` | background jobs: states, slots, queue, expiry | `server` |
-//! | `batch` | a file of scripts, a line in, a line out | `server` |
-//! | `scripts` | the one entry for scripts: decided, written down, run in turn, written down | `server` |
-//! | `bearer` | who calls over HTTP: tokens, and access tokens | `http` |
+//! | `cli` | the command line, and the only exit codes | `server` |
+//! | `http` | HTTP for teams: connections, authentication, messages, scripts of pipelines | `http` |
+//! | `server` | the MCP side: tools, the steps of a call, replies, shutdown | `server` |
+//! | `transport` | JSON-RPC over stdio, with limits in both directions | `server` |
+//! | `jobs` | background jobs: states, queue, expiry | `server` |
+//! | `batch` | a file of scripts: one line in, one line out | `server` |
+//! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run, audit | `server` |
+//! | `bearer` | authentication over HTTP, by tokens of the store and by access tokens | `http` |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence | `server` |
-//! | `receipt` | signed receipts: what was decided, where it ran, what came of it | `server` |
-//! | `ledger` | who may call and what was done: tokens, roles, the audit log, their store | `server` |
-//! | `oidc` | access tokens of an authorization server, validated | `http` |
-//! | `executor` | runs what was authorised; every process is dead when a run has ended | `server` |
-//! | `environments` | virtual environments for scripts: made, listed, removed | `server` |
-//! | `gateway` | yes or no, why, and under which id | `server` |
-//! | `config`, `logging` | the environment as typed settings; logs to stderr | `server` |
-//! | `postgres` | PostgreSQL, which replicas share: the connection, the schema | `postgres` |
-//! | `terminal` | what a person's terminal is sent | `server` |
-//! | `traces`, `https` | spans of calls for a collector; the client of HTTP for addresses that the admin names | `traces`, `http` |
-//! | `plain_text`, `secret` | leaves | |
+//! | `receipt` | signed receipts: decision, environment and outcome of a run | `server` |
+//! | `ledger` | tokens, roles, the audit log, and their store | `server` |
+//! | `oidc` | validation of an authorization server's access tokens | `http` |
+//! | `executor` | runs authorized scripts, and kills all their processes | `server` |
+//! | `environments` | virtual environments for scripts: create, list, remove | `server` |
+//! | `gateway` | the decision about a call: yes or no, the reason, the id | `server` |
+//! | `config`, `logging` | settings from environment variables; logs to stderr | `server` |
+//! | `postgres` | the PostgreSQL that replicas share: connections, schema | `postgres` |
+//! | `terminal` | output for terminals | `server` |
+//! | `traces`, `https` | spans for a collector; the outbound HTTP client | `traces`, `http` |
+//! | `shares`, `plain_text`, `secret` | leaves | `server` |
 //!
-//! Below them are packages of their own, in `crates/`, which import nothing of this one:
+//! Below them are packages in `crates/`, which import nothing from this one:
 //!
 //! | package | modules here | responsibility | feature |
 //! |---|---|---|---|
-//! | `qwed-clients` | `clients` | the configurations of MCP clients, and this server's entry in them | `server` |
-//! | `qwed-safety` | `safety` | dangerous calls in a script: analysis of the syntax tree | `safety` |
+//! | `qwed-clients` | `clients` | this server's entry in the configurations of MCP clients | `server` |
+//! | `qwed-safety` | `safety` | analysis of a script's syntax tree for dangerous calls | `safety` |
 //! | `qwed-manifests` | `provenance` | trust in a skill manifest | `provenance` |
-//! | | `aibom` | the AI bill of materials: which model, engines and tools had a part | `aibom` |
-//! | | `canonical_json`, `hidden` | the text that hashes are taken of; characters that a person does not see | |
+//! | | `aibom` | the AI bill of materials: model, engines and tools of a session | `aibom` |
+//! | | `canonical_json`, `hidden` | the text that is hashed; characters that people do not see | |
 //! | `qwed-sandbox` | `sandbox` | the kernel's limits on a run: tiers, the plan, the launch that enforces it | `server` |
-//! | `qwed-files` | `data_folder`, `strict_modes` | the folder of what stays; files that are the admin's alone | `server` |
-//! | | `folder` | folders that scripts write into, listed, read and removed by descriptors | `server` |
+//! | `qwed-files` | `data_folder`, `strict_modes` | the data folder; files that only the admin may write | `server` |
+//! | | `folder` | folders that scripts write to, accessed by file descriptors only | `server` |
 //!
-//! The feature `server` is on by default, and brings the other three. A library takes what it needs:
+//! The feature `server` is on by default and includes the other three. A library takes the features that it needs:
 //!
 //! ```toml
 //! [dependencies]
@@ -69,7 +67,7 @@
 //!
 //! # As a library
 //!
-//! `safety` says what in a script is dangerous, without running it:
+//! `safety` finds dangerous calls in a script without running it:
 //!
 //! ```
 //! # #[cfg(feature = "safety")] {
@@ -83,7 +81,7 @@
 //! # }
 //! ```
 //!
-//! `provenance` judges the manifest of a skill before the skill is loaded:
+//! `provenance` verifies the manifest of a skill before the skill is loaded:
 //!
 //! ```
 //! # #[cfg(feature = "provenance")] {
@@ -98,7 +96,7 @@
 //! # }
 //! ```
 //!
-//! `aibom` makes a bill of materials from names:
+//! `aibom` creates a bill of materials from names:
 //!
 //! ```
 //! # #[cfg(feature = "aibom")] {
@@ -110,7 +108,7 @@
 //! # }
 //! ```
 //!
-//! `gateway` decides calls as the server does; it needs the feature `server`:
+//! `gateway` decides calls like the server. It needs the feature `server`:
 //!
 //! ```
 //! # #[cfg(feature = "server")] {
@@ -123,7 +121,7 @@
 //! # }
 //! ```
 
-// What teams use alone is compiled in every build of the program.
+// Code that only teams use is compiled in every build of the program.
 #![cfg_attr(
     not(all(feature = "http", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "used with the features http and postgres only")
@@ -181,7 +179,7 @@ mod traces;
 #[cfg(feature = "server")]
 mod transport;
 
-// The packages of `crates/`, under the names that they have as modules.
+// The packages in `crates/`, under their module names.
 #[cfg(feature = "server")]
 use qwed_clients as clients;
 #[cfg(feature = "server")]
@@ -191,7 +189,7 @@ use qwed_manifests::{canonical_json, hidden};
 #[cfg(feature = "server")]
 use qwed_sandbox as sandbox;
 
-/// The samples of the README, which are doctests too.
+/// The samples of the README, as doctests.
 #[cfg(all(doctest, feature = "server"))]
 #[doc = include_str!("../README.md")]
 pub struct Readme;
@@ -219,7 +217,7 @@ pub use qwed_sandbox::process_of_a_run;
 #[cfg(feature = "server")]
 pub use secret::Secret;
 
-/// Reads a line as the transport does, for the fuzz target of the wire.
+/// Reads a line like the transport, for the fuzz target `wire`.
 #[cfg(all(fuzzing, feature = "server"))]
 #[doc(hidden)]
 pub fn read_line_for_fuzzing(line: &[u8]) {

@@ -1,4 +1,4 @@
-//! What is answered to a line of a batch.
+//! The answer to a line of a batch, and its status. This module never runs or writes anything.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -6,32 +6,32 @@ use serde_json::value::RawValue;
 use crate::executor::{Ending, Outcome, Start};
 use crate::gateway::{DecisionFinding, VerificationId};
 
-/// What became of a line.
+/// The result of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     /// The script ended with exit code 0.
     Ok,
-    /// It ended with another exit code, or by a signal.
+    /// The script ended with another exit code, or by a signal.
     Failed,
-    /// Its time was up.
+    /// The script timed out.
     Timeout,
-    /// It printed more than it may.
+    /// The script printed more than it may.
     OutputCap,
-    /// It had more memory than it may.
+    /// The script used more memory than it may.
     Memory,
-    /// The analysis found something: it was not run.
+    /// The script was refused, for example because of a finding. It was not run.
     Blocked,
-    /// The line is no script: nothing was run.
+    /// The line is invalid. Nothing was run.
     Invalid,
-    /// The batch was interrupted before it ended.
+    /// The batch was interrupted before the script ended.
     Cancelled,
-    /// This machine could not run it. Nothing is said of the script.
+    /// This machine could not run the script. This does not count against the script.
     InfraError,
 }
 
 impl Status {
-    /// Every status, in the order in which they are counted up.
+    /// Every status, in the order in which they are counted.
     pub(crate) const ALL: [Self; 9] = [
         Self::Ok,
         Self::Failed,
@@ -44,7 +44,7 @@ impl Status {
         Self::InfraError,
     ];
 
-    /// Returns the documented word.
+    /// Returns the documented name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -59,7 +59,7 @@ impl Status {
         }
     }
 
-    /// Returns the status of a run that ended so.
+    /// Returns the status of a run with this outcome.
     pub(super) fn of(outcome: &Outcome) -> Self {
         let is_capped = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
         match outcome.ending {
@@ -72,7 +72,7 @@ impl Status {
         }
     }
 
-    /// Returns the verdict on a script; `None` where it had no chance.
+    /// Returns whether a script passed; `None` if it had no chance to.
     pub(super) fn verdict(self, is_as_expected: bool) -> Option<bool> {
         match self {
             Self::Ok => Some(is_as_expected),
@@ -84,15 +84,15 @@ impl Status {
     }
 }
 
-/// An answer, as it is written.
+/// An answer, in the form in which it is written.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
-    /// `null` where none could be read.
+    /// `null` if the id cannot be read.
     pub(super) id: Option<String>,
     pub(super) status: Status,
-    /// `null` where nothing can be said.
+    /// `null` if the script had no chance to pass.
     pub(super) passed: Option<bool>,
-    /// Of the first run that did not pass, or of the last one.
+    /// The end of the first run that did not pass, or else of the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,31 +102,31 @@ pub(super) struct Answer {
     pub(super) verification_id: Option<VerificationId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code_sha256: Option<String>,
-    /// The hash of everything in the line that the answer depends on, by which `--resume` recognises it.
+    /// The hash of everything in the line that the answer depends on. `--resume` recognises the line by this hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line_sha256: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) findings: Vec<DecisionFinding>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tests: Vec<TestAnswer>,
-    /// The reason why there is no run, or no outcome.
+    /// The reason why the line has no run or no outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) attempt: u8,
-    /// `report` where what the analysis finds stops nothing.
+    /// `report` if findings do not stop a script.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) analysis: Option<&'static str>,
-    /// The number of a line that was not understood.
+    /// The number of an invalid line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) meta: Option<Box<RawValue>>,
-    /// `true` if another try would end the same way.
+    /// `true` if another attempt would end the same way.
     #[serde(skip)]
     pub(super) is_final: bool,
 }
 
-/// The end of a run, as it is written.
+/// The end of a run, in the form in which it is written.
 #[derive(Debug, Serialize)]
 pub(super) struct RunEnd {
     pub(super) exit_code: i32,
@@ -160,8 +160,8 @@ pub(super) struct TestAnswer {
 }
 
 impl Answer {
-    /// Returns whether this machine may be to blame, and not the script: it could not be run, or SIGKILL ended it,
-    /// which nothing here had sent. The kernel does that where memory is short.
+    /// Returns whether this machine may be the cause, and not the script. Either the script could not be run, or it was
+    /// ended by a SIGKILL that the server has not sent. The kernel sends SIGKILL if memory is short.
     pub(super) fn is_worth_another_try(&self) -> bool {
         let is_killed = self.end.as_ref().is_some_and(|end| end.exit_code == Ending::KILLED);
         match self.status {
@@ -177,7 +177,7 @@ impl Answer {
         }
     }
 
-    /// Returns an answer that says nothing but a status.
+    /// Returns an answer without anything but an id and a status.
     pub(super) fn bare(id: impl Into<Option<String>>, status: Status) -> Self {
         Self {
             id: id.into(),
@@ -201,8 +201,7 @@ impl Answer {
     }
 }
 
-/// Returns whether a script printed what was expected: but for white space at the end of lines, and of the
-/// text.
+/// Returns whether a script printed the expected text. White space at the end of lines and of the text is ignored.
 pub(super) fn is_as_expected(printed: &str, expected: &str) -> bool {
     let lines = |text: &'_ str| -> Vec<String> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()

@@ -1,4 +1,5 @@
-//! The lines that have been answered, kept small: whatever its length, a batch has to know them all.
+//! The lines that have been answered, in a compact form, because a batch of any length must remember all of them. This
+//! module never writes answers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -12,33 +13,33 @@ use super::Status;
 use super::ask::Ask;
 use super::input::read_line;
 
-/// The longest line of answers that is read again. An answer has two streams of 1 MiB at most, of which JSON
-/// makes six times as much at worst, and the `meta` of a line.
+/// The longest line of answers that is read again, in bytes. An answer has two streams of at most 1 MiB, which JSON
+/// makes up to six times as long, and the `meta` of a line.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What every answer begins with.
+/// The start of every answer.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
-/// A set of ids. Those that are numbers, as all are that lines have by default, take no room while they
-/// follow each other; of others 16 bytes of their hash are kept, 40 bytes with the room of the set.
+/// A set of ids. Consecutive numbers, which lines have by default, take no room. For each other id, the set stores 16
+/// bytes of its hash, which take 40 bytes with the overhead.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     numbers: Numbers,
     hashes: HashSet<[u8; 16]>,
-    /// The most hashes and sequences; `None` for as many as there are.
+    /// The most hashes and sequences; `None` for no limit.
     at_most: Option<usize>,
 }
 
 /// The reason why an id is not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotAdded {
-    /// It is there.
+    /// The id is already in the set.
     Known,
-    /// There are as many as can be remembered.
+    /// The set has no room for more than this many ids.
     Full(usize),
 }
 
-/// A set of numbers: the first of each sequence, and the one behind it.
+/// A set of numbers. Maps the first number of each sequence to the number after its last.
 #[derive(Debug, Default)]
 struct Numbers(BTreeMap<u64, u64>);
 
@@ -46,30 +47,30 @@ struct Numbers(BTreeMap<u64, u64>);
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
-    /// Hashes of an id and the digest of its line; of the id and the digest of its script for an answer of an older
-    /// version; of the id alone for an answer that has neither digest.
+    /// Hashes of an id and the digest of its line. For an answer of an older version, the digest of the script is used
+    /// instead. For an answer without any digest, the hash is of the id alone.
     scripts: HashSet<[u8; 16]>,
-    /// The numbers of lines that were not understood.
+    /// The numbers of invalid lines.
     invalid: Numbers,
     /// The number of answers.
     pub(crate) count: u64,
 }
 
-/// What an earlier run has answered to a line.
+/// The answer of an earlier run, compared with a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Earlier {
-    /// Nothing.
+    /// The line was not answered.
     Unanswered,
-    /// This line, as far as its answer says which script that was.
+    /// This line was answered, as far as the answer identifies its script.
     Answered,
-    /// Another line of the same id or number.
+    /// Another line with the same id or number was answered.
     OtherAnswered,
 }
 
-/// Results that cannot be gone on with.
+/// The reason why results cannot be resumed.
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
-    /// Something else than results.
+    /// The file has something other than results.
     #[error("line {0} is no result of a batch")]
     Foreign(u64),
     #[error(transparent)]
@@ -94,12 +95,12 @@ enum Compared<'a> {
 }
 
 impl Ids {
-    /// Creates a set that remembers no more than so many, but for numbers that follow each other.
+    /// Creates a set with room for this many ids. Consecutive numbers count as one.
     pub(super) fn at_most(count: usize) -> Self {
         Self { at_most: Some(count), ..Self::default() }
     }
 
-    /// Adds an id, if there is room for it.
+    /// Adds an id, if the set has room for it.
     pub(super) fn add(&mut self, id: &str) -> Result<(), NotAdded> {
         let held = self.hashes.len() + self.numbers.0.len();
         if let Some(most) = self.at_most.filter(|most| held > *most) {
@@ -108,7 +109,7 @@ impl Ids {
         if self.insert(id) { Ok(()) } else { Err(NotAdded::Known) }
     }
 
-    /// Adds an id. Returns `false` if it was there.
+    /// Adds an id. Returns `false` if it was already in the set.
     fn insert(&mut self, id: &str) -> bool {
         match as_number(id) {
             Some(number) => self.numbers.insert(number),
@@ -116,7 +117,7 @@ impl Ids {
         }
     }
 
-    /// Returns whether an id is there.
+    /// Returns whether an id is in the set.
     pub(super) fn contains(&self, id: &str) -> bool {
         match as_number(id) {
             Some(number) => self.numbers.contains(number),
@@ -146,8 +147,8 @@ impl Numbers {
 }
 
 impl Answered {
-    /// Reads the answers of an earlier run, and returns them and the bytes that they take: what is behind is a
-    /// line that was not finished.
+    /// Reads the answers of an earlier run. Returns them, and the number of bytes that they take. Bytes after that are
+    /// an unfinished line.
     pub(crate) fn read(results: &File) -> Result<(Self, u64), ResultsError> {
         let mut source = BufReader::new(results);
         let (mut answered, mut bytes, mut line) = (Self::default(), 0, Vec::new());
@@ -156,7 +157,7 @@ impl Answered {
             let length = read_line(&mut source, &mut line, ANSWER_BYTES_MAX)?;
             let is_whole = u64::try_from(line.len()).is_ok_and(|text| text < length);
             if !is_whole {
-                // The end, or the line that was being written; what is neither is somebody's.
+                // Either the end of the file, or an answer that was being written. Anything else is foreign.
                 if !is_torn(&line, number) {
                     return Err(ResultsError::Foreign(number));
                 }
@@ -185,22 +186,21 @@ impl Answered {
         Ok(())
     }
 
-    /// Returns what was answered to the line of this number, which is not understood. `id` is its id; `None` if another
-    /// line has that.
+    /// Compares the invalid line of this number with the answers. `id` is its id; `None` if another line has that id.
     pub(super) fn to_invalid(&self, number: u64, id: Option<&str>) -> Earlier {
         if self.invalid.contains(number) {
             Earlier::Answered
         } else if id.is_some_and(|id| self.ids.contains(id)) {
-            // It was understood before.
+            // The line was valid before.
             Earlier::OtherAnswered
         } else {
             Earlier::Unanswered
         }
     }
 
-    /// Returns what was answered to the line of this number, which asks for a script.
+    /// Compares the line of this number, which asks for a script, with the answers.
     pub(super) fn to_script(&self, number: u64, ask: &Ask) -> Earlier {
-        // It was not understood before, so it is another line now.
+        // The line was invalid before, so it was changed.
         if self.invalid.contains(number) {
             return Earlier::OtherAnswered;
         }
@@ -218,8 +218,8 @@ impl Answered {
     }
 }
 
-/// Returns whether the last line of a file, which has no end, is an answer that was being written. Some file systems
-/// leave zeros after a power failure where the rest of the file was to be. Zeros alone are of anybody.
+/// Returns whether the last line of a file, which has no line feed, is an answer that was being written. After a power
+/// failure, some file systems leave zeros in place of the rest of the file. A file of zeros alone is foreign.
 fn is_torn(line: &[u8], number: u64) -> bool {
     let length = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let has_zeros = length < line.len();
@@ -228,14 +228,14 @@ fn is_torn(line: &[u8], number: u64) -> bool {
     is_answer && (!has_zeros || !text.is_empty() || number > 1)
 }
 
-/// Returns the number that is written exactly so.
+/// Returns the number if the id is its shortest form.
 fn as_number(id: &str) -> Option<u64> {
     let is_canonical = id == "0" || !id.starts_with(['0', '+']);
     id.parse().ok().filter(|number| is_canonical && *number < u64::MAX)
 }
 
 impl Written {
-    /// Returns the most exact digest that the answer has.
+    /// Returns the most specific digest of the answer.
     fn compared(&self) -> Compared<'_> {
         match (&self.line_sha256, &self.code_sha256) {
             (Some(line), _) => Compared::Line(line),
@@ -246,7 +246,7 @@ impl Written {
 }
 
 fn hash_of_script(id: &str, compared: Compared<'_>) -> [u8; 16] {
-    // No digest has a line feed, so the parts are apart.
+    // A digest has no line feed, so the parts cannot be confused.
     hash(&match compared {
         Compared::Line(digest) => format!("line\n{digest}\n{id}"),
         Compared::Code(digest) => format!("code\n{digest}\n{id}"),
@@ -285,7 +285,7 @@ mod tests {
             assert!(ids.contains(id) && !ids.insert(id), "{id}");
         }
         assert!(!ids.contains("5"));
-        // One sequence, in whatever order.
+        // One sequence, independent of the order.
         assert_eq!(ids.numbers.0, BTreeMap::from([(0, 5)]));
     }
 
@@ -303,14 +303,14 @@ mod tests {
         let (answered, _) = Answered::read(&file).unwrap();
         for (number, line, expected) in [
             (1, r#"{"id":"a","code":"print(1)"}"#, Earlier::Answered),
-            // The answer is from a version that wrote the digest of the script only.
+            // Written by an older version, which stores only the digest of the script.
             (1, r#"{"id":"a","code":"print(1)","stdin":"x"}"#, Earlier::Answered),
             (1, r#"{"id":"a","code":"print(2)"}"#, Earlier::OtherAnswered),
             (2, r#"{"id":"b","code":"print(1)"}"#, Earlier::Unanswered),
             (3, r#"{"id":"c","code":"1","expect":{"stdout":"1"}}"#, Earlier::Answered),
             (3, r#"{"id":"c","code":"1","expect":{"stdout":"2"}}"#, Earlier::OtherAnswered),
             (3, r#"{"id":"c","code":"1"}"#, Earlier::OtherAnswered),
-            // It was not understood, and was mended.
+            // The line was invalid, and has been corrected.
             (7, r#"{"code":"print(1)"}"#, Earlier::OtherAnswered),
         ] {
             assert_eq!(answered.to_script(number, &ask(line)), expected, "{number} {line}");
@@ -318,7 +318,7 @@ mod tests {
         for (number, id, expected) in [
             (7, Some("7"), Earlier::Answered),
             (1, Some("a"), Earlier::OtherAnswered),
-            // The id is that of another line.
+            // The id belongs to another line.
             (2, None, Earlier::Unanswered),
             (2, Some("b"), Earlier::Unanswered),
         ] {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn ids_are_bounded_where_that_is_wanted() {
         let mut ids = Ids::at_most(3);
-        // Numbers that follow each other are one.
+        // Consecutive numbers count as one.
         for id in (0..1000).map(|number| number.to_string()) {
             assert_eq!(ids.add(&id), Ok(()));
         }
@@ -368,11 +368,11 @@ mod tests {
             };
             assert_eq!(earlier(1, "a"), Earlier::Answered);
             assert_eq!(earlier(2, "b"), Earlier::Unanswered);
-            // An invalid line answers for its number, not for an id.
+            // The answer to an invalid line is found by its number, not by its id.
             assert_eq!(answered.to_invalid(7, Some("7")), Earlier::Answered);
             assert_eq!(earlier(8, "7"), Earlier::Unanswered);
         }
-        // A note of somebody, without the end of a line, is not a torn answer.
+        // Foreign content is not a torn answer, even without a line feed.
         for foreign in [
             "x",
             "{}",

@@ -1,4 +1,4 @@
-//! What a line of a batch asks for, from bytes to types.
+//! Parses a line of a batch into the script that it asks for. It never runs a script.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,39 +14,39 @@ use super::input::LINE_BYTES_MAX;
 use crate::config::MEMORY_MB_MIN;
 use crate::plain_text::json_fault;
 
-/// The longest id. It is kept as a hash; this bounds what is written in every line of the answers.
+/// The longest id, in bytes. Ids are remembered as hashes; this bounds the length of the answers, which repeat them.
 const ID_BYTES_MAX: usize = 512;
 
-/// The most tests of one script: each is a run, and the line's answer has an entry for each.
+/// The most tests of one script. Each test is a run, and the line's answer has an entry for each.
 const TESTS_MAX: usize = 1000;
 
-/// The deepest nesting of a line's `meta`; Python's own reader gives up at about 1,000.
+/// The deepest nesting of a line's `meta`. Python's JSON reader gives up at about 1,000 levels.
 const DEPTH_MAX: usize = 128;
 
-/// The most digits of a number in a line's `meta`; Python's own reader refuses integers of more.
+/// The most digits of a number in a line's `meta`. Python's JSON reader refuses longer integers.
 const DIGITS_MAX: usize = 4300;
 
-/// The most a script may take that asks for nothing less.
+/// The limits of a script that asks for no lower ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The time of each run.
+    /// The timeout of each run.
     pub(crate) timeout: Duration,
     /// The memory of each run, in MiB.
     pub(crate) memory_mb: u64,
 }
 
-/// A script to be run, with all that its line says of it.
+/// A script to run, with all settings from its line.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) id: String,
     pub(super) code: String,
-    /// One run each; a line without tests is one.
+    /// One test for each run. A line without tests has one run.
     pub(super) tests: Vec<Test>,
     /// `true` if the line has tests of its own.
     pub(super) has_tests: bool,
     pub(super) bounds: Bounds,
     pub(super) meta: Option<Box<RawValue>>,
-    /// The hash of everything in the line that the answer depends on; `None` for a script that no line asked for.
+    /// The hash of everything in the line that the answer depends on; `None` for a script that is not from a line.
     pub(super) line_sha256: Option<String>,
 }
 
@@ -54,25 +54,24 @@ pub(super) struct Ask {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {
-    /// What the script reads from its standard input.
+    /// The script's standard input.
     #[serde(default)]
     pub(super) stdin: String,
-    /// What it is to print; `None` where nothing is expected.
+    /// The expected standard output; `None` if nothing is expected.
     pub(super) stdout: Option<String>,
 }
 
-/// A line that is no script, and why.
+/// An invalid line, and the reason.
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) number: u64,
-    /// The line's own; `None` where none can be read. The number is no substitute: it may be another line's
-    /// id.
+    /// The line's own id; `None` if it cannot be read. The number is not a substitute, because it may be the id of
+    /// another line.
     pub(super) id: Option<String>,
     pub(super) reason: String,
 }
 
-/// A value that is read of a JSON object. A struct alone is read of an array too, whose values are taken in
-/// the order of the fields.
+/// A value that must be a JSON object. By default, serde also reads a struct from an array, in the order of the fields.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -121,8 +120,8 @@ struct Expectation {
     stdout: String,
 }
 
-/// The parts of a line that its answer depends on, in the form that is hashed. `id` and `meta` are not among them, and
-/// neither are the limits of the command: a batch may be resumed with another `--timeout`.
+/// The parts of a line that its answer depends on, in the form that is hashed. `id` and `meta` are left out. So are the
+/// limits of the command, because a batch may be resumed with another `--timeout`.
 #[derive(Serialize)]
 struct Hashed<'a> {
     code: &'a str,
@@ -132,7 +131,7 @@ struct Hashed<'a> {
     memory_mb: Option<u64>,
 }
 
-/// What is read of a line that cannot be taken: its id.
+/// The id of an invalid line.
 #[derive(Deserialize)]
 struct Named {
     id: Option<Id>,
@@ -148,7 +147,7 @@ impl Id {
 }
 
 impl Ask {
-    /// Parses the line of this number; `None` stands for one that is too long.
+    /// Parses the line of this number; `None` stands for a line that is too long.
     pub(super) fn take(number: u64, line: Option<&[u8]>, most: Bounds) -> Result<Self, Invalid> {
         let Some(line) = line else {
             let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
@@ -164,7 +163,7 @@ impl Ask {
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
-            // An object without one has its number, as those that are understood.
+            // An object without an id has its number as id, as in a valid line.
             let id =
                 named.map(|Object(it)| it.id.map_or_else(|| number.to_string(), Id::into_text));
             let id = id.filter(|id| is_id(id));
@@ -224,7 +223,7 @@ impl Hashed<'_> {
     }
 }
 
-/// Refuses what a reader of the answer may give up on: deep nesting, and numbers with very many digits.
+/// Refuses JSON that a reader of the answer may not be able to parse: deep nesting, and numbers with very many digits.
 fn require_readable(json: &str) -> Result<(), String> {
     let mut depth = 0_usize;
     let mut digits = 0_usize;
@@ -298,7 +297,7 @@ mod tests {
         let test = Test { stdin: "3 4\n".to_owned(), stdout: Some("7\n".to_owned()) };
         assert_eq!((ask.id.as_str(), ask.tests), ("a/1", vec![test]));
         assert_eq!((ask.bounds.timeout.as_millis(), ask.bounds.memory_mb), (500, 256));
-        // As it came: neither sorted nor rounded.
+        // Unchanged: neither sorted nor rounded.
         assert_eq!(ask.meta.unwrap().get(), r#"{"z":1,"a":[2.50]}"#);
         let ask =
             parse(r#"{"id":12,"code":"1","tests":[{"stdout":"1"},{"stdin":"2","stdout":"3"}]}"#);

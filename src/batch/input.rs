@@ -1,4 +1,4 @@
-//! The lines of the input, read within bounds by a thread of their own.
+//! Reads the lines of the input within bounds, on a thread of its own. It never parses a line.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shard;
 
-/// The longest line: a script of 1 MiB, which is the most that is analysed, with its tests.
+/// The longest line, in bytes: a script of 1 MiB, which is the most that is analysed, with its tests.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The lines that wait for a worker.
+/// The most lines that wait for a worker.
 const LINES_AHEAD: usize = 4;
 
-/// A line of the input, as it is there.
+/// A line of the input, not parsed yet.
 #[derive(Debug)]
 pub(super) struct RawLine {
     /// Counted from 1.
     pub(super) number: u64,
-    /// `None` if it is too long.
+    /// `None` if the line is too long.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
-/// The input of a batch, on its way.
+/// The input of a batch, while it is read.
 #[derive(Debug)]
 pub(crate) struct Input {
     lines: mpsc::Receiver<RawLine>,
@@ -32,11 +32,11 @@ pub(crate) struct Input {
     read: Arc<AtomicU64>,
 }
 
-/// The end of the input: the whole of it, or an error.
+/// The end of the input: all of it was read, or an error.
 pub(crate) type InputEnd = io::Result<()>;
 
 impl Input {
-    /// Starts to read `source`. `read` is told how many bytes have been.
+    /// Starts to read `source`. `read` counts the bytes that were read.
     pub(crate) fn open(
         source: Box<dyn Read + Send>,
         shard: Shard,
@@ -46,7 +46,7 @@ impl Input {
         let (end, ended) = oneshot::channel();
         let counted = Arc::clone(&read);
         thread::Builder::new().name("input".to_owned()).spawn(move || {
-            // Whoever does not want to know has gone.
+            // Fails only if the receiver is gone.
             let _ = end.send(read_lines(BufReader::new(source), shard, &sender, &counted));
         })?;
         Ok(Self { lines, ended, read })
@@ -96,8 +96,8 @@ fn read_lines(
     }
 }
 
-/// Reads a line into `line`, as far as that and one byte more; what is longer is read past. Returns the length of
-/// all of it, 0 at the end.
+/// Reads a line into `line`, without its line feed. Of a line longer than `bytes_max`, takes that many bytes and one
+/// more, and skips the rest. Returns the length of the whole line with its line feed; 0 at the end.
 pub(super) fn read_line(
     source: &mut impl BufRead,
     line: &mut Vec<u8>,

@@ -1,11 +1,12 @@
-//! The memory that is left for scripts: what the machine has, and what the control groups of this process allow.
+//! The memory available to scripts: the machine's, limited by the control groups of this process. It never sets a
+//! limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const KIB: u64 = 1024;
 
-/// Returns how many bytes there are for scripts; `None` where the system does not say.
+/// Returns the number of bytes available to scripts; `None` if the system does not report it.
 pub(crate) fn available_memory_bytes() -> Option<u64> {
     let machine = available_of(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let group = fs::read_to_string("/proc/self/cgroup").ok();
@@ -14,27 +15,27 @@ pub(crate) fn available_memory_bytes() -> Option<u64> {
     Some(left.fold(machine, u64::min))
 }
 
-/// Returns what `/proc/meminfo` calls available.
+/// Returns `MemAvailable` of `/proc/meminfo`, in bytes.
 fn available_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes.saturating_mul(KIB))
 }
 
-/// Returns the group of version 2, below its mount.
+/// Returns the path of the control group of version 2, below its mount point.
 fn own_group(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(PathBuf::from(path))
 }
 
-/// Returns what a group and those that it is in have left, as far as they have a limit.
+/// Returns the bytes left in a group and in each of its ancestors, without those that have no limit.
 fn left_in(mount: &Path, group: &Path) -> Vec<u64> {
     let number = |folder: &Path, file: &str| -> Option<u64> {
         fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
     };
     let left = |group: &Path| {
         let folder = mount.join(group);
-        // `max` is no number, and no limit.
+        // `max` is not a number, and means no limit.
         let limit = number(&folder, "memory.max")?;
         Some(limit.saturating_sub(number(&folder, "memory.current").unwrap_or(0)))
     };

@@ -1,9 +1,13 @@
-//! A file of scripts, each run once: a line in, a line out.
+//! A file of scripts, each run once: a line in, a line out. It never decides about a script: the gateway does.
 //!
-//! `input` reads lines within bounds, `ask` is what one of them asks for, `pump` hands as many as there are
-//! workers to the `verifier`, which takes each through the same entry for scripts as a client's
-//! call, and `output` writes the `answer`s down. `answered` knows which lines an earlier run has answered,
-//! `summary` counts. `stream` has the same for bodies of HTTP.
+//! - `input` reads lines within bounds.
+//! - `ask` parses a line.
+//! - `pump` gives each worker a line.
+//! - `verifier` passes the script of a line through the same entry for scripts as a client's call.
+//! - `answer` is the answer to a line. `output` writes answers.
+//! - `answered` remembers the lines that an earlier run has answered.
+//! - `summary` counts the answers.
+//! - `stream` does the same for bodies over HTTP.
 
 mod answer;
 mod answered;

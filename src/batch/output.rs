@@ -1,4 +1,4 @@
-//! The answers on their way out: whole lines, written by a thread of their own.
+//! Writes answers as whole lines, on a thread of its own. It never decides about a line.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write};
@@ -15,33 +15,33 @@ use tokio_util::sync::CancellationToken;
 
 use super::answered::{Answered, ResultsError};
 
-/// The answers that wait to be written.
+/// The most answers that wait to be written.
 const ANSWERS_AHEAD: usize = 16;
 
-/// The most bytes that are written at once.
+/// The size at which a chunk of lines is written, in bytes.
 const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
-/// The reason why nothing can be written to a file.
+/// The reason why a file cannot take answers.
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
-    /// Somebody would be sorry.
+    /// The file has content, which would be lost.
     #[error("it is there already; --resume goes on with it, another name begins anew")]
     Exists,
-    /// What is read would be written to.
+    /// The answers would be written to the input.
     #[error("it is the input too")]
     IsInput,
-    /// Both would run the same lines.
+    /// Both batches would run the same lines.
     #[error("another batch is writing to it")]
     InUse,
-    /// No results, so nothing to go on with.
+    /// The file has no results that could be resumed.
     #[error("--resume: nothing was changed")]
     Results(#[from] ResultsError),
-    /// Anything else.
+    /// Any other error.
     #[error(transparent)]
     Open(#[from] io::Error),
 }
 
-/// The place of the answers, and those that are there.
+/// The destination of the answers, and the answers that it already has.
 #[derive(Debug)]
 pub(crate) struct Output {
     place: Place,
@@ -51,36 +51,36 @@ pub(crate) struct Output {
 #[derive(Debug)]
 enum Place {
     Stdout,
-    /// A file, and the length of the whole lines in it.
+    /// A file, and the length of its whole lines in bytes.
     File(File, u64),
-    /// A device, or a pipe that has a name.
+    /// A device, or a named pipe.
     Stream(File),
 }
 
-/// Takes answers as they come.
+/// The queue of answers for the thread that writes them.
 #[derive(Debug)]
 pub(super) struct Writer {
     lines: mpsc::Sender<Vec<u8>>,
     thread: JoinHandle<io::Result<()>>,
-    /// Cancelled when nobody can read any more what is written.
+    /// Cancelled when the answers can no longer be read.
     unread: CancellationToken,
 }
 
 impl Output {
-    /// Has answers go to standard output.
+    /// Sends answers to standard output.
     pub(crate) fn stdout() -> Self {
         Self { place: Place::Stdout, answered: Answered::default() }
     }
 
-    /// Opens a file for answers: a new one, or where `resumes` one that has some. `input` is what is read, where
-    /// that is a file.
+    /// Opens a file for answers. Without `resumes` it must be empty. `input` is the input, if that is a file.
     pub(crate) fn open(
         path: &Path,
         resumes: bool,
         input: Option<&File>,
     ) -> Result<Self, OutputError> {
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            // For writing alone: who could read from it, too, would never hear that its reader has left.
+            // Opened for writing alone. A descriptor that could also read would count as a reader, and hide that the
+            // real one left.
             let stream = OpenOptions::new().write(true).open(path)?;
             return Ok(Self { place: Place::Stream(stream), answered: Answered::default() });
         }
@@ -105,7 +105,7 @@ impl Output {
         Ok(Self { place: Place::File(file, bytes), answered })
     }
 
-    /// Returns whether this is where the answers go.
+    /// Returns whether answers are written to this file.
     pub(crate) fn is(&self, file: &File) -> io::Result<bool> {
         match &self.place {
             Place::File(own, _) => is_same(own, file),
@@ -113,12 +113,12 @@ impl Output {
         }
     }
 
-    /// Returns whether a later run can go on where this one ends.
+    /// Returns whether a later run can resume this one.
     pub(crate) fn can_be_resumed(&self) -> bool {
         matches!(self.place, Place::File(..))
     }
 
-    /// Starts to write.
+    /// Starts the thread that writes.
     pub(super) fn start(self) -> io::Result<(Writer, Answered)> {
         let (lines, waiting) = mpsc::channel(ANSWERS_AHEAD);
         let Self { place, answered } = self;
@@ -132,19 +132,19 @@ impl Output {
     }
 }
 
-/// Returns whether two descriptors are of one file.
+/// Returns whether two descriptors refer to the same file.
 pub(crate) fn is_same(one: &File, other: &File) -> io::Result<bool> {
     let (one, other) = (one.metadata()?, other.metadata()?);
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
-/// Cancels `unread` when the reader of a stream has gone. A script that runs for minutes is not to go on for nobody
-/// until there is something to write.
+/// Cancels `unread` when the reader of a stream has gone. Otherwise a script could run for minutes before a write shows
+/// that its answer is useless.
 fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
     let thread = thread::Builder::new().name("reader".to_owned());
-    // It ends with the process: the reader of most batches stays.
+    // Ends with the process: the reader of most batches stays.
     thread.spawn(move || {
-        // That there is an error, or no other end, is told unasked.
+        // `poll` always reports an error or a hang-up, even if no event is requested.
         let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];
         while poll(&mut watched, PollTimeout::NONE) == Err(Errno::EINTR) {}
         unread.cancel();
@@ -153,7 +153,7 @@ fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
 }
 
 impl Place {
-    /// Returns what a reader may leave, another descriptor of it.
+    /// Returns a copy of the descriptor if its reader may leave; `None` for a file.
     fn stream(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Stdout => io::stdout().as_fd().try_clone_to_owned().map(Some),
@@ -164,12 +164,12 @@ impl Place {
 
     fn write_all(self, mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
         match self {
-            // Unlocked by the process's end, whatever that is.
+            // The file stays locked until the process ends.
             Self::File(mut file, mut whole) => {
                 file.seek(SeekFrom::End(0))?;
                 while let Some(chunk) = next_chunk(&mut lines) {
                     if let Err(error) = file.write_all(&chunk) {
-                        // A part of a line is of no use. If that fails too, `--resume` drops it.
+                        // A part of a line is useless. If this fails too, `--resume` drops it.
                         let _ = file.set_len(whole);
                         return Err(error);
                     }
@@ -191,7 +191,7 @@ fn write_stream(mut stream: impl Write, lines: &mut mpsc::Receiver<Vec<u8>>) -> 
     Ok(())
 }
 
-/// Waits for a line, and takes those that are there with it.
+/// Waits for a line, and takes the lines that are ready with it.
 fn next_chunk(lines: &mut mpsc::Receiver<Vec<u8>>) -> Option<Vec<u8>> {
     let mut chunk = lines.blocking_recv()?;
     while chunk.len() < CHUNK_BYTES_MAX
@@ -203,7 +203,7 @@ fn next_chunk(lines: &mut mpsc::Receiver<Vec<u8>>) -> Option<Vec<u8>> {
 }
 
 impl Writer {
-    /// Hands a line over; waits while many wait. `false` if nothing more can be written.
+    /// Queues a line, and waits while the queue is full. Returns `false` if nothing more can be written.
     pub(super) async fn write(&self, line: Vec<u8>) -> bool {
         self.lines.send(line).await.is_ok()
     }
@@ -216,7 +216,7 @@ impl Writer {
         }
     }
 
-    /// Waits until everything is written. Takes as long as the reader does.
+    /// Waits until everything is written, which depends on the reader.
     pub(super) async fn finish(self) -> io::Result<()> {
         let Self { lines, thread, unread: _ } = self;
         drop(lines);

@@ -1,4 +1,5 @@
-//! The heart of a batch: as many lines under way as there are workers, each answered once.
+//! Runs a batch: keeps as many lines in progress as there are workers, and answers each once. It never decides about a
+//! script: the verifier does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,11 +19,11 @@ use super::{Bounds, Output, Progress, Status, Verifier};
 use crate::ledger::Presented;
 use crate::terminal;
 
-/// The most answers that wait for one before them, and the most bytes of them: no line is begun beyond.
+/// The most answers that wait for an earlier answer, and the most bytes of them. Beyond this, no line is begun.
 const ORDERED_ANSWERS_MAX: u64 = 10_000;
 const ORDERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The interval between two looks at the progress.
+/// The interval between two reports of the progress.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A batch that is about to begin.
@@ -30,9 +31,9 @@ pub(crate) struct Pump {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) bounds: Bounds,
     pub(crate) workers: usize,
-    /// Answers are in the order of the lines.
+    /// `true` if answers are written in the order of the lines.
     pub(crate) is_ordered: bool,
-    /// Cancelled when no more lines are to be begun, and what runs is to end.
+    /// Cancelled when no more lines may begin and running scripts must end.
     pub(crate) stop: CancellationToken,
 }
 
@@ -48,9 +49,9 @@ pub(crate) struct Pumped {
 pub(crate) enum Ended {
     /// All lines were answered.
     Complete,
-    /// Somebody wanted it to.
+    /// The batch was stopped.
     Stopped,
-    /// The line of this number and id is not the one that an earlier run has answered.
+    /// The line of this number and id is different from the line that an earlier run has answered.
     Changed(u64, String),
     /// The input cannot be read any further.
     Input(io::Error),
@@ -58,14 +59,14 @@ pub(crate) enum Ended {
     Output(io::Error),
 }
 
-/// What a line is, at a first look.
+/// A line, classified by the work that it needs.
 enum Taken {
     Ask(Ask),
-    /// It needs no run.
+    /// The line needs no run.
     Answered(Answer),
-    /// An earlier run has answered it.
+    /// An earlier run has answered the line.
     Skipped,
-    /// An earlier run has answered another line of this id.
+    /// An earlier run has answered another line with this id.
     Changed(String),
 }
 
@@ -74,14 +75,14 @@ struct Answers {
     writer: Writer,
     progress: Progress,
     order: Option<Order>,
-    /// Cancelled lines are told where nothing can be resumed.
+    /// `true` if cancelled lines are written too, because the batch cannot be resumed.
     tells_cancelled: bool,
 }
 
-/// Answers that wait for one before them.
+/// Answers that wait for the answers to earlier lines.
 #[derive(Default)]
 struct Order {
-    /// The lines that were begun, and those that are written.
+    /// The number of lines begun, and the number of lines written.
     begun: u64,
     written: u64,
     waiting: BTreeMap<u64, Option<Vec<u8>>>,
@@ -89,7 +90,7 @@ struct Order {
 }
 
 impl Pump {
-    /// Answers every line of `input` that `output` has no answer for. `show` sees the progress each second.
+    /// Answers every line of `input` that `output` has no answer for. Calls `show` with the progress each second.
     pub(crate) async fn run(
         &self,
         mut input: Input,
@@ -143,7 +144,7 @@ impl Pump {
                 },
             }
         }
-        // What is left of it are blank lines.
+        // Includes the blank lines at the end.
         answers.progress.bytes_read = input.bytes_read();
         let is_over = !self.stop.is_cancelled() && changed.is_none();
         let end = if is_over { Some(input.end().await) } else { None };
@@ -156,7 +157,7 @@ impl Pump {
         Ok(Pumped { progress, ended })
     }
 
-    /// Returns what is to be done with a line.
+    /// Classifies a line by the work that it needs.
     fn look_at(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
         let number = line.number;
         match take_up(number, line.bytes.as_deref(), self.bounds, ids) {
@@ -166,9 +167,9 @@ impl Pump {
                 Earlier::OtherAnswered => Taken::Changed(ask.id),
             },
             Err(invalid) => {
-                // A line that cannot be read has its number for an id, like a line without one.
+                // A line that cannot be read has its number as id, like a line without an id.
                 let id = invalid.id.clone().unwrap_or_else(|| number.to_string());
-                // An id that a line before this one has was answered to that line.
+                // If an earlier line has this id, an answer under the id belongs to that line.
                 let own = Some(id.as_str()).filter(|id| !ids.contains(id));
                 match answered.to_invalid(number, own) {
                     Earlier::Unanswered => Taken::Answered(invalid.into()),
@@ -180,8 +181,7 @@ impl Pump {
     }
 }
 
-/// Returns what a line asks for, unless another one before it has the same id. `None` stands for a line that is
-/// too long.
+/// Parses a line, and refuses it if an earlier line has the same id. `None` stands for a line that is too long.
 pub(super) fn take_up(
     number: u64,
     line: Option<&[u8]>,
@@ -199,7 +199,7 @@ pub(super) fn take_up(
     Err(Invalid { number, id: Some(ask.id), reason })
 }
 
-/// Returns why a batch ended; `input` is `None` where that was not read to its end.
+/// Returns why a batch ended. `input` is `None` if the input was not read to its end.
 fn ended(input: Option<InputEnd>, output: io::Result<()>) -> Ended {
     match (input, output) {
         (_, Err(error)) => Ended::Output(error),
@@ -217,7 +217,7 @@ impl Answers {
         })
     }
 
-    /// Returns the place of a line that is begun among all of them.
+    /// Returns the place of a new line in the order of all lines.
     fn begin(&mut self) -> u64 {
         self.order.as_mut().map_or(0, |order| {
             order.begun += 1;
@@ -225,7 +225,7 @@ impl Answers {
         })
     }
 
-    /// Has an answer written, when it is its turn.
+    /// Writes an answer. In an ordered batch, it waits for the answers to earlier lines.
     async fn take(&mut self, place: u64, answer: Answer) {
         let is_told = answer.status != Status::Cancelled || self.tells_cancelled;
         if is_told {
@@ -256,17 +256,17 @@ impl From<Invalid> for Answer {
     }
 }
 
-/// Returns a line that is one to every reader: those that split text at more than line feeds, and those that
-/// print it to a terminal.
+/// Returns a line that is one line to every reader, including terminals and readers that split text at more than line
+/// feeds.
 pub(super) fn to_line(answer: &Answer) -> Vec<u8> {
-    // What was parsed or captured can be written as JSON.
+    // Parsed or captured data can always be written as JSON.
     let text = serde_json::to_string(answer).unwrap_or_default();
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match c {
-            // JSON has these between values only: a line's `meta` is written as it came.
+            // These occur between values only, because a line's `meta` is written unchanged.
             '\t' | '\n' | '\r' => line.push(' '),
-            // And these in texts only. All have four digits.
+            // These occur in texts only. All have four digits.
             '\u{2028}' | '\u{2029}' => line.push_str(&escape(c)),
             c if terminal::is_obeyed(c) => line.push_str(&escape(c)),
             c => line.push(c),

@@ -1,8 +1,9 @@
-//! One part of a batch, of several that machines share.
+//! The shards of a batch, which may run on different machines. A shard never knows about the others.
 
 use std::str::FromStr;
 
-/// The part of the lines that is run here: those whose number leaves a remainder.
+/// A shard of a batch: every line with a number that, counted from 0, leaves the remainder `index` when divided by
+/// `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shard {
     index: u64,
@@ -13,7 +14,7 @@ impl Shard {
     /// All lines.
     pub(crate) const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// Returns whether the line of this number, counted from 1, is in this part.
+    /// Returns whether the line of this number, counted from 1, is in this shard.
     pub(super) fn has(self, number: u64) -> bool {
         number.wrapping_sub(1) % self.count == self.index
     }

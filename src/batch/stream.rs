@@ -1,4 +1,5 @@
-//! Scripts that come in bodies of HTTP: one, or lines of a stream, each answered as its run has ended.
+//! Runs scripts from bodies of HTTP: one script, or the lines of a stream. Each is answered when its run has ended. It
+//! never handles HTTP itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use crate::ledger::Presented;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
 
-/// The most ids of one batch that are remembered, but for numbers without gaps: 40 MB.
+/// The most ids of one batch that are remembered, which take 40 MB. Consecutive numbers count as one.
 const IDS_MAX: usize = 1_000_000;
 
 /// A part of a stream, and the room that its bytes take.
@@ -46,20 +47,20 @@ struct Lines {
     number: u64,
 }
 
-/// A batch in one body, and its answers in another one.
+/// A batch in a request's body, with its answers in the response's body.
 pub(crate) struct Batch {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) bounds: Bounds,
     pub(crate) workers: usize,
     pub(crate) presented: Presented,
-    /// Cancelled when nobody reads the answers any more, or the server ends.
+    /// Cancelled when the answers are no longer read, or the server ends.
     pub(crate) stop: CancellationToken,
 }
 
 impl Batch {
-    /// Answers each line of `chunks`, in the order in which they are through. No chunk is taken while as many
-    /// lines are under way as there are workers, or answers are not read. Ends with an error when the token of
-    /// the caller is revoked or has expired; runs that have started go on to their end.
+    /// Answers each line of `chunks` when its run has ended. Takes no chunk while all workers are busy, or while
+    /// answers are not read. Ends with an error when the caller's token is revoked or has expired. Runs that have
+    /// started go on to their end.
     pub(crate) async fn run(
         self,
         mut chunks: mpsc::Receiver<Chunk>,
@@ -121,15 +122,15 @@ impl Batch {
 }
 
 impl AnswerLine {
-    /// Makes one that needs no room.
+    /// Creates an answer that needs no room.
     fn small(bytes: Vec<u8>) -> Self {
         Self { bytes, room: None }
     }
 }
 
 impl Lines {
-    /// Returns the lines that are whole with this chunk, with their numbers; without bytes those that are too
-    /// long. Blank ones are left out.
+    /// Returns the lines that this chunk completes, with their numbers. A line that is too long has no bytes. Blank
+    /// lines are left out.
     fn split(&mut self, chunk: Chunk, is_end: bool) -> Vec<Line> {
         let Chunk { bytes, mut room } = chunk;
         let mut whole = Vec::new();
@@ -168,12 +169,12 @@ impl Lines {
     }
 }
 
-/// A script that is not a line, and what it may take.
+/// A script that is not a line of a batch, with its limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) code: String,
     pub(crate) stdin: String,
-    /// More than the bounds is the bounds.
+    /// Reduced to the bounds if it is above them.
     pub(crate) timeout: Option<Duration>,
     pub(crate) memory_mb: Option<u64>,
 }
@@ -193,28 +194,28 @@ pub(crate) struct OneAnswer {
 }
 
 impl OneAnswer {
-    /// Returns what became of the script.
+    /// Returns the status of the script.
     pub(crate) fn status(&self) -> Status {
         self.answer.status
     }
 
-    /// Returns the answer as a batch has it.
+    /// Returns the answer in the form of a batch.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         to_line(&self.answer)
     }
 
-    /// Returns the exit code, the output, and the errors of the run, if there was one.
+    /// Returns the exit code, the standard output and the standard error of the run; `None` without a run.
     pub(crate) fn end(&self) -> Option<(i32, &str, &str)> {
         let end = self.answer.end.as_ref()?;
         Some((end.exit_code, &end.stdout, &end.stderr))
     }
 
-    /// Returns how long the run took.
+    /// Returns the duration of the run.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_millis(self.answer.duration_ms.unwrap_or_default())
     }
 
-    /// Returns the reason why there is no run.
+    /// Returns the reason why the script has no run or no outcome.
     pub(crate) fn error(&self) -> Option<&str> {
         self.answer.error.as_deref()
     }
@@ -278,7 +279,7 @@ mod tests {
         assert!(lines.split(chunk(b"{123"), false).is_empty());
         assert_eq!(free(), 96);
         let mut found = lines.split(chunk(b"56}\n\n  \n{2}\n{"), false);
-        // Seven, three, and the one that has begun.
+        // Two lines of seven and three bytes, and one byte of an unfinished line.
         assert_eq!((found.len(), free()), (2, 100 - 7 - 3 - 1));
         found.pop();
         assert_eq!(free(), 100 - 7 - 1);

@@ -1,4 +1,4 @@
-//! What is counted while a batch runs, and what is said of it at its end.
+//! Counts the answers of a batch while it runs, and summarises them at its end. It never displays them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,21 +8,21 @@ use serde::Serialize;
 use super::answer::Answer;
 use super::{Analysis, Status};
 
-/// The figures of a batch so far.
+/// The counts of a batch so far.
 #[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
     counts: [u64; Status::ALL.len()],
-    /// Verdicts that are good.
+    /// The lines that passed.
     pub(crate) passed: u64,
-    /// Lines that an earlier run had answered.
+    /// The lines that an earlier run had answered.
     pub(crate) skipped: u64,
-    /// Bytes of the input that were read.
+    /// The bytes of the input that were read.
     pub(crate) bytes_read: u64,
     durations: Durations,
 }
 
-/// How a batch is run, as far as its figures depend on it.
+/// The settings of a batch that its summary repeats.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunBy {
     pub(crate) workers: usize,
@@ -31,22 +31,22 @@ pub(crate) struct RunBy {
     pub(crate) analysis: Analysis,
 }
 
-/// The end of a batch, for programs.
+/// The summary of a batch, for programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    /// Lines that were answered by this run.
+    /// The lines that this run has answered.
     pub(crate) lines: u64,
     pub(crate) statuses: BTreeMap<&'static str, u64>,
     pub(crate) passed: u64,
     pub(crate) skipped: u64,
     pub(crate) seconds: f64,
     pub(crate) scripts_per_second: f64,
-    /// Of the time of runs, in milliseconds.
+    /// The percentiles of the durations of runs, in milliseconds.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) workers: usize,
     pub(crate) memory_mb: u64,
-    /// `report` where what the analysis found stopped nothing.
+    /// `report` if findings did not stop scripts.
     pub(crate) analysis: &'static str,
     /// `true` if the whole input was answered.
     pub(crate) complete: bool,
@@ -73,29 +73,29 @@ impl Progress {
         }
     }
 
-    /// Returns how many lines have this status.
+    /// Returns the number of lines with this status.
     pub(crate) fn of(&self, status: Status) -> u64 {
         let counts = Status::ALL.iter().zip(&self.counts);
         counts.filter(|(one, _)| **one == status).map(|(_, count)| count).sum()
     }
 
-    /// Returns how many lines were answered.
+    /// Returns the number of answered lines.
     pub(crate) fn lines(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns the time so far.
+    /// Returns the time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Returns the lines a second so far.
+    /// Returns the lines per second so far.
     #[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "a rate for people")]
     pub(crate) fn rate(&self) -> f64 {
         self.lines() as f64 / self.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the figures at the end.
+    /// Returns the summary at the end.
     pub(crate) fn summary(&self, run: &RunBy, complete: bool) -> Summary {
         let counts = Status::ALL.iter().zip(&self.counts).filter(|(_, count)| **count > 0);
         Summary {
@@ -122,18 +122,18 @@ fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }
 
-/// A count of durations: each millisecond of its own up to 64 ms, above that within a part in 32.
+/// A histogram of durations: exact up to 64 ms, and within 1/32 above.
 #[derive(Debug, Default)]
 struct Durations(BTreeMap<u64, u64>);
 
 impl Durations {
     fn add(&mut self, milliseconds: u64) {
-        // The six highest bits of it.
+        // Keeps the six highest bits.
         let dropped = (u64::BITS - milliseconds.leading_zeros()).saturating_sub(6);
         *self.0.entry(milliseconds >> dropped << dropped).or_default() += 1;
     }
 
-    /// Returns the duration that so many percent do not exceed.
+    /// Returns the duration that `percent` of the runs do not exceed.
     #[expect(
         clippy::cast_precision_loss,
         clippy::as_conversions,
@@ -164,7 +164,7 @@ mod tests {
         assert!((durations.quantile(99) - 50.0).abs() < f64::EPSILON);
         (0..1000).for_each(|_| durations.add(123_456));
         assert!((durations.quantile(99) / 123_456.0 - 1.0).abs() < 1.0 / 32.0);
-        // Bounded, however many there are.
+        // Bounded for any number of durations.
         (0..1_000_000).for_each(|milliseconds| durations.add(milliseconds));
         assert!(durations.0.len() < 600);
     }

@@ -1,4 +1,4 @@
-//! One line of a batch: decide, run, answer.
+//! Answers one line of a batch: decide, run, answer. It never reads or writes lines.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,57 +22,57 @@ use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
 use super::ask::{Ask, Test};
 
-/// The tries of a line that this machine could not run, and the pause between them.
+/// The most attempts for a line that this machine could not run, and the pause between them.
 const ATTEMPTS_MAX: u8 = 2;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// The reason why the timeout of a run says nothing of the script.
+/// The reason why the timeout of a run does not count against the script.
 const STARVED: &str = "its time was up, and other processes kept it from the processors, or from pipes of the usual size";
 
-/// Takes the scripts of a batch through the one entry for scripts.
+/// The verifier of a batch, which passes each script through the one entry for scripts.
 pub(crate) struct Verifier {
     scripts: Arc<Scripts>,
     analysis: Analysis,
-    /// A script with tests is not run again once one has failed.
+    /// `true` if a script with tests is not run again once a test has failed.
     is_fail_fast: bool,
 }
 
-/// What is done with what the analysis finds.
+/// The effect of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Analysis {
-    /// It blocks, as for clients.
+    /// Findings block the script, as for clients.
     Blocks,
-    /// It is reported, and the script runs. Tier 3 only.
+    /// Findings are reported, and the script runs. Only at tier T3.
     Reports,
 }
 
 /// The runs of a script, one for each test.
 struct TestRuns {
     tests: Vec<TestAnswer>,
-    /// The first that did not pass, or the last one.
+    /// The first run that did not pass, or else the last run.
     shown: Option<(Status, Outcome)>,
-    /// The reason why one has no verdict, and whether another try would end the same way.
+    /// The reason why a run has no verdict, and whether another attempt would end the same way.
     error: Option<(String, bool)>,
 }
 
 impl Verifier {
-    /// Creates one whose scripts go through `scripts`, which treats findings as `analysis` says.
+    /// Creates a verifier for `scripts`, which must treat findings according to `analysis`.
     pub(crate) fn new(scripts: Arc<Scripts>, analysis: Analysis, is_fail_fast: bool) -> Self {
         Self { scripts, analysis, is_fail_fast }
     }
 
-    /// Returns whether a caller may still have scripts run, by the proof that let it in.
+    /// Returns whether a caller may still run scripts, by the proof that has authenticated it.
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
         self.scripts.require(presented.proof(), None).await
     }
 
-    /// Waits for room for an answer of so many bytes, until it is read.
+    /// Waits for room for an answer of this many bytes, which is held until the answer is read.
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
         self.scripts.room_for(user, bytes).await
     }
 
-    /// Answers a line, which was taken up at `taken`. A panic is an answer too.
+    /// Answers a line, which was taken up at `taken`. A panic becomes an answer too.
     pub(super) async fn answer(
         &self,
         ask: Ask,
@@ -96,12 +96,12 @@ impl Verifier {
         Answer { meta, analysis, line_sha256, queue_ms: milliseconds(waited), ..answer }
     }
 
-    /// Ends what lives between runs. No run may be going on.
+    /// Ends the processes that live between runs. No run may be in progress.
     pub(crate) async fn shut_down(&self) {
         self.scripts.shut_down(async {}).await;
     }
 
-    /// Answers a line; where this machine may be to blame for the answer, once again.
+    /// Answers a line. If this machine may be the cause of the answer, tries once more.
     async fn try_to_answer(
         &self,
         ask: Ask,
@@ -149,8 +149,8 @@ impl Verifier {
         }
     }
 
-    /// Runs a script once for each test. Each of these runs has a turn of its own: a line may have a thousand
-    /// tests, and others are not to wait for all of them.
+    /// Runs a script once for each test. Each run has a turn of its own, because a line may have a thousand tests, and
+    /// other scripts must not wait for all of them.
     async fn run(&self, ask: &Ask, permit: &Permit, cancel: &CancellationToken) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
         let limits = RunLimits {
@@ -166,7 +166,7 @@ impl Verifier {
             };
             let run = self.run_once(permit, turn, test, limits, cancel).await;
             match run {
-                // Where a test has failed before, that is the verdict.
+                // If a test has failed before, that is the verdict.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
                     runs.error = Some((STARVED.to_owned(), false));
                     return runs;
@@ -186,11 +186,11 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script. As long as another run does not end although it was killed, nothing is started, and this waits:
-    /// that is no attempt, and says nothing of the line.
+    /// Runs a script. Nothing can start while a run that was killed has not ended, so this waits. The wait is not an
+    /// attempt, and does not count against the line.
     ///
-    /// Where scripts can send signals to their supervisor, its death is no defect of this machine: the run counts as one
-    /// that SIGKILL ended, so that no script can withdraw from its verdict.
+    /// At a tier where scripts can send signals to their supervisor, its death is not treated as a defect of this
+    /// machine. The run counts as ended by SIGKILL, so that no script can escape its verdict.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -221,7 +221,8 @@ impl Verifier {
         }
     }
 
-    /// Returns the tier that holds scripts here; `None` if there is none, or the batch ended before it was known.
+    /// Returns the tier of the sandbox; `None` if scripts cannot run here, or the batch ended before the tier was
+    /// known.
     async fn tier(&self, cancel: &CancellationToken) -> Option<Tier> {
         let readiness = cancel.run_until_cancelled(self.scripts.readiness()).await?;
         readiness.ok().flatten().map(|ready| ready.tier)

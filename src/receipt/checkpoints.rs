@@ -1,7 +1,8 @@
-//! Checkpoints: heads of the log that were signed, and kept where whoever changes the log does not reach.
+//! Checkpoints: signed heads of the audit log, stored where a program that changes the log cannot reach them. This
+//! module never changes the log.
 //!
-//! A line of the file for each. A log that was written anew, or cut off behind one of them, does not have the
-//! row that was signed.
+//! The file has a line for each checkpoint. If the log was rewritten, or cut off before a signed row, that row is
+//! missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
@@ -11,34 +12,34 @@ use serde::Serialize;
 use super::{PublicKeys, SignedHead, verify_head};
 use crate::ledger::AuditRow;
 
-/// The longest line: a signed head has less than a kilobyte.
+/// The longest line, in bytes. A signed head has less than a kilobyte.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
-/// The most checkpoints: one a minute for two years.
+/// The most checkpoints: one a minute for almost two years.
 const LINES_MAX: u64 = 1_000_000;
-/// The flaws that are named.
+/// The most flaws that are named.
 const FLAWS_NAMED_MAX: usize = 20;
 
 /// The result of comparing a log with its checkpoints.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CheckpointVerification {
-    /// Checkpoints whose row is in the log as it was signed.
+    /// The checkpoints of rows that are in the log as they were signed.
     pub(crate) same: u64,
-    /// Those of rows before the first one of an export.
+    /// The checkpoints of rows before the first row of an export.
     pub(crate) earlier: u64,
     /// The last row that is as it was signed.
     pub(crate) last: Option<i64>,
-    /// When that was signed.
+    /// The time at which that row was signed.
     pub(crate) last_signed: Option<String>,
-    /// The rows behind that: nothing tells of those.
+    /// The rows after the last signed row, which no checkpoint covers.
     pub(crate) rows_behind: u64,
-    /// Checkpoints that are not good, or do not fit.
+    /// The checkpoints that are not valid, or do not fit the log.
     pub(crate) flawed: u64,
-    /// Some of them, in words.
+    /// Descriptions of the first flaws.
     pub(crate) flaws: Vec<String>,
 }
 
 impl CheckpointVerification {
-    /// Returns whether the log has every row that was signed, and any was.
+    /// Returns whether the log has every signed row, and at least one row was signed.
     pub(crate) fn is_intact(&self) -> bool {
         self.flawed == 0 && self.same > 0
     }
@@ -51,13 +52,13 @@ impl CheckpointVerification {
     }
 }
 
-/// Signed heads, while they are compared with the rows of a log, in their order.
+/// Signed heads, while they are compared with the rows of a log, in the order of the rows.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
-    /// By the number of the row; with the line of the file.
+    /// The heads by the number of the row, each with its line in the file.
     heads: BTreeMap<i64, Vec<(u64, SignedHead)>>,
     first_row: Option<i64>,
-    /// The rows of each chain behind its last one that was signed.
+    /// The number of rows of each chain after its last signed row.
     behind: HashMap<Option<String>, u64>,
     found: CheckpointVerification,
 }
@@ -83,13 +84,13 @@ impl Checkpoints {
         Err(io::ErrorKind::FileTooLarge.into())
     }
 
-    /// Compares the next row of the log.
+    /// Compares the next row of the log with its checkpoints.
     pub(crate) fn see(&mut self, row: &AuditRow) {
         let first = self.first_row.get_or_insert(row.seq);
         *first = row.seq.min(*first);
         let behind = self.behind.entry(row.instance.clone()).or_default();
         *behind += 1;
-        // Of several chains the hash alone tells which one was signed.
+        // Several chains may have this number, so only the hash identifies the row that was signed.
         let is_of_row = |head: &SignedHead| row.instance.is_none() || head.place.hash == row.hash;
         let heads = self.heads.remove(&row.seq).unwrap_or_default();
         let (heads, others): (Vec<_>, Vec<_>) =
@@ -112,7 +113,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns the result, once every row was seen.
+    /// Returns the result, once every row was compared.
     pub(crate) fn verification(self) -> CheckpointVerification {
         let Self { heads, first_row, behind, mut found } = self;
         found.rows_behind = behind.into_values().sum();

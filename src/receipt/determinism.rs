@@ -1,8 +1,9 @@
-//! The reasons why two runs of the same script may differ, by the names that the script uses.
+//! The reasons why two runs of the same script may differ, by the names that the script uses. The script is never run
+//! here.
 //!
-//! The rows say which functions of the standard library and of known libraries draw numbers, read a clock, or show
-//! something else that changes from run to run. An empty answer means that all names were looked at and none is in
-//! a row. It is no proof: a script can hide what it does.
+//! The table has the functions of the standard library and of known libraries that draw numbers, read a clock, or show
+//! something else that changes from run to run. An empty result means that all names were looked up and none is in the
+//! table. It is not a proof, because a script can hide its behaviour.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use crate::executor::Determinism;
 use crate::safety::{UNSEEN, is_in_standard_library};
 
-/// A reason, as receipts have it.
+/// A reason, as receipts name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Word {
     Time,
@@ -38,7 +39,7 @@ impl Word {
     }
 }
 
-/// The part of a deterministic run that makes the uses of a row the same in each run.
+/// The part of a deterministic run that makes the uses in a row the same in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pinned {
     Never,
@@ -50,24 +51,25 @@ enum Pinned {
 /// The uses that a row is about. All lists are separated by spaces.
 #[derive(Debug, Clone, Copy)]
 enum Uses {
-    /// Modules and objects by their qualified names, with everything below them.
+    /// Modules and objects by their qualified names, and everything below them.
     Paths(&'static str),
-    /// Members of this name, where one of the libraries is imported: of modules, and of objects that are not known.
+    /// Members with these names, if one of the libraries is imported. Includes members of modules and of unknown
+    /// objects.
     Members { libraries: &'static str, names: &'static str },
-    /// The same, where a word of the name starts so.
+    /// The same, if a word of the member's name starts with one of these.
     Words { libraries: &'static str, starts: &'static str },
-    /// Texts, in lower case, anywhere in the source, where one of the libraries is imported.
+    /// Texts, in lower case, anywhere in the source, if one of the libraries is imported.
     Texts { libraries: &'static str, texts: &'static str },
-    /// A call with this keyword, of whatever but a function of one of the names that are excepted.
+    /// A call with this keyword, unless the function has one of the excepted names.
     Keyword { libraries: &'static str, keyword: &'static str, but: &'static str },
-    /// One of these and one of those in one script.
+    /// A name of the first list and a name of the second list, in one script.
     Both(&'static str, &'static str),
 }
 
 use Pinned::{ByAddresses, BySeeds, Never};
 use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 
-/// Uses, the reason that they are, and what pins them.
+/// The table. Each row has its uses, the reason, the measure that pins them, and an explanation.
 #[rustfmt::skip]
 const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, Never,
@@ -169,7 +171,7 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
      "what they load or run is not in the script"),
 ];
 
-/// Libraries of which the rows have everything that is known to differ.
+/// The libraries for which the table has every known difference.
 const LIBRARIES: [&str; 17] = [
     "dateutil",
     "gmpy2",
@@ -190,15 +192,15 @@ const LIBRARIES: [&str; 17] = [
     "z3",
 ];
 
-/// Modules that others hold under their names, as `statistics.random` and `calendar.datetime`.
+/// The modules that other modules hold under their names, such as `statistics.random` and `calendar.datetime`.
 const HELD: [&str; 8] =
     ["random", "time", "datetime", "os", "uuid", "secrets", "tempfile", "threading"];
 
-/// The names of a script, as the analysis has them.
+/// The names of a script, from the analysis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) imports: &'a [String],
-    /// Qualified names of objects, and behind a dot names of members of what is not known.
+    /// Qualified names of objects. A name that starts with a dot is a member of an unknown object.
     pub(super) uses: &'a [String],
 }
 
@@ -224,15 +226,15 @@ pub(super) fn may_differ_by(
     words
 }
 
-/// Returns the words for what differs in an output, where it can be seen there: an address of an object, as in
-/// `<object object at 0x7f…>`.
+/// Returns the reason for a difference that an output shows: the address of an object, as in `<object object at
+/// 0x7f…>`.
 pub(super) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
     const ADDRESS: &[u8] = b" at 0x";
     let is_there = output.windows(ADDRESS.len()).any(|window| window == ADDRESS);
     (is_there && !is_pinned(ByAddresses, determinism)).then_some(Word::Memory)
 }
 
-/// Returns the words as receipts have them.
+/// Returns the reasons as receipts name them.
 pub(super) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
     words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
 }
@@ -290,13 +292,13 @@ impl Names<'_> {
         libraries.any(|library| self.imports.iter().any(|import| top(import) == library))
     }
 
-    /// Returns all parts of all names but the first, which is a module or nothing.
+    /// Returns all parts of all names except for the first part, which is a module or empty.
     fn members(&self) -> impl Iterator<Item = &str> {
         self.all().flat_map(|name| name.split('.').skip(1))
     }
 }
 
-/// Tells whether a name is that of a module or object, or of something below it.
+/// Returns whether a name is this module or object, or is below it.
 fn is_below(name: &str, path: &str) -> bool {
     let is_at = |name: &str| {
         name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -304,7 +306,7 @@ fn is_below(name: &str, path: &str) -> bool {
     if is_at(name) {
         return true;
     }
-    // A name behind a dot is not a module's.
+    // A name that starts with a dot is not a module's.
     let is_held = HELD.contains(&top(path)) && !name.starts_with('.');
     is_held
         && name.match_indices('.').any(|(dot, _)| {
@@ -312,7 +314,8 @@ fn is_below(name: &str, path: &str) -> bool {
         })
 }
 
-/// Tells whether a word of a name starts so: after an underscore, or with a capital letter.
+/// Returns whether a word of a name starts like this. A word starts with a capital letter, or after a character that is
+/// not a lower-case letter.
 fn has_word(name: &str, start: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.match_indices(start).any(|(at, _)| {
@@ -334,7 +337,7 @@ mod tests {
         as_texts(&may_differ_by(Some(names), source, determinism)).join(" ")
     }
 
-    /// Scripts, their words, and their words in a deterministic run with fixed addresses.
+    /// Scripts, the reasons for them, and the reasons in a deterministic run with fixed addresses.
     const CASES: &[(&str, &str, &str)] = &[
         ("import math\nprint(math.pi, {'a', 'b'}, hash('a'))", "", ""),
         ("from decimal import *\nprint(Decimal(2).sqrt())", "", ""),

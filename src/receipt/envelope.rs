@@ -1,8 +1,9 @@
-//! The envelope of a receipt: DSSE 1.0.2, <https://github.com/secure-systems-lab/dsse>.
+//! The envelope of a receipt: DSSE 1.0.2, <https://github.com/secure-systems-lab/dsse>. This module never parses a
+//! statement.
 //!
-//! The signature is over the payload's bytes and their type, so nothing has to be parsed before it is
-//! checked. What is around the payload is not signed: it has to be written just as receipts are, and then a
-//! byte that was changed there is found too.
+//! The signature covers the payload's bytes and their type, so no statement is parsed before the signature is checked.
+//! The bytes around the payload are not signed. They must be exactly as receipts are written, so a changed byte is
+//! found there too.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ReceiptError;
 use super::keys::{PublicKeys, SigningKey};
 
-/// The type of in-toto's statements.
+/// The media type of in-toto's statements.
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
 const SIGNATURE_BYTES: usize = 64;
@@ -30,7 +31,7 @@ struct Signature {
     sig: String,
 }
 
-/// A statement whose signature fits.
+/// The statement of an envelope, and the id of its key. Only `open` has checked the signature.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) payload: Vec<u8>,
@@ -51,7 +52,7 @@ pub(super) fn seal(statement: &[u8], key: &SigningKey) -> serde_json::Result<Vec
     bytes_of(&envelope)
 }
 
-/// Returns the statement of an envelope, if one of these keys has signed just these bytes.
+/// Returns the statement of an envelope, if one of these keys has signed exactly these bytes.
 pub(super) fn open(bytes: &[u8], keys: &PublicKeys) -> Result<Opened, ReceiptError> {
     let (envelope, payload) = read(bytes)?;
     let [Signature { keyid, sig }] = envelope.signatures;
@@ -64,7 +65,7 @@ pub(super) fn open(bytes: &[u8], keys: &PublicKeys) -> Result<Opened, ReceiptErr
     Ok(Opened { payload, keyid })
 }
 
-/// Returns the statement of an envelope and the name of the key, whoever signed it.
+/// Returns the statement of an envelope and the id of its key, without checking the signature.
 pub(super) fn content(bytes: &[u8]) -> Result<Opened, ReceiptError> {
     let (envelope, payload) = read(bytes)?;
     let [Signature { keyid, .. }] = envelope.signatures;
@@ -92,7 +93,7 @@ fn bytes_of(envelope: &Envelope) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns what is signed: DSSE's pre-authentication encoding.
+/// Returns the bytes that are signed: DSSE's pre-authentication encoding.
 pub(super) fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()

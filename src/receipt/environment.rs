@@ -1,5 +1,5 @@
-//! The environment of a script, as its receipt has it: the interpreter, what is installed, the variables, the
-//! machine. What does not change while nothing is installed is looked up once.
+//! The environment of a script, as its receipt describes it: the interpreter, the installed packages, the variables,
+//! the machine. It is looked up again only after an installation. This module never installs anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,37 +14,37 @@ use sha2::{Digest as _, Sha256};
 use super::sha256;
 use crate::executor::Surroundings;
 
-/// The ends of the names of installed distributions, behind the name and the version (the binary
-/// distribution format, and what Debian makes).
+/// The ends of the names of installed distributions, after the name and the version. The binary distribution format and
+/// Debian use them.
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
-/// The environment.
+/// The environment of a script.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Environment {
     pub(crate) interpreter: Interpreter,
-    /// Everything that is installed, in the order of the names.
+    /// All installed packages, sorted by name.
     pub(crate) packages: Vec<Package>,
-    /// The SHA-256 of the lines `NAME==VERSION`, each with a line end.
+    /// The SHA-256 of the lines `NAME==VERSION`, each with a line feed.
     pub(crate) packages_sha256: String,
-    /// The variables that scripts get, but for those that point into their scratch folder.
+    /// The variables of scripts, except for variables that point into the scratch folder.
     pub(crate) variables: BTreeMap<String, String>,
     /// The architecture, as Rust names it.
     pub(crate) arch: String,
     pub(crate) os: String,
-    /// The release of the kernel; empty where it is not known.
+    /// The release of the kernel; empty if it is unknown.
     pub(crate) kernel: String,
-    /// What of the processor chooses other kernels of numerical libraries.
+    /// The processor's features by which numerical libraries choose their kernels.
     pub(crate) cpu_features: Vec<String>,
 }
 
 /// The interpreter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Interpreter {
-    /// As `sys.implementation.name` has it.
+    /// The value of `sys.implementation.name`.
     pub(crate) implementation: String,
     pub(crate) version: String,
-    /// Of the program's file.
+    /// The SHA-256 of the interpreter's file.
     pub(crate) sha256: String,
 }
 
@@ -78,7 +78,7 @@ impl Environment {
         })
     }
 
-    /// Returns what differs in another environment, a line for each difference: this is the receipt's.
+    /// Returns the differences between a receipt's environment (`self`) and `now`, a line for each.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         let mut compare = |what: &str, then: &str, now: &str| {
@@ -109,12 +109,12 @@ impl Environment {
     }
 }
 
-/// Describes what scripts run in now. Blocks on the disk.
+/// Describes the current environment of scripts. Blocks on the disk.
 pub(crate) fn describe(surroundings: &Surroundings) -> io::Result<Environment> {
     Environment::of(surroundings)
 }
 
-/// Returns the values of each name on both sides; `none` where there is none.
+/// Returns the values of each name on both sides; `none` if the name is missing.
 fn pairs<'a>(
     then: impl Iterator<Item = (&'a String, &'a String)>,
     now: impl Iterator<Item = (&'a String, &'a String)>,
@@ -133,11 +133,11 @@ fn start(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
 
-/// The environment that was looked up last, and what it was looked up of.
+/// The environment that was looked up last, and the state of its files at that time.
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
-/// The state of a file or a folder: it is another one where something was installed.
+/// The state of a file or a folder. An installation changes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen(Option<[i128; 5]>);
 
@@ -156,14 +156,15 @@ impl Seen {
 }
 
 impl EnvironmentCache {
-    /// Returns the environment that is known, if nothing was installed since. A few looks at folders.
+    /// Returns the environment that was looked up last, if nothing was installed since. Reads only the metadata of a
+    /// few paths.
     pub(super) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, environment) = known.as_ref()?;
         (*of == seen(surroundings)).then(|| Arc::clone(environment))
     }
 
-    /// Returns the environment as it is now. Blocks on the disk.
+    /// Returns the current environment. Blocks on the disk.
     pub(super) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
         if let Some(environment) = self.known(surroundings) {
             return Ok(environment);
@@ -181,7 +182,8 @@ fn seen(surroundings: &Surroundings) -> Vec<Seen> {
     watched.map(|path| Seen::at(path)).collect()
 }
 
-/// Returns what is installed in these folders. Of two with one name the first counts, as for imports.
+/// Returns the packages that are installed in these folders. If two have the same name, the first counts, as for
+/// imports.
 fn packages(folders: &[PathBuf]) -> Vec<Package> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for folder in folders {
@@ -196,13 +198,13 @@ fn packages(folders: &[PathBuf]) -> Vec<Package> {
     found.into_iter().map(|(name, version)| Package { name, version }).collect()
 }
 
-/// Returns the name and the version of what a folder of metadata describes. The name as package indexes compare
-/// it.
+/// Returns the name and the version of a distribution, from the name of its metadata folder. The name is in the form in
+/// which package indexes compare it.
 fn distribution(entry: &std::ffi::OsStr) -> Option<(String, String)> {
     let entry = entry.to_str()?;
     let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
     let (name, version) = stem.split_once('-')?;
-    // An .egg-info may have the version of Python behind it.
+    // In an `.egg-info`, the version of Python may follow.
     let version = version.split_once("-py").map_or(version, |(version, _)| version);
     let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
     Some((name, version.to_owned()))

@@ -1,8 +1,8 @@
-//! The reasons why a receipt is not good.
+//! The reasons why a receipt is not valid. They never contain secrets.
 
 use thiserror::Error;
 
-/// The reason why a receipt is not good. For whoever has it: nothing in it is secret.
+/// The reason why a receipt is not valid. The holder of the receipt may see it, because nothing in it is secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ReceiptError {
     #[error("it is no envelope of a receipt: {0}")]

@@ -1,6 +1,6 @@
-//! The head of the audit log, signed: which row was the last at some time.
+//! The signed head of the audit log: the row that was the last at some time. This module never reads the log.
 //!
-//! The same envelope and the same statement as those of receipts, with a predicate of its own.
+//! A head has the same envelope and the same statement as a receipt, with its own predicate.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::ledger::AuditPlace;
 
 /// The type of the predicate, with its version.
 const AUDIT_HEAD_TYPE: &str = "https://qwed.ai/attestation/audit-head/v1";
-/// The name of the row's hash among the subjects: the one there is.
+/// The name of the row's hash, which is the only subject.
 const SUBJECT: &str = "audit-row";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,14 +25,14 @@ struct AuditHead {
     seq: i64,
 }
 
-/// A head that somebody has signed.
+/// A head with a valid signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SignedHead {
     pub(crate) place: AuditPlace,
     pub(crate) created_on: DateTime<Utc>,
 }
 
-/// Signs a head: the bytes of its envelope, which are a line.
+/// Signs a head. Returns the bytes of its envelope, which are a line.
 pub(super) fn sign(place: &AuditPlace, key: &SigningKey) -> serde_json::Result<Vec<u8>> {
     let subject = vec![Subject::new(SUBJECT, place.hash.clone())];
     let head = AuditHead { created_on: to_milliseconds(Utc::now()), seq: place.seq };
@@ -40,7 +40,7 @@ pub(super) fn sign(place: &AuditPlace, key: &SigningKey) -> serde_json::Result<V
     envelope::seal(&serde_json::to_vec(&statement)?, key)
 }
 
-/// Verifies a signed head: its bytes, then its signature, and only then what it says.
+/// Verifies a signed head: first its bytes, then its signature, and only then its content.
 pub(crate) fn verify_head(bytes: &[u8], keys: &PublicKeys) -> Result<SignedHead, ReceiptError> {
     let envelope::Opened { payload, keyid } = envelope::open(bytes, keys)?;
     let unknown = |reason: String| ReceiptError::Statement(reason);

@@ -1,8 +1,9 @@
-//! The keys of receipts: the one that signs, and those that have.
+//! The keys of receipts: the key that signs, and the public keys of all keys that have signed. A private key never
+//! appears in a receipt, a message or the log.
 //!
-//! A folder has them all: `signing.key` (PKCS #8, the server's user alone), `signing.pub` (the public key,
-//! for other programs), and `keys.json` with every public key there has been, and when it was in use. The
-//! folder without `signing.key` is what somebody else needs to verify receipts.
+//! A folder has them all: `signing.key` (PKCS #8, for the server's user alone), `signing.pub` (the public key, for
+//! other programs), and `keys.json` (every public key so far, and when it was in use). Without `signing.key`, the
+//! folder is all that another user needs to verify receipts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -33,17 +34,17 @@ pub(crate) const KEY_FOLDER: &str = "keys";
 const SIGNING_KEY: &str = "signing.key";
 const PUBLIC_KEY: &str = "signing.pub";
 const RECORDS: &str = "keys.json";
-/// The end of the names of public keys.
+/// The extension of the files of public keys.
 const PUBLIC_ENDING: &str = "pub";
 
-/// The most bytes of a key, and of the records: a thousand keys.
+/// The most bytes of a key, and of the records of a thousand keys.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
 const RECORDS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reading and writing by the group, and by everybody.
+/// The permissions of the group and of other users.
 const OPEN_TO_OTHERS: u32 = 0o077;
 
-/// The reason why keys cannot be used. For the admin: it has paths, and nothing of a key.
+/// The reason why keys cannot be used, for the admin. It has paths, and nothing of a private key.
 #[derive(Debug, Error)]
 pub(crate) enum KeyError {
     #[error("failed to read {file}")]
@@ -79,7 +80,7 @@ pub(crate) enum KeyError {
     Encode,
 }
 
-/// The key that signs. Its `Debug` shows the public key's id.
+/// The key that signs. Its `Debug` shows only the public key's id.
 pub(crate) struct SigningKey {
     key: ed25519_dalek::SigningKey,
     id: String,
@@ -92,7 +93,7 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Makes a key of these random bytes.
+    /// Creates a key from these random bytes.
     pub(super) fn of(secret: [u8; 32]) -> Self {
         let key = ed25519_dalek::SigningKey::from_bytes(&secret);
         Self { id: key_id(&key.verifying_key()), key }
@@ -104,7 +105,7 @@ impl SigningKey {
         Ok(Self::of(secret))
     }
 
-    /// Reads a key that nobody but this user can read, and nobody but this user and root can replace.
+    /// Reads a key. Fails unless only this user can read it, and only this user and root can replace it.
     pub(crate) fn load(file: &Path) -> Result<Self, KeyError> {
         let named = || file.to_owned();
         let failed = |source| KeyError::Read { file: named(), source };
@@ -129,7 +130,7 @@ impl SigningKey {
         Ok(Self { id: key_id(&key.verifying_key()), key })
     }
 
-    /// Returns the name of the key: the SHA-256 of the public key's 32 bytes.
+    /// Returns the id of the key: the SHA-256 of the public key's 32 bytes.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -149,15 +150,15 @@ fn key_id(key: &VerifyingKey) -> String {
     format!("sha256:{}", sha256(key.as_bytes()))
 }
 
-/// A public key as `keys.json` has it.
+/// A public key in `keys.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct KeyRecord {
     pub(crate) keyid: String,
     pub(crate) public_key: String,
-    /// The time of its first receipt at the earliest.
+    /// The earliest time of its receipts.
     pub(crate) valid_from: DateTime<Utc>,
-    /// The time of its last receipt at the latest; none for the key in use.
+    /// The latest time of its receipts; `None` for the key in use.
     pub(crate) valid_until: Option<DateTime<Utc>>,
 }
 
@@ -167,7 +168,7 @@ struct KeyRecords {
     keys: Vec<KeyRecord>,
 }
 
-/// Whether a key was in use at some time.
+/// The state of a key at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyState {
     InUse,
@@ -179,17 +180,17 @@ pub(crate) enum KeyState {
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     key: VerifyingKey,
-    /// None where nothing says: of a file with a key alone.
+    /// `None` if it is unknown, because the key is from a file without records.
     times: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
 }
 
 impl PublicKey {
-    /// Returns whether the key's holder has signed this.
+    /// Returns whether this key has signed the message.
     pub(super) fn has_signed(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         self.key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
     }
 
-    /// Returns whether the key was in use at a time.
+    /// Returns the state of the key at a time.
     pub(super) fn state_at(&self, time: DateTime<Utc>) -> KeyState {
         match self.times {
             Some((from, _)) if time < from => KeyState::NotYet,
@@ -199,12 +200,12 @@ impl PublicKey {
     }
 }
 
-/// The keys that receipts are verified with, by their names.
+/// The keys that receipts are verified with, by their ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PublicKeys(BTreeMap<String, PublicKey>);
 
 impl PublicKeys {
-    /// Reads the keys of a folder, or the one of a file.
+    /// Reads the keys of a folder, or the key of a file.
     pub(crate) fn read(path: &Path) -> Result<Self, KeyError> {
         let mut keys = Self::default();
         if path.is_file() {
@@ -227,7 +228,7 @@ impl PublicKeys {
         for file in files {
             keys.add_file(&file)?;
         }
-        // These have times.
+        // The records replace the files' keys, because they have times.
         for record in records(&path.join(RECORDS))?.keys {
             let file = path.join(RECORDS);
             let key = VerifyingKey::from_public_key_pem(&record.public_key)
@@ -258,7 +259,7 @@ impl PublicKeys {
     }
 }
 
-/// Reads the records of a folder; none where there is no such file.
+/// Reads the records of a folder. They are empty if the file does not exist.
 fn records(file: &Path) -> Result<KeyRecords, KeyError> {
     let bytes = match read_regular(file, RECORDS_BYTES_MAX) {
         Ok(Some(bytes)) => bytes,
@@ -275,14 +276,14 @@ fn open_at_once(file: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file)
 }
 
-/// Reads a file of up to `bytes_max` bytes; `None` if it is not a regular file. It may be a link to one, as in the
+/// Reads a file of up to `bytes_max` bytes; `None` if it is not a regular file. It may be a symlink to one, as in the
 /// folders that Kubernetes mounts.
 fn read_regular(file: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let opened = open_at_once(file)?;
     opened.metadata()?.is_file().then(|| read_at_most(opened, bytes_max)).transpose()
 }
 
-/// The folder of the keys of this server.
+/// The folder of this server's keys.
 #[derive(Debug)]
 pub(crate) struct KeyStore {
     folder: PathBuf,
@@ -293,20 +294,19 @@ impl KeyStore {
         Self { folder }
     }
 
-    /// Returns the file of the key that signs.
+    /// Returns the file of the signing key.
     pub(crate) fn signing_key(&self) -> PathBuf {
         self.folder.join(SIGNING_KEY)
     }
 
-    /// Returns the file of its public key.
+    /// Returns the file of the public key.
     pub(crate) fn public_key(&self) -> PathBuf {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Makes a key; in the place of the one that there is only if that is to be replaced.
+    /// Generates a key. Fails if a key exists, unless `rotates` allows to replace it.
     ///
-    /// The public key is on the disk before the private one: nothing is ever signed that cannot be
-    /// verified.
+    /// The public key is on the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
         let file = self.signing_key();
         if file.symlink_metadata().is_ok() && !rotates {
@@ -328,7 +328,7 @@ impl KeyStore {
             valid_until: None,
         });
         let text = serde_json::to_string_pretty(&records).map_err(|_| KeyError::Encode)?;
-        // Of version 1, without the public key: older programs read no other.
+        // Version 1, without the public key, because older programs read no other version.
         let pair = KeypairBytes { secret_key: key.key.to_bytes(), public_key: None };
         let private = pair.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
         self.write(RECORDS, format!("{text}\n").as_bytes(), 0o644)?;
@@ -337,7 +337,7 @@ impl KeyStore {
         Ok(key)
     }
 
-    /// Returns the key that signs; a new one where there has never been any.
+    /// Returns the signing key. Generates a key if none exists.
     pub(crate) fn signing_key_or_new(&self) -> Result<SigningKey, KeyError> {
         match self.generate(false) {
             Ok(key) => Ok(key),
@@ -346,7 +346,7 @@ impl KeyStore {
         }
     }
 
-    /// Writes a file of the folder, whole or not at all, on the disk when this returns.
+    /// Writes a file of the folder, whole or not at all. The file is on the disk when this returns.
     fn write(&self, name: &str, content: &[u8], mode: u32) -> Result<(), KeyError> {
         let file = self.folder.join(name);
         let written = || {
@@ -363,13 +363,13 @@ impl KeyStore {
     }
 }
 
-/// Returns a time as it is written: receipts made in the same millisecond are not before it.
+/// Returns a time with the precision of receipts. So a receipt of the same millisecond is not earlier.
 pub(super) fn to_milliseconds(time: DateTime<Utc>) -> DateTime<Utc> {
     let text = time_text(time);
     text.parse().unwrap_or(time)
 }
 
-/// Returns a time as receipts have it.
+/// Returns a time in the format of receipts.
 pub(super) fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -1,13 +1,15 @@
-//! Signed receipts: what was decided about a script or a run of tests, where it ran and what came of it, in a
-//! form that can be kept, checked on another machine, and run again.
+//! Signed receipts: the decision about a script or a run of tests, the environment, and the result. A receipt can be
+//! stored, verified on another machine, and run again.
 //!
-//! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys`
-//! (Ed25519). `environment` is what it says about the interpreter, `writer` makes receipts and stores them,
-//! `verification` checks them, over the exact bytes and before anything of a statement is parsed. `head` signs
-//! the last row of the audit log in the same way.
+//! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys` (Ed25519).
 //!
-//! A receipt proves that the holder of the key says so, and nothing more: not that the kernel was honest. So
-//! the key has to be out of the reach of everything that runs here.
+//! - `environment` describes the interpreter.
+//! - `writer` makes receipts and stores them.
+//! - `verification` checks receipts, over the exact bytes and before anything of a statement is parsed.
+//! - `head` signs the last row of the audit log in the same way.
+//!
+//! A receipt proves that the holder of the key has signed it. It never proves that the kernel was honest. So the key
+//! must be out of the reach of everything that runs here.
 //!
 //! This folder is the only one that names `ed25519_dalek`.
 
@@ -44,8 +46,8 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-/// The most bytes of a receipt: one of some hundred packages has 10 KiB, and one with all files of a run of
-/// tests a few hundred.
+/// The most bytes of a receipt. A receipt with some hundred packages has 10 KiB. A receipt with all files of a run of
+/// tests has a few hundred KiB.
 pub(crate) const RECEIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Returns the SHA-256 of bytes, in lower-case hexadecimal.
@@ -53,7 +55,7 @@ pub(crate) fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Reads a file that the user named, of up to `bytes_max` bytes. It may be a pipe.
+/// Reads a file that the user named, of up to `bytes_max` bytes. The file may be a pipe.
 pub(crate) fn read_bounded(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_at_most(File::open(file)?, bytes_max)
 }

@@ -1,5 +1,6 @@
-//! The outputs of scripts next to their receipts, if the admin wants them stored: a file for each content, named
-//! by its SHA-256. Receipts have digests; a replay that differs can show the difference with these.
+//! The outputs of scripts next to their receipts, if the admin wants them stored: a file for each content, named by its
+//! SHA-256. Receipts have only digests. With these files, a replay that differs can show the difference. An output is
+//! never used without comparing its digest.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,16 +13,16 @@ use super::reserved::{ReservedFile, remove_abandoned};
 use super::{ReceiptError, Statement, read_at_most, sha256};
 use crate::folder::Folder;
 
-/// The folder, in that of the receipts.
+/// The folder of outputs, in the folder of receipts.
 const OUTPUT_FOLDER: &str = "outputs";
 
-/// The most bytes of an output: a script has a mebibyte of each stream.
+/// The most bytes of an output that are read. A script has a mebibyte for each stream.
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The bytes that may follow a stream which was cut.
+/// The bytes that may follow a stream that was cut off.
 const NOTICE_BYTES: u64 = 256;
 
-/// The reason why a stored output is of no use.
+/// The reason why a stored output cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
     #[error("it is not stored, so only its digest is known")]
@@ -34,7 +35,7 @@ pub(crate) enum OutputError {
     Changed,
 }
 
-/// Room for both streams of a run.
+/// The reserved room for both streams of a run.
 #[derive(Debug)]
 pub(super) struct ReservedOutputs([ReservedFile; 2]);
 
@@ -60,7 +61,7 @@ pub(super) fn remove_abandoned_outputs(folder: &Path) {
     remove_abandoned(&folder.join(OUTPUT_FOLDER));
 }
 
-/// Fails if an output that is stored in this folder is not that of the receipt, or cannot be compared.
+/// Fails if an output that is stored in this folder is different from the receipt's, or cannot be compared.
 pub(crate) fn compare_outputs(
     statement: &Statement<Value>,
     folder: &Path,
@@ -79,16 +80,16 @@ pub(crate) fn compare_outputs(
     Ok(())
 }
 
-/// Returns the folder of the outputs of a receipt, which is in the folder of its day.
+/// Returns the folder of outputs for a receipt, which is in the folder of its day.
 pub(crate) fn outputs_beside(receipt: &Path) -> Option<PathBuf> {
     Some(receipt.canonicalize().ok()?.parent()?.parent()?.join(OUTPUT_FOLDER))
 }
 
 /// Reads the output of this digest from a folder of outputs, and compares it.
 ///
-/// The folder may come from others: no link in it is followed, and nothing but a regular file is opened.
+/// The folder may come from another user. So no symlink in it is followed, and only a regular file is opened.
 pub(crate) fn stored_output(folder: &Path, digest: &str) -> Result<Vec<u8>, OutputError> {
-    // It becomes a name.
+    // The digest becomes a file name.
     if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(OutputError::NotStored);
     }
@@ -110,7 +111,7 @@ pub(crate) fn stored_output(folder: &Path, digest: &str) -> Result<Vec<u8>, Outp
     if sha256(&content) == digest { Ok(content) } else { Err(OutputError::Changed) }
 }
 
-/// Returns whether the error says that there is no such folder.
+/// Returns whether the error means that the folder does not exist.
 fn is_nowhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

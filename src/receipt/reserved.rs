@@ -1,8 +1,8 @@
-//! Files whose room on the disk is reserved before their content exists, so that a full disk is noticed before a
-//! script runs and not after it.
+//! Files with disk space that is reserved before their content exists, so that a full disk is noticed before a script
+//! runs and not after it.
 //!
-//! A file gets its name when all of its content is written. Until then it is a draft, which is removed when its
-//! owner is dropped, or by a later process if its owner was killed. It never decides what is written.
+//! A file gets its name when all of its content is written. Until then it is a draft. The draft is removed when its
+//! owner is dropped, or by a later process if the owner was killed. This module never decides about the content.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -17,26 +17,26 @@ use crate::folder::Folder;
 /// The start of the names of drafts.
 const DRAFT: &str = ".new-";
 
-/// The most names of a folder that are looked through for abandoned drafts.
+/// The most names of a folder that are searched for abandoned drafts.
 const NAMES_MAX: usize = 100_000;
 
-/// A draft with room for its content.
+/// A draft with reserved space for its content.
 #[derive(Debug)]
 pub(super) struct ReservedFile {
     draft: NamedTempFile,
 }
 
 impl ReservedFile {
-    /// Creates a draft of this many bytes in `folder`, which is created if it does not exist. Blocks on the disk.
+    /// Creates a draft of this many bytes in `folder`. Creates the folder if it does not exist. Blocks on the disk.
     ///
     /// The bytes are written, because not every file system can allocate without that.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
         create_folder(folder)?;
         loop {
             let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)?;
-            // For as long as its owner lives.
+            // Locked for as long as the owner lives.
             draft.as_file().lock()?;
-            // Before it was locked, another process may have removed it as abandoned.
+            // Before the lock, another process may have removed the draft as abandoned.
             if draft.as_file().metadata()?.nlink() == 0 {
                 continue;
             }
@@ -45,8 +45,8 @@ impl ReservedFile {
         }
     }
 
-    /// Writes the content and gives the file its name, which must be on the same file system. A file that has the
-    /// name already is replaced. With `syncs`, both are on the disk when this returns.
+    /// Writes the content and gives the file its name, which must be on the same file system. Replaces a file that
+    /// already has the name. With `syncs`, both are on the disk when this returns.
     pub(super) fn store(mut self, content: &[u8], target: &Path, syncs: bool) -> io::Result<()> {
         self.draft.rewind()?;
         self.draft.write_all(content)?;
@@ -73,12 +73,12 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)
 }
 
-/// Removes the drafts of a folder whose owners are dead.
+/// Removes the drafts in a folder that have no living owner.
 pub(super) fn remove_abandoned(folder: &Path) {
     let Ok(folder) = Folder::open(folder) else { return };
     for name in folder.names(NAMES_MAX).unwrap_or_default() {
         let is_draft = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
-        // Nobody holds the lock of one that was abandoned.
+        // An abandoned draft is not locked.
         if is_draft && folder.file(&name).is_ok_and(|draft| draft.try_lock().is_ok()) {
             remove(&folder, &name);
         }
@@ -112,12 +112,12 @@ mod tests {
         let reserved = ReservedFile::new(&root, 4096).unwrap();
         assert_eq!(names(&root).len(), 1);
         assert_eq!(root.join(&names(&root)[0]).metadata().unwrap().len(), 4096);
-        // Held by a living owner.
+        // A draft with a living owner stays.
         remove_abandoned(&root);
         reserved.store(b"content", &root.join("day/name"), true).unwrap();
         assert_eq!(names(&root), ["day"]);
         assert_eq!(fs::read(root.join("day/name")).unwrap(), b"content");
-        // Larger than its room.
+        // The content is larger than its room.
         let reserved = ReservedFile::new(&root, 1).unwrap();
         reserved.store(b"other content", &root.join("day/name"), false).unwrap();
         assert_eq!(fs::read(root.join("day/name")).unwrap(), b"other content");
@@ -134,7 +134,7 @@ mod tests {
         std::os::unix::fs::symlink("other", folder.path().join(".new-link")).unwrap();
         remove_abandoned(folder.path());
         assert_eq!(names(folder.path()), [".new-link", "other"]);
-        // One that cannot be stored goes too.
+        // A draft that cannot be stored is removed too.
         let reserved = ReservedFile::new(folder.path(), 16).unwrap();
         assert!(reserved.store(b"", &folder.path().join("other/name"), false).is_err());
         assert_eq!(names(folder.path()), [".new-link", "other"]);

@@ -1,6 +1,8 @@
-//! The statement of a receipt: in-toto's Statement, version 1, with a predicate of our own. The schema of that
-//! is `docs/receipt.schema.json`; a field that is added there is a change that readers survive, anything
-//! else is another version.
+//! The statement of a receipt: in-toto's Statement, version 1, with a predicate of our own. Nothing is signed or
+//! verified here.
+//!
+//! `docs/receipt.schema.json` is the schema of the predicate. Readers accept a new field. Any other change needs a new
+//! version.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ pub(crate) const PREDICATE_TYPE: &str = "https://qwed.ai/attestation/verificatio
 /// In-toto's predicate for tests.
 pub(crate) const TEST_RESULT_TYPE: &str = "https://in-toto.io/attestation/test-result/v0.1";
 
-/// A statement: what is said of which contents.
+/// A statement: its subjects, and a predicate about them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Statement<P> {
@@ -36,14 +38,14 @@ impl<P> Statement<P> {
         Self { kind, subject, predicate_type, predicate }
     }
 
-    /// Returns the SHA-256 of a subject.
+    /// Returns the SHA-256 of the subject with this name.
     pub(crate) fn digest(&self, name: &str) -> Option<&str> {
         let subject = self.subject.iter().find(|subject| subject.name == name)?;
         Some(&subject.digest.sha256)
     }
 }
 
-/// A content, by its digest alone.
+/// A content, identified by its digest alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Subject {
@@ -74,7 +76,7 @@ pub(crate) struct Predicate<'a> {
     pub(crate) server: Server,
     pub(crate) decision: Decision,
     pub(crate) caller: AskedBy,
-    /// The interpreter and what is installed for it; none of a call that was refused.
+    /// The interpreter and the installed packages; `None` for a call that was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) environment: Option<Cow<'a, Environment>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,17 +85,17 @@ pub(crate) struct Predicate<'a> {
     pub(crate) limits: Option<Limits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Run>,
-    /// The reason why there was no run, where there was to be one.
+    /// The reason why an allowed call was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_run: Option<String>,
-    /// What was done so that two runs of the script are the same; none where nothing was.
+    /// The measures that make two runs of the script the same; `None` without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deterministic: Option<Deterministic>,
-    /// The reasons why two runs of the script may differ: empty if none is known. `None` of a refusal, of a run of
+    /// The reasons why two runs of the script may differ; empty if none is known. `None` for a refusal and a run of
     /// tests, and in receipts of older versions, which left an empty list out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) may_differ_by: Option<Vec<Cow<'static, str>>>,
-    /// The last row about this in the audit log, where there is one.
+    /// The last row about this call in the audit log, if the log has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditPlace>,
 }
@@ -118,31 +120,31 @@ impl Default for Server {
 pub(crate) struct Decision {
     /// `ALLOW_VERIFIED`, `BLOCKED` or `BLOCKED_ADMIN_POLICY`.
     pub(crate) status: String,
-    /// The id of the decision; of a run of tests its run id.
+    /// The id of the decision, or the run id of a run of tests.
     pub(crate) id: String,
     /// The code of the refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error_code: Option<String>,
-    /// What the safety analysis found; more than none in an allowed script under `--analysis report`.
+    /// The number of findings of the safety analysis. An allowed script has findings only under `--analysis report`.
     #[serde(default)]
     pub(crate) findings: usize,
     /// The SHA-256 of the rules of the safety analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rules_sha256: Option<String>,
-    /// The SHA-256 of the policy file, of a governed tool.
+    /// The SHA-256 of the policy file, for a governed tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy_sha256: Option<String>,
 }
 
-/// What held the run.
+/// The sandbox of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Sandbox {
-    /// Null of a run that never started.
+    /// `None` for a run that never started.
     pub(crate) tier: Option<String>,
-    /// The SHA-256 of the plan: every path that scripts may read, and every limit.
+    /// The SHA-256 of the plan, which has every path that scripts may read, and every limit.
     pub(crate) plan_sha256: String,
-    /// True if the interpreter was forked from one that was warm.
+    /// `true` if the run was forked from a warm interpreter.
     pub(crate) warm: bool,
 }
 
@@ -173,12 +175,12 @@ pub(crate) struct Run {
     pub(crate) status: Option<String>,
 }
 
-/// The run of a script whose random numbers have a seed made of its SHA-256, with the kernels of numerical
-/// libraries that every machine has.
+/// A run of a script in which the seed of random numbers is made from the script's SHA-256, and numerical libraries use
+/// the kernels that every machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deterministic {
-    /// True if addresses are the same in each run.
+    /// `true` if addresses are the same in each run.
     pub(crate) fixed_addresses: bool,
 }
 
@@ -199,7 +201,7 @@ pub(super) struct TestResult {
 pub(super) struct ResourceDescriptor {
     #[serde(flatten)]
     pub(super) subject: Subject,
-    /// Fields of ours. The predicate itself has no place for any.
+    /// Fields of ours. The predicate itself has no place for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<&'static str, serde_json::Value>,
 }

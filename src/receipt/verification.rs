@@ -1,4 +1,4 @@
-//! The verification of a receipt.
+//! Verifies receipts. It never writes a receipt.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::keys::{KeyState, PublicKeys, time_text};
 use super::statement::{PREDICATE_TYPE, STATEMENT_TYPE, TEST_RESULT_TYPE};
 use super::{Predicate, Statement, envelope, sha256};
 
-/// A receipt that is good.
+/// A receipt that is valid, unless `content_of` returned it.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) statement: Statement<Value>,
@@ -16,13 +16,13 @@ pub(crate) struct Verified {
 }
 
 impl Verified {
-    /// Returns our predicate; none where the receipt has another one.
+    /// Returns our predicate; `None` if the receipt has another predicate.
     pub(crate) fn predicate(&self) -> Result<Option<Predicate<'static>>, ReceiptError> {
         predicate(&self.statement)
     }
 }
 
-/// Verifies a receipt: its bytes, then its signature, and only then what it says.
+/// Verifies a receipt: first its bytes, then its signature, and only then its content.
 pub(crate) fn verify(bytes: &[u8], keys: &PublicKeys) -> Result<Verified, ReceiptError> {
     let envelope::Opened { payload, keyid } = envelope::open(bytes, keys)?;
     let statement = parse(&payload)?;
@@ -33,13 +33,13 @@ pub(crate) fn verify(bytes: &[u8], keys: &PublicKeys) -> Result<Verified, Receip
     Ok(Verified { statement, keyid })
 }
 
-/// Returns what a receipt says, and the key that it names, without any verification.
+/// Returns the content of a receipt, and the key that it names, without any verification.
 pub(crate) fn content_of(bytes: &[u8]) -> Result<Verified, ReceiptError> {
     let envelope::Opened { payload, keyid } = envelope::content(bytes)?;
     Ok(Verified { statement: parse(&payload)?, keyid })
 }
 
-/// Compares a content with the digest that a receipt has of it.
+/// Compares a content with its digest in a receipt.
 pub(crate) fn compare_subject(
     statement: &Statement<Value>,
     name: &str,

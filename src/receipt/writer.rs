@@ -1,4 +1,5 @@
-//! The writer of receipts: what a call came to, as a statement, signed, in a file.
+//! The writer of receipts: makes a statement about a call, signs it, and stores it in a file. It never decides about a
+//! call.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,20 +35,20 @@ use crate::logging::Causes;
 use crate::safety;
 use crate::sandbox::{Tier, may_be_readable};
 
-/// The name of a script among the subjects.
+/// The name of the script among the subjects.
 pub(crate) const SCRIPT: &str = "script.py";
 
-/// The most files of a run of tests that are subjects.
+/// The most files of a run of tests that become subjects.
 const SUBJECTS_MAX: usize = 1000;
 
-/// The room for a receipt of a script, besides its environment: the rest has some two kilobytes, and texts of
-/// the client.
+/// The room for a receipt of a script without its environment, in bytes. The rest of a receipt has some two kilobytes,
+/// and texts of the client.
 const RESERVED_BYTES: u64 = 16 * 1024;
 
-/// The room for each receipt of a run of tests: a thousand files have 200 KiB.
+/// The room for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
 const RESERVED_FOR_TESTS_BYTES: u64 = 512 * 1024;
 
-/// The SHA-256 of the rules of the safety analysis: a rule that is added or changed changes it.
+/// The SHA-256 of the rules of the safety analysis. It changes when a rule is added or changed.
 static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
     let rules: Vec<String> = safety::rules::all()
         .map(|rule| {
@@ -58,28 +59,28 @@ static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
     sha256(rules.concat())
 });
 
-/// The reason why there is no receipt. Its `Display` is shown to clients: it names no path. The log has the
+/// The reason why a receipt was not made. Its `Display` is shown to clients, so it names no path. The log has the
 /// details.
 #[derive(Debug, Error)]
 pub(crate) enum WriteError {
-    /// Before the run: nothing was run.
+    /// Occurs before the run, so nothing was run.
     #[error(
         "what runs here can read the key that signs receipts, so nothing is run; ask the admin to keep it elsewhere"
     )]
     KeyInReach,
-    /// Before the run.
+    /// Occurs before the run.
     #[error(
         "scripts run at tier {0} here, which does not keep them away from the key that signs receipts, so \
          nothing is run; ask the admin to look at the server's log"
     )]
     Tier(Tier),
-    /// Before the run.
+    /// Occurs before the run.
     #[error(
         "the interpreter cannot be described for a receipt, so nothing is run; ask the admin to look at the \
          server's log"
     )]
     Environment(#[source] io::Error),
-    /// Before the run.
+    /// Occurs before the run.
     #[error(
         "there is no room for its receipt, so nothing is run; ask the admin to look at the server's log"
     )]
@@ -105,21 +106,21 @@ pub(crate) struct Stored {
 #[derive(Debug)]
 pub(crate) struct Receipts {
     key: SigningKey,
-    /// The file of the key, without links.
+    /// The canonical path of the key.
     key_file: PathBuf,
     folder: PathBuf,
-    /// True if a receipt is on the disk before anybody hears of it.
+    /// `true` if a receipt is on the disk before it is reported.
     syncs: bool,
-    /// True if scripts leave receipts too, not runs of tests alone.
+    /// `true` if scripts have receipts too, not only runs of tests.
     of_scripts: bool,
-    /// True if what scripts print is stored beside their receipts.
+    /// `true` if the output of scripts is stored next to their receipts.
     keeps_outputs: bool,
     environment: EnvironmentCache,
-    /// Set once scripts were found not to reach the key.
+    /// Set once the key was found to be out of the reach of scripts.
     is_key_safe: OnceLock<()>,
 }
 
-/// A receipt of a script, before the run.
+/// The receipt of a script, before the run.
 #[derive(Debug)]
 pub(crate) struct Draft {
     receipts: Arc<Receipts>,
@@ -135,7 +136,7 @@ pub(crate) struct Draft {
     room_for_outputs: Option<ReservedOutputs>,
 }
 
-/// Room for both receipts of a run of tests, before the run.
+/// The reserved room for both receipts of a run of tests.
 #[derive(Debug)]
 pub(crate) struct RoomForTests([ReservedFile; 2]);
 
@@ -146,16 +147,16 @@ pub(crate) struct TestRun {
     pub(crate) user: String,
     pub(crate) token: String,
     pub(crate) status: &'static str,
-    /// The code of the error that the caller gets.
+    /// The code of the error that the caller receives.
     pub(crate) error_code: Option<String>,
     pub(crate) policy_sha256: String,
     pub(crate) arguments: Value,
-    /// The files that it left, with their digests.
+    /// The files that the run left, with their digests.
     pub(crate) files: Vec<(String, String)>,
     /// The ids of tests that are known to have failed.
     pub(crate) failed: Vec<String>,
     pub(crate) has_passed: bool,
-    /// How many of which outcome.
+    /// The number of tests with each outcome.
     pub(crate) counts: Value,
     pub(crate) limits: Limits,
     pub(crate) run: Option<Run>,
@@ -163,7 +164,7 @@ pub(crate) struct TestRun {
 }
 
 impl Receipts {
-    /// Makes the writer of receipts in `folder`, which is made if it is not there.
+    /// Creates the writer of receipts in `folder`. Creates the folder if it does not exist.
     pub(crate) fn new(
         key: SigningKey,
         key_file: &Path,
@@ -186,22 +187,22 @@ impl Receipts {
         })
     }
 
-    /// Has what scripts print stored beside their receipts, if it is to be.
+    /// Sets whether the output of scripts is stored next to their receipts.
     pub(crate) fn with_outputs(self, keeps_outputs: bool) -> Self {
         Self { keeps_outputs, ..self }
     }
 
-    /// Returns the writer, where scripts leave receipts.
+    /// Returns the writer if scripts have receipts.
     pub(crate) fn of_scripts(self: &Arc<Self>) -> Option<&Arc<Self>> {
         self.of_scripts.then_some(self)
     }
 
-    /// Signs the last row of the audit log: a line.
+    /// Signs the last row of the audit log. Returns a line.
     pub(crate) fn sign_head(&self, place: &AuditPlace) -> serde_json::Result<Vec<u8>> {
         head::sign(place, &self.key)
     }
 
-    /// Returns the environment of the tests of a policy; none where nothing can run.
+    /// Returns the environment of a policy's tests; `None` if nothing can run.
     pub(crate) async fn environment_of(
         self: &Arc<Self>,
         executor: &dyn Executor,
@@ -210,14 +211,14 @@ impl Receipts {
         self.environment(&surroundings).await.ok()
     }
 
-    /// Begins the receipt of a script that is about to run. If this fails it must not.
+    /// Begins the receipt of a script that is about to run. If this fails, the script must not run.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         script: &AuthorizedScript,
         limits: RunLimits,
         executor: &dyn Executor,
     ) -> Result<Draft, WriteError> {
-        // Without an interpreter, or a sandbox, there is no run: the receipt says so.
+        // Without an interpreter or a sandbox, nothing is run, and the receipt records that.
         let surroundings = match executor.surroundings().await {
             Some(surroundings) => {
                 self.require_safe_key(&surroundings)?;
@@ -262,7 +263,7 @@ impl Receipts {
         limits: RunLimits,
     ) -> io::Result<(ReservedFile, Option<ReservedOutputs>)> {
         let environment = serde_json::to_vec(&environment)?.len();
-        // In an envelope it is base64: four bytes for three.
+        // The envelope has it as base64: four bytes for three.
         let environment = u64::try_from(environment.saturating_mul(4) / 3).unwrap_or(u64::MAX);
         let room = ReservedFile::new(&self.folder, RESERVED_BYTES.saturating_add(environment))?;
         let of_stream = u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX);
@@ -270,7 +271,7 @@ impl Receipts {
         Ok((room, outputs.transpose()?))
     }
 
-    /// Reserves room for the receipts of a run of tests. If this fails they must not run.
+    /// Reserves room for the receipts of a run of tests. If this fails, the tests must not run.
     pub(crate) async fn reserve_for_tests(self: &Arc<Self>) -> Result<RoomForTests, WriteError> {
         let receipts = Arc::clone(self);
         let reserve = move || ReservedFile::new(&receipts.folder, RESERVED_FOR_TESTS_BYTES);
@@ -290,7 +291,7 @@ impl Receipts {
         environment.map_err(WriteError::Environment)
     }
 
-    /// Fails if scripts could read the key: looked at once, as the plan of all scripts is one.
+    /// Fails if scripts could read the key. Checked only once, because all scripts have the same plan.
     fn require_safe_key(&self, surroundings: &Surroundings) -> Result<(), WriteError> {
         if self.is_key_safe.get().is_some() {
             return Ok(());
@@ -313,7 +314,7 @@ impl Receipts {
         Ok(())
     }
 
-    /// Returns whether the key is in this folder, and not among the environments there.
+    /// Returns whether the key is in this folder, but not among its environments.
     pub(crate) fn has_key_in(&self, folder: &Path) -> bool {
         let holds = |folder: &Path| {
             UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file))
@@ -326,7 +327,7 @@ impl Receipts {
         &self,
         readable: impl IntoIterator<Item = &'p PathBuf>,
     ) -> Result<(), WriteError> {
-        // What is never opened to anything is refused for that.
+        // A path that may never be readable is refused elsewhere.
         for folder in readable.into_iter().filter(|folder| may_be_readable(folder)) {
             if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file)) {
                 let (key, folder) = (self.key_file.display(), folder.display());
@@ -367,7 +368,7 @@ impl Receipts {
         self.write(vec![subject], predicate).await
     }
 
-    /// Writes the receipt of a run of tests that was refused, and of what.
+    /// Writes the receipt of a run of tests that was refused. It has the digest of the arguments.
     pub(crate) async fn tests_refused(
         self: &Arc<Self>,
         refused: TestRun,
@@ -378,7 +379,7 @@ impl Receipts {
         self.write(subject, predicate).await
     }
 
-    /// Writes the receipts of a run of tests: ours, and in-toto's for results of tests.
+    /// Writes the receipts of a run of tests: one with our predicate, and one with in-toto's for test results.
     pub(crate) async fn tests(
         self: &Arc<Self>,
         run: TestRun,
@@ -465,12 +466,12 @@ impl Receipts {
 }
 
 impl Draft {
-    /// Sets the time at which the run starts to now.
+    /// Sets the start of the run to now.
     pub(crate) fn start(&mut self) {
         self.started = Utc::now();
     }
 
-    /// Writes the receipt, once the run has ended or could not be made.
+    /// Writes the receipt, once the run has ended or could not start.
     pub(crate) async fn conclude(
         self,
         ran: &Result<Outcome, RunError>,
@@ -538,7 +539,7 @@ impl Draft {
     }
 }
 
-/// Returns a run as receipts have it.
+/// Returns a run in the form of a receipt.
 pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTime<Utc>) -> Run {
     Run {
         started_on: to_milliseconds(started),
@@ -552,7 +553,7 @@ pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTi
     }
 }
 
-/// Returns the word for the end of a run.
+/// Returns the receipt's word for the end of a run.
 pub(crate) fn ending(outcome: &Outcome) -> &'static str {
     match outcome.ending {
         Ending::Exited(_) if outcome.stdout.is_truncated || outcome.stderr.is_truncated => "capped",
@@ -601,7 +602,7 @@ fn decision_of_script(status: Status, id: &str, findings: usize) -> Decision {
     }
 }
 
-/// Returns the digest of a call's arguments: that of the audit log.
+/// Returns the digest of a call's arguments, as in the audit log.
 fn of_arguments(arguments: &Value) -> Subject {
     Subject::new("arguments", sha256(canonical_json(arguments)))
 }
@@ -610,7 +611,7 @@ fn milliseconds(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Does blocking work on a thread that nobody waits on.
+/// Runs blocking work on a separate thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, WriteError> {

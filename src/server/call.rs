@@ -1,4 +1,5 @@
-//! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer.
+//! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer. The gateway decides and
+//! `scripts` runs; this module never does either itself.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,44 +33,46 @@ use super::now::Now;
 use super::reply::Reply;
 use super::tools::{ToldLimits, tools};
 
-/// The delay after the start until the sandbox is tried out: the reply to `initialize` takes 2 ms.
+/// The delay from the start to the probe of the sandbox, so that the reply to `initialize`, which takes 2 ms, comes
+/// first.
 const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
-/// Everything a call needs, for as long as the process lives.
+/// Everything that a call needs, for the lifetime of the process.
 pub(crate) struct Server {
     pub(super) scripts: Arc<Scripts>,
     pub(super) jobs: Arc<dyn Jobs>,
     sync_limits: RunLimits,
-    /// The tools about scripts, as clients are told of them.
+    /// The tools for scripts, as clients see them.
     pub(super) tools: [rmcp::model::Tool; 2],
-    /// The limits of scripts, as models are told them.
+    /// The limits of scripts, as the texts for models state them.
     pub(super) told_limits: ToldLimits,
-    /// `true` once a model has read why scripts run at a lower tier than they could.
+    /// `true` once a reply has explained why scripts run at a lower tier than possible.
     is_step_down_told: AtomicBool,
-    /// The governed tools, where the admin has a policy for them.
+    /// The governed tools; `None` without a policy.
     pub(super) governance: Option<Arc<Governance>>,
-    /// The account of what is used, where a bill of materials is wanted.
+    /// The usage record; `None` if the admin wants no bill of materials.
     pub(super) session: Option<Arc<Session>>,
 }
 
-/// What a call of a tool needs besides its arguments.
+/// The circumstances of a call, besides its arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct CallContext {
-    /// Names the request, for cancelling what it placed.
+    /// Identifies the request, so that its job can be cancelled.
     pub(crate) request: RequestKey,
     /// Cancelled when the caller no longer wants the reply, or the server ends.
     pub(crate) cancel: CancellationToken,
-    /// What the caller shows of itself. Jobs are of the user that the transport has let in, and of nobody else.
+    /// The credentials of the caller. A job belongs to the user that the transport has authenticated, and to no other
+    /// user.
     pub(crate) presented: Presented,
-    /// Who it is, for receipts.
+    /// The client and the model, for receipts.
     pub(crate) asked_by: AskedBy,
-    /// `true` if the caller takes a task in place of the result of a background call.
+    /// `true` if the caller accepts a task instead of the result of a background call.
     pub(crate) takes_tasks: bool,
-    /// Is set as long as the call waits for its turn.
+    /// `true` while the call waits for its turn.
     pub(crate) waits_for_turn: Arc<AtomicBool>,
-    /// Hears what a synchronous script prints, while it runs.
+    /// Receives the output of a synchronous script while it runs.
     pub(crate) echo: Echo,
-    /// What a synchronous script reads: nothing, but for `qwed-mcp run`.
+    /// The standard input of a synchronous script. Only `qwed-mcp run` sets it.
     pub(crate) stdin: Stdin,
 }
 
@@ -100,12 +103,12 @@ impl Server {
         }
     }
 
-    /// Returns the store of tokens and of the audit log, where there is a policy.
+    /// Returns the store of tokens and of the audit log; `None` without a policy.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.governance.as_ref().map(|governance| governance.store())
     }
 
-    /// Has all replicas with this database share their background jobs.
+    /// Shares background jobs with all replicas on this database.
     #[cfg(feature = "postgres")]
     pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
         let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
@@ -114,17 +117,17 @@ impl Server {
         Self { jobs: Arc::new(jobs), ..self }
     }
 
-    /// Returns what runs the scripts of pipelines, in turn with those of calls.
+    /// Returns the verifier for scripts of pipelines, which take turns with the scripts of calls.
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
 
-    /// Has the tokens that let callers in looked up again when a script of theirs starts.
+    /// Sets the store in which the caller's token is checked again whenever a script starts.
     pub(crate) fn set_tokens(&self, store: &Store) {
         self.scripts.set_tokens(store.clone());
     }
 
-    /// Returns what the server does at this moment.
+    /// Returns the server's activity at this moment.
     pub(crate) async fn now(&self) -> Now {
         Now {
             jobs: self.jobs.by_state().await,
@@ -135,12 +138,12 @@ impl Server {
         }
     }
 
-    /// Takes no more background jobs of other replicas, and returns when those that run here have ended.
+    /// Stops taking background jobs of other replicas. Returns when the jobs that run here have ended.
     pub(crate) async fn drain(&self) {
         self.jobs.drain().await;
     }
 
-    /// Returns whether scripts can run here, or what is in their way.
+    /// Returns whether scripts can run here. The error is the reason why they cannot.
     pub(crate) async fn readiness(&self) -> Result<(), String> {
         if self.scripts.admin_gate() == AdminGate::Closed {
             return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
@@ -160,7 +163,7 @@ impl Server {
         }
     }
 
-    /// Carries out the call of `tool`, if it may be.
+    /// Carries out the call of `tool`, unless it is refused.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -182,7 +185,7 @@ impl Server {
         }
     }
 
-    /// Decides about a script, and runs it or places it as a job.
+    /// Decides about a script. If it is allowed, runs it or places it as a job.
     async fn call_script(&self, arguments: Arguments, caller: CallContext) -> Reply {
         let request = Request {
             arguments,
@@ -209,7 +212,7 @@ impl Server {
 
     /// Places a script as a background job.
     async fn place(&self, record: &DecisionRecord, permit: Permit, caller: CallContext) -> Reply {
-        // Cancelled while it was being analysed; later, `notifications/cancelled` finds the job.
+        // The call was cancelled during its analysis. From here on, `notifications/cancelled` finds the job.
         if caller.cancel.is_cancelled() {
             return Reply::cancelled(record);
         }
@@ -220,15 +223,15 @@ impl Server {
         Reply::placed(record, placed, caller.takes_tasks)
     }
 
-    /// Runs a script when it is its turn.
+    /// Runs a script once it has its turn.
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
         let CallContext { cancel, waits_for_turn, echo, stdin, .. } = caller;
         let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
         let Some(turn) = turn else { return Reply::cancelled(record) };
         let request = RunRequest { limits: self.sync_limits, stdin, echo, cancel };
         let run = self.scripts.run(permit, &turn, request).await;
-        // Other users go on while this one waits for room. A client that is no user keeps its turn, which bounds the
-        // outputs that wait for it to read.
+        // A user's turn ends before the wait for room, so that other users go on. A client without a user keeps its
+        // turn, which limits the number of outputs that wait for the client to read.
         let user = permit.user().map(UserName::as_str);
         let _turn = user.is_none().then_some(turn);
         let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
@@ -255,7 +258,7 @@ impl Server {
         self.with_step_down(reply).in_room(room)
     }
 
-    /// Returns a user's job, and where it has ended the reply to a caller who had waited for it.
+    /// Returns a user's job. If it has ended, also returns the reply that a synchronous call would have had.
     pub(crate) async fn task(
         &self,
         id: JobId,
@@ -272,7 +275,7 @@ impl Server {
         Ok(Some((job, reply)))
     }
 
-    /// Returns a user's job, with room for the reply about it. What it printed is fetched when that room is there.
+    /// Returns a user's job, with room for the reply about it. A large output is fetched only once it has room.
     async fn job(
         &self,
         id: JobId,
@@ -292,7 +295,7 @@ impl Server {
         }
     }
 
-    /// Carries out the call of a governed tool, if it may be.
+    /// Carries out the call of a governed tool, unless it is refused.
     pub(crate) async fn call_governed(
         &self,
         governance: &Governance,
@@ -306,14 +309,14 @@ impl Server {
         (run_id, reply, room)
     }
 
-    /// Adds to a reply why its run had less of the sandbox than there could be, if it had.
+    /// Adds to a reply why its run had a lower sandbox tier than possible, if it had.
     fn with_step_down(&self, reply: Reply) -> Reply {
         let Some(step_down) = self.scripts.step_down() else { return reply };
         reply.with_step_down(step_down, &self.is_step_down_told)
     }
 
-    /// Tests whether scripts can be contained before the first one comes, and removes old runs that
-    /// were not removed before. Not at once: the client is waiting for its first reply.
+    /// Probes the sandbox before the first script arrives, and removes old runs that retention has left over. Waits
+    /// first, because the client is waiting for its first reply.
     pub(crate) async fn warm_up(&self) {
         sleep(WARM_UP_DELAY).await;
         if let Some(governance) = &self.governance {
@@ -322,7 +325,7 @@ impl Server {
         self.scripts.warm_up().await;
     }
 
-    /// Ends jobs and warm interpreters, and returns when they are gone.
+    /// Ends jobs and warm interpreters. Returns when they are gone.
     pub(crate) async fn shut_down(&self) {
         self.scripts.shut_down(self.jobs.shut_down()).await;
     }
@@ -387,14 +390,14 @@ mod tests {
             assert_eq!(reply.texts, ["Execution was cancelled."]);
             assert_eq!(executor.runs(), 0);
         }
-        // The same call of a caller who stays.
+        // The same call, without the cancellation.
         let (executor, server) = server(false);
         let reply = call(&server, false, CancellationToken::new()).await;
         assert_eq!(reply.end, CallEnd::Ran(Ending::Exited(0)), "{reply:?}");
         assert_eq!(executor.runs(), 1);
     }
 
-    /// The ways on which the scripts of users come.
+    /// The routes by which scripts of users arrive.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Route {
         Calls,
@@ -429,7 +432,7 @@ mod tests {
     async fn a_user_with_one_script_comes_right_after_one_of_a_user_with_sixty_on_every_route() {
         use std::sync::Mutex;
 
-        // The places of a user's jobs are a share of all; five run at once.
+        // A user may place jobs up to a share of all jobs. Five jobs run at once.
         for (route, count, before) in
             [(Route::Calls, 60, 1), (Route::Pipelines, 60, 1), (Route::Jobs, 30, 5)]
         {

@@ -1,7 +1,7 @@
-//! The page that hosts show beside a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
+//! The page that hosts show next to a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
 //!
-//! It is one file without a dependency, which asks for nothing on the network and shows what it is
-//! sent as text. It can call no tool: the tools are the model's alone.
+//! The page is one file without dependencies. It shows the data it receives as text. It never uses the network and
+//! never calls a tool: only the model may call tools.
 
 use rmcp::model::{
     ExtensionCapabilities, Icon, JsonObject, MetaObject, Resource, ResourceContents,
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 
 /// The identifier of the extension.
 const EXTENSION_ID: &str = "io.modelcontextprotocol/ui";
-/// The address of the page.
+/// The URI of the page.
 pub(super) const URI: &str = "ui://qwed-mcp/verification.html";
 const MIME_TYPE: &str = "text/html;profile=mcp-app";
 const TITLE: &str = "Verification";
 const PAGE: &str = include_str!("card.html");
 
-/// Returns the extension as the server declares it, without settings.
+/// Returns the server's declaration of the extension, without settings.
 pub(super) fn extension() -> ExtensionCapabilities {
     ExtensionCapabilities::from([(EXTENSION_ID.to_owned(), JsonObject::new())])
 }
 
-/// Returns what a tool says of its page: where it is, and that only a model calls the tool.
+/// Returns the `_meta` of a tool: the page's URI, and that only the model may call the tool.
 pub(super) fn tool_meta() -> MetaObject {
     let ui = json!({ "resourceUri": URI, "visibility": ["model"] });
-    // The second is what hosts from before the extension read.
+    // Hosts from before the extension read the second key.
     meta([("ui", ui), ("ui/resourceUri", json!(URI))])
 }
 
@@ -38,7 +38,7 @@ pub(super) fn resource(icons: Vec<Icon>) -> Resource {
         .with_icons(icons)
 }
 
-/// Returns the page, with the policy that a host is to give it: no network at all.
+/// Returns the page, with the content security policy that hosts must apply: no network at all.
 pub(super) fn contents() -> ResourceContents {
     let csp = json!({
         "connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": [],

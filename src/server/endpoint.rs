@@ -1,7 +1,8 @@
-//! The endpoint for messages over HTTP, in both eras: a body in, an answer out.
+//! The endpoint for MCP messages over HTTP, in both eras: takes a body and returns an answer. It never handles HTTP
+//! itself.
 //!
-//! A request is an exchange of its own with rmcp. What is known from one to the next of the older era is
-//! in its session; the stateless era has nothing of the kind.
+//! Each request is a separate exchange with rmcp. In the handshake era, a session keeps the state between requests. The
+//! stateless era has no such state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,27 +27,28 @@ use super::handler::{Handler, request_key};
 use super::sessions::{NotTaken, SessionCall, Sessions};
 use super::signature::Signed;
 
-/// The time after which a response is begun without anything to say: proxies close what is silent for a minute.
+/// The time after which a response begins even without a message. Proxies close connections that are silent for a
+/// minute.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// The time that a call may wait for its turn whose client cannot take it back: it is of the older era and
-/// has no session, so nothing that it sends later can be about this call. SDKs give up after a minute.
+/// The time that a call may wait for its turn if its client cannot cancel it. Such a call is of the handshake era and
+/// has no session, so no later message can refer to it. SDKs give up after a minute.
 const TURN_DEADLINE: Duration = Duration::from_secs(30);
 
-/// What is served under one URL.
+/// The MCP endpoint under one URL.
 pub(crate) struct Endpoint {
     server: Arc<Server>,
     sessions: Sessions,
-    /// `true` if handshakes begin no session, so that any replica can answer what follows.
+    /// `true` if handshakes begin no session, so that any replica can answer the next request.
     is_sessionless: bool,
     turn_deadline: Duration,
-    /// Names exchanges that belong to no session.
+    /// A counter that names the exchanges without a session.
     exchanges: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// A body, and what came with it.
+/// A body, with its headers and the caller's credentials.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) body: Vec<u8>,
@@ -54,35 +56,35 @@ pub(crate) struct Post {
     /// `Mcp-Session-Id`.
     pub(crate) session: Header,
     pub(crate) presented: Presented,
-    /// The places that it takes, given back when it is through.
+    /// The shares that the request holds until it ends.
     pub(crate) held: Vec<Held>,
 }
 
 /// The answer to a body.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A message, and the name of the session that it begins.
+    /// A message, and the id of the session that it begins.
     Message { status: u16, json: Vec<u8>, session: Option<String>, until_written: UntilWritten },
-    /// Messages as they come; the first ones are there already.
+    /// Messages as they come. The first one may already be there.
     Stream(Stream),
-    /// It was taken, and there is nothing to say.
+    /// The message was accepted, and needs no answer.
     Accepted,
-    /// There is no such session.
+    /// The session does not exist.
     SessionUnknown,
-    /// A session has to be named.
+    /// The request must name a session.
     SessionMissing,
     /// The server ends.
     Ending,
 }
 
-/// What is to be dropped when an answer is written.
+/// The guards that are dropped when an answer is written.
 #[derive(Debug, Default)]
 pub(crate) struct UntilWritten {
     _place: Option<Place>,
     _call: Option<SessionCall>,
 }
 
-/// The messages of an exchange that is going on.
+/// The messages of an exchange in progress.
 #[derive(Debug)]
 pub(crate) struct Stream {
     first: Option<Vec<u8>>,
@@ -133,18 +135,18 @@ impl Endpoint {
         }
     }
 
-    /// Ends a session. Returns whether there was one.
+    /// Ends a session. Returns whether it existed.
     pub(crate) fn end_session(&self, session: &str, user: Option<&UserName>) -> bool {
         self.sessions.end(session, user)
     }
 
-    /// Cancels what is in flight.
+    /// Cancels all exchanges in flight.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Returns when no exchange is going on.
+    /// Returns when no exchange is in progress.
     pub(crate) async fn wait(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -176,8 +178,8 @@ impl Endpoint {
         let cannot_cancel = request.era == Era::Handshake && !has_session;
         let turn_deadline = cannot_cancel.then_some(TurnDeadline(self.turn_deadline));
         let (opening, era) = (request.client.clone(), request.era);
-        // Nothing is ever told over a subscription: when it is acknowledged it has no place any more, only its
-        // connection.
+        // No event is ever sent over a subscription. Once it is acknowledged, it holds only its connection and no
+        // share.
         let mut held = held;
         let until_first =
             if request.is_subscription() { std::mem::take(&mut held) } else { Vec::new() };
@@ -197,7 +199,7 @@ impl Endpoint {
         answer
     }
 
-    /// Waits for the first message, and answers with it alone if it is the last one.
+    /// Waits for the first message. If it is the last one, it is the whole answer.
     async fn answer(
         &self,
         mut outlet: Outlet,
@@ -213,7 +215,7 @@ impl Endpoint {
             return stream(None, outlet, false, call);
         };
         let Some(message) = first else {
-            // Cancelled: there is no message that would say so.
+            // The exchange was cancelled, so no message follows.
             let is_ending = self.stop.is_cancelled();
             return if is_ending { Answer::Ending } else { stream(None, outlet, true, call) };
         };
@@ -231,8 +233,8 @@ impl Endpoint {
         }
     }
 
-    /// Cancels a request of a session, and the job that it has placed. In the stateless era a client closes
-    /// the response instead.
+    /// Cancels a request of a session, and the job that it has placed. In the stateless era, a client closes the
+    /// response instead.
     fn cancelled(&self, id: &RequestId, post: &Post) -> Answer {
         let Header::Once(session) = &post.session else { return Answer::Accepted };
         let name = self.sessions.cancel(session, post.presented.user(), Some(id));

@@ -1,4 +1,4 @@
-//! A call of a governed tool, between rmcp and `governance`.
+//! Converts the replies and refusals of governed tools for rmcp. It never decides about calls: `governance` does.
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, MetaObject, ResourceContents};
@@ -8,10 +8,10 @@ use crate::governance::{Block, GovernedReply, Refusal};
 
 use super::reply::RECEIPT_KEY;
 
-/// The `_meta` key under which a result tells its run.
+/// The `_meta` key of the run that a result describes.
 const RUN_KEY: &str = "qwed.ai/run";
 
-/// Converts a reply into the result that MCP has.
+/// Converts a reply into an MCP result.
 pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     let GovernedReply { blocks, is_error, meta, receipt } = reply;
     let blocks = blocks.into_iter().map(|block| match block {
@@ -32,7 +32,7 @@ pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     result
 }
 
-/// Converts a refusal into the error that JSON-RPC has.
+/// Converts a refusal into a JSON-RPC error.
 pub(super) fn error(run_id: Uuid, refusal: &Refusal) -> ErrorData {
     ErrorData::new(
         ErrorCode(refusal.code().number()),

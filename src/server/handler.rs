@@ -1,4 +1,4 @@
-//! rmcp's requests to ours, and our answers to its.
+//! Converts rmcp's requests into calls, and replies into rmcp's results. It never reads from or writes to a connection.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ use super::tools::{governed_tools, instructions, permission_of};
 use super::traced;
 use super::{card, governed, identity, tasks};
 
-/// The time for which a client may keep lists, the page and what it discovered: they change with the
-/// binary and its settings only.
+/// The time for which a client may cache lists, the page and the discovery result. They change only with the binary and
+/// its settings.
 const LISTS_TTL_MS: u64 = 3_600_000;
 
 /// The `_meta` key under which a caller names its model, for the bill of materials.
 const MODEL_KEY: &str = "qwed.ai/model";
 
-/// Answers a client's requests.
+/// The handler of a client's requests.
 #[derive(Clone)]
 pub(super) struct Handler {
     server: Arc<Server>,
@@ -62,7 +62,7 @@ impl Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // With this a test sees what a defect would do. Release builds do not have it.
+        // Lets a test observe how a panic is handled. Release builds do not have it.
         #[cfg(debug_assertions)]
         assert!(request.name != "test_tool_that_panics", "a test asked for this");
         self.record(&context);
@@ -91,7 +91,7 @@ impl Handler {
             stdin: Stdin::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
-        // On the heap: it is polled in one of two places.
+        // On the heap, because it is polled in one of two places.
         let call = Box::pin(with_progress(&context, &waits, call));
         let mut reply = within_turn_deadline(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
@@ -118,7 +118,7 @@ impl Handler {
 }
 
 impl Handler {
-    /// Returns the tools that there are.
+    /// Returns the tools that the server offers.
     fn tools(&self) -> Vec<Tool> {
         let mut all = self.server.tools.to_vec();
         if self.server.governance.is_some() {
@@ -127,7 +127,7 @@ impl Handler {
         all
     }
 
-    /// Refuses the call of a tool that the caller's role does not permit. Governed tools are checked where
+    /// Refuses the call of a tool that the caller's role does not permit. The role for governed tools is checked when
     /// they are called.
     async fn require_permission(
         &self,
@@ -151,7 +151,7 @@ impl Handler {
         })
     }
 
-    /// Tells the session who calls.
+    /// Records the client and the model in the bill of materials.
     fn record(&self, context: &RequestContext<RoleServer>) {
         let Some(session) = &self.server.session else { return };
         if let Some(client) = context.client_info() {
@@ -177,15 +177,14 @@ impl ServerHandler for Handler {
             .with_instructions(instructions(self.server.told_limits, is_governed))
     }
 
-    /// Whatever was asked before: from here on there is the era with `initialize`, in the version that
-    /// is agreed on.
+    /// Starts the handshake era in the agreed version, regardless of earlier requests.
     async fn initialize(
         &self,
         mut request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         let mut result = self.negotiate_initialize(&request)?;
-        // Tasks are declared by each request, which those of this era cannot.
+        // Tasks are declared in each request, which is impossible in this era.
         if let Some(extensions) = &mut result.capabilities.extensions {
             extensions.remove(TASKS_EXTENSION_ID);
         }
@@ -273,7 +272,7 @@ impl ServerHandler for Handler {
         Ok(GetTaskResult::new(tasks::detailed(&job, reply.map(Reply::into_result))))
     }
 
-    /// Takes the answers to questions, of which no task has any.
+    /// Accepts the answers to a task's questions. No task asks questions, so this only checks that the task exists.
     async fn update_task(
         &self,
         request: UpdateTaskParams,
@@ -313,7 +312,7 @@ impl ServerHandler for Handler {
         let answer = self.answer(request, context).instrument(span);
         #[cfg(feature = "traces")]
         let answer = answer.instrument(traced.clone());
-        // A defect of ours is an error reply; without one the client would wait for ever.
+        // A panic becomes an error reply. Without a reply the client would wait forever.
         let answer = AssertUnwindSafe(answer)
             .catch_unwind()
             .await
@@ -323,7 +322,7 @@ impl ServerHandler for Handler {
         answer
     }
 
-    /// Accepts no subscription to any change: nothing that a client can subscribe to ever changes here.
+    /// Accepts no subscription, because nothing that a client can subscribe to ever changes here.
     fn accepted_subscription_filter(
         &self,
         _requested: &SubscriptionFilter,
@@ -331,8 +330,8 @@ impl ServerHandler for Handler {
         Some(SubscriptionFilter::default())
     }
 
-    /// Keeps a subscription open, which rmcp has acknowledged, until the client cancels it or one of
-    /// both ends. It would hold up the end otherwise, like a call that goes on.
+    /// Keeps a subscription open, which rmcp has acknowledged, until the client cancels it, or the client or the server
+    /// ends. Otherwise the subscription would delay that end, like a call in flight.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         tokio::select! {
             () = subscription.cancelled() => {}
@@ -352,7 +351,7 @@ impl ServerHandler for Handler {
         notification: CancelledNotificationParam,
         context: NotificationContext<RoleServer>,
     ) {
-        // The call itself is cancelled by its token; a job that it placed lives on without it.
+        // The token cancels the call itself. A job that the call has placed outlives it, and is cancelled here.
         if let Some(id) = notification.request_id {
             self.server.jobs.cancel_placed_by(&request_key(connection(&context.extensions), &id));
         }
@@ -363,20 +362,19 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // Of the methods that there are; the transport answers the others.
+        // The method is known, because the transport answers unknown ones. So its parameters are invalid.
         let method = shortened(&request.method);
         Err(ErrorData::invalid_params(format!("Invalid params for {method}"), None))
     }
 }
 
-/// Returns whether this one request may be answered with a task. What a client declared in a handshake
-/// does not count.
+/// Returns whether this request may be answered with a task. Capabilities from a handshake do not count.
 fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     identity::is_stateless(context)
         && context.meta.client_capabilities().is_some_and(|client| client.supports_tasks())
 }
 
-/// Returns who asks, by the client's own word.
+/// Returns the client and the model, as the client names them. Neither is verified.
 fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
     let client = context.client_info();
     let model = context.meta.get(MODEL_KEY).and_then(|model| model.as_str());
@@ -387,12 +385,12 @@ fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
     }
 }
 
-/// Names a request for what it places. Over HTTP every client counts from 1, and the connection tells
-/// them apart.
+/// Returns the key of a request, under which its job can be cancelled. Over HTTP every client counts from 1, so the key
+/// includes the connection.
 pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> RequestKey {
     let id = match id {
         RequestId::Number(number) => number.to_string(),
-        // Quoted, so that "1" is not 1.
+        // Quoted, so that the string "1" is not the number 1.
         RequestId::String(text) => format!("{text:?}"),
     };
     RequestKey(match connection {
@@ -401,23 +399,23 @@ pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> Re
     })
 }
 
-/// Returns the connection that a message came by, where there are several.
+/// Returns the connection by which a message arrived; `None` if the server has only one.
 fn connection(extensions: &Extensions) -> Option<&Connection> {
     extensions.get()
 }
 
-/// Returns who has sent a request, as far as the transport knows.
+/// Returns the credentials of a request, as far as the transport knows them.
 fn presented(context: &RequestContext<RoleServer>) -> Option<&Presented> {
     context.extensions.get()
 }
 
-/// Returns the user that a request is of, where every request has one.
+/// Returns the user of a request; `None` if requests need no user.
 fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
     presented(context).and_then(Presented::user)
 }
 
-/// Carries out a call that has its turn in time, where the transport says by when. Later it is cancelled:
-/// nobody may be waiting for it any more.
+/// Carries out a call that has its turn before the transport's deadline, if the transport sets one. After the deadline,
+/// a call that still waits is cancelled, because its client may be gone.
 async fn within_turn_deadline<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,

@@ -1,4 +1,4 @@
-//! The server's own name, and the protocol that a request is of.
+//! The server's name, version and icon, and the protocol of a request. This module has no state.
 
 use rmcp::RoleServer;
 use rmcp::model::{Icon, Implementation, ProtocolVersion};
@@ -9,11 +9,12 @@ const NAME: &str = "qwed-mcp";
 const TITLE: &str = "QWED verification";
 const WEBSITE: &str = env!("CARGO_PKG_HOMEPAGE");
 
-/// The icon as `packaging/mcpb/draw-icon` draws it. Clients that show any know PNG; it needs no network.
+/// The icon, as `packaging/mcpb/draw-icon` draws it. A data URL needs no network. Every client that shows icons
+/// supports PNG.
 const ICON: &str = concat!("data:image/png;base64,", include_str!("icon.base64"));
 const ICON_SIZE: &str = "48x48";
 
-/// Returns all that there is to know of the server.
+/// Returns the full description of the server.
 pub(super) fn implementation() -> Implementation {
     brief()
         .with_description(env!("CARGO_PKG_DESCRIPTION"))
@@ -21,18 +22,18 @@ pub(super) fn implementation() -> Implementation {
         .with_icons(icons())
 }
 
-/// Returns the icon, in the sizes that there are.
+/// Returns the icon, in its only size.
 pub(super) fn icons() -> Vec<Icon> {
     let icon = Icon::new(ICON).with_mime_type("image/png").with_sizes(vec![ICON_SIZE.to_owned()]);
     vec![icon]
 }
 
-/// Returns the name and the version: what is in each result.
+/// Returns the title, name and version, which every result of the stateless protocol has.
 pub(super) fn brief() -> Implementation {
     Implementation::new(NAME, env!("CARGO_PKG_VERSION")).with_title(TITLE)
 }
 
-/// Returns whether a request is one of the protocol that has no handshake.
+/// Returns whether a request uses the protocol without a handshake.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }

@@ -1,9 +1,12 @@
-//! The MCP server: what a client sees.
+//! The MCP server, as clients see it. It never runs scripts itself: `scripts` does.
 //!
-//! `handler` answers rmcp's requests; a `tools/call` goes through `call`, which is read from top to
-//! bottom, one of a governed tool in `governance`; `reply` puts what came of it into words; `tasks` has background jobs as MCP's tasks,
-//! `card` the page that hosts show beside a result; `serve` holds a connection from its first line until the last process is dead; over HTTP
-//! `endpoint` has an answer for each body, and `sessions` what the older era keeps from one to the next.
+//! - `handler` answers rmcp's requests.
+//! - `call` carries out a `tools/call`, top to bottom. Governed tools are carried out in `governance`.
+//! - `reply` writes the texts of replies.
+//! - `tasks` presents background jobs as MCP's tasks.
+//! - `card` has the page that hosts show next to a result.
+//! - `serve` serves a stdio connection from its first line until the last process is dead.
+//! - `endpoint` answers bodies over HTTP. `sessions` keeps the handshake era's state between requests.
 
 mod call;
 mod card;

@@ -1,17 +1,17 @@
-//! What a server does at one moment.
+//! The activity of a server at one moment. This module only has data.
 
 use crate::executor::ForkServers;
 
-/// What a server does at one moment, for operators.
+/// The activity of a server at one moment, for admins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
-    /// The background jobs in each state; `None` if nobody knows.
+    /// The number of background jobs in each state; `None` if it is unknown.
     pub(crate) jobs: Option<[(&'static str, usize); 3]>,
-    /// The synchronous runs that could begin at once.
+    /// The number of synchronous runs that could begin at once.
     pub(crate) turns_free: usize,
-    /// The synchronous runs that wait for their turn.
+    /// The number of synchronous runs that wait for their turn.
     pub(crate) calls_waiting: usize,
     pub(crate) fork_servers: ForkServers,
-    /// The tier of the sandbox; `None` until it was tried out.
+    /// The tier of the sandbox; `None` until it was probed.
     pub(crate) tier: Option<&'static str>,
 }

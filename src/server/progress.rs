@@ -1,4 +1,5 @@
-//! Signs of life during a long call (MCP, `basic/utilities/progress`).
+//! Progress notifications during a long call (MCP, `basic/utilities/progress`). This module never delays the call
+//! itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,12 +10,12 @@ use rmcp::service::RequestContext;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-/// Twice as often as promised.
+/// Half of the promised second.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Carries out `work` and reports its progress meanwhile; nothing is reported after it, or after the
-/// request was cancelled, which may be long before: what a run left is still put away then.
-/// `waits_for_turn` says whether it has begun yet.
+/// Carries out `work` and reports its progress in the meantime. Nothing is reported after `work` ends, or after the
+/// request was cancelled. A cancellation may come long before the end, because the files of the run are still cleaned
+/// up. `waits_for_turn` is true while the run has not begun yet.
 pub(super) async fn with_progress<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
@@ -46,14 +47,13 @@ pub(super) async fn with_progress<T>(
                     format!("Running for {seconds:.1} seconds")
                 },
             );
-            // Awaited to its end also when the work is done meanwhile: it is written by then, so
-            // that the reply comes after it.
+            // Not aborted when the work ends meanwhile, so that the notification is written before the reply.
             if context.peer.notify_progress(progress).await.is_err() {
                 return;
             }
         }
     };
-    // Joined, not raced: a client that does not read holds up the report, never the work.
+    // Joined, not raced: a client that does not read delays the report, never the work.
     let (result, ()) = tokio::join!(work, report);
     result
 }

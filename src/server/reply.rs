@@ -1,4 +1,4 @@
-//! The reply to a call, in the words of the documents.
+//! The reply to a call, with the documented texts. This module never decides or runs anything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,34 +24,34 @@ use crate::shares::Held;
 
 use super::tasks;
 
-/// The `_meta` key under which every result tells its decision.
+/// The `_meta` key of the decision, which every result has.
 pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
-/// The `_meta` key under which the result of a run tells its figures.
+/// The `_meta` key of a run's metrics.
 pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
-/// The `_meta` key under which a result tells its receipt.
+/// The `_meta` key of a receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
-/// The `_meta` key under which a result about a background job tells its state.
+/// The `_meta` key of the state of a background job.
 const JOB_KEY: &str = "qwed.ai/job";
 
 const CANCELLED: &str = "Execution was cancelled.";
 const GATE_CLOSED: &str = "running code is switched off; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
-/// Behind the return code -9, which alone would not say what killed the run.
+/// Follows the return code -9, which alone does not explain why the run was killed.
 const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less memory, or ask the \
                             admin to raise QWED_MCP_MEMORY_MB.";
-/// There are frameworks that start a server for each call.
+/// Some frameworks start a server for each call.
 const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one hour \
                          after their last change. A client that starts a new server for each call \
                          has to run scripts with background=false.";
-/// Where replicas share them.
+/// The same for jobs that replicas share.
 const SHARED_JOBS_LIVE: &str =
     "A job is its user's alone, and is kept for one hour after its last change.";
-/// The type of the pictures' blocks.
+/// The media type of the picture blocks.
 const PICTURE_TYPE: &str = "image/png";
 const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
 
-/// The same for all pictures of a run.
+/// The limit for all pictures of a run together.
 const PICTURES_KIB_MAX: usize = PICTURES_BYTES_MAX / 1024;
-/// Only what a script has sent in place of a figure's picture.
+/// Only for data that a script itself has sent instead of a plot's picture.
 const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
@@ -59,13 +59,13 @@ const JOB_CANCELLED: &str = "Job was cancelled.";
 /// The end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallEnd {
-    /// It was refused.
+    /// The call was refused.
     Refused,
-    /// It was allowed, and its script could not be run.
+    /// The call was allowed, but its script could not be run.
     NotRun,
-    /// Its script was run, or cancelled.
+    /// The script ran, or was cancelled.
     Ran(Ending),
-    /// It was answered without a run.
+    /// The call was answered without a run.
     Answered,
 }
 
@@ -74,22 +74,22 @@ pub(crate) enum CallEnd {
 pub(crate) struct Reply {
     /// The blocks of text.
     pub(crate) texts: Vec<String>,
-    /// `true` if there is no result: the call was refused, could not be carried out, or did not come to
-    /// its end. A script that ended by itself is a result whatever its exit code.
+    /// `true` if the reply has no result: the call was refused, could not be carried out, or was cut short. A script
+    /// that exited by itself is a result, with any exit code.
     pub(crate) is_error: bool,
-    /// The pictures behind them.
+    /// The pictures that follow the texts.
     pub(crate) pictures: Arc<Pictures>,
     decision: Value,
     execution: Option<Value>,
     /// The end of the call.
     pub(crate) end: CallEnd,
-    /// The texts for the person at the command line who has seen what the script printed.
+    /// The texts for the command line, which has already shown the script's output.
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
-    /// The task to answer with, in place of a result.
+    /// The task to answer with, instead of a result.
     task: Option<Task>,
-    /// The share of the room for replies that this one has until it is written.
+    /// The share of the room for replies that this reply holds until it is written.
     pub(crate) room: Option<Held>,
 }
 
@@ -98,7 +98,7 @@ impl Reply {
     pub(super) fn blocked(record: &DecisionRecord) -> Self {
         let DecisionRecord { status, message, verification_id, .. } = record;
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
-        // People are told to look for the code in their client.
+        // The documents advise users to look for the code in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
         let remarks = match record.error_code {
             Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
@@ -107,7 +107,7 @@ impl Reply {
         Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a call that could not be written to the audit log, and so was not made.
+    /// Creates the reply to a call that was not carried out because it could not be written to the audit log.
     pub(super) fn not_audited(record: &DecisionRecord, refusal: &Refusal) -> Self {
         let texts = vec![format!("Execution error: {refusal}")];
         Self { texts, is_error: true, end: CallEnd::NotRun, ..Self::empty(record) }
@@ -126,7 +126,7 @@ impl Reply {
         Self { remarks: remarks.unwrap_or(reply.remarks), ..reply }
     }
 
-    /// Creates the result of a task: that of the same run if somebody had waited for it.
+    /// Creates the result of a task. It is equal to the result of the same synchronous run.
     pub(super) fn task_result(job: &Job, end: &JobEnd, timeout: Duration) -> Self {
         let decision = Value::clone(&job.decision);
         let reply = match end {
@@ -164,15 +164,15 @@ impl Reply {
         }
     }
 
-    /// Creates the reply to a caller who no longer waits.
+    /// Creates the reply to a cancelled call.
     pub(super) fn cancelled(record: &DecisionRecord) -> Self {
         let texts = vec![CANCELLED.to_owned()];
         let end = CallEnd::Ran(Ending::Cancelled);
         Self { remarks: texts.clone(), texts, is_error: true, end, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a background job that was placed, or was not. A caller who `takes_tasks`
-    /// hears of it as a task.
+    /// Creates the reply to a call that placed a background job, or failed to. With `takes_tasks`, the reply has the
+    /// job as a task.
     pub(super) fn placed(
         record: &DecisionRecord,
         placed: Result<Job, PlaceError>,
@@ -198,7 +198,7 @@ impl Reply {
         }
     }
 
-    /// Creates the reply about a background job that nobody can be asked about now.
+    /// Creates the reply about a background job that cannot be looked up now.
     pub(super) fn jobs_away(record: &DecisionRecord, error: JobsAway) -> Self {
         Self { texts: vec![error.to_string()], is_error: true, ..Self::empty(record) }
     }
@@ -240,11 +240,11 @@ impl Reply {
         reply
     }
 
-    /// Adds why the run had less of the sandbox than there could be: in `_meta`, and where it is a
-    /// fault also to the model, unless somebody `was_told` before.
+    /// Adds the reason why the run had a lower sandbox tier than possible. The reason goes into `_meta`. If such
+    /// machines can have more, a text also explains it to the model, unless `was_told` is already set.
     pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
         let Some(Value::Object(execution)) = &mut self.execution else { return self };
-        // Null for what never started.
+        // `null` for a run that never started.
         let Some(tier) = execution.get("sandbox").and_then(Value::as_str) else { return self };
         let StepDown { reason, is_expected } = step_down;
         if !is_expected && !was_told.swap(true, Ordering::Relaxed) {
@@ -265,20 +265,20 @@ impl Reply {
         Self { receipt: Some(receipt), ..self }
     }
 
-    /// Keeps a part of the room for replies until this one is written.
+    /// Holds a share of the room for replies until this reply is written.
     pub(super) fn in_room(self, room: Option<Held>) -> Self {
         Self { room, ..self }
     }
 
-    /// Converts the reply into the result as it goes over the wire, after a handshake.
+    /// Converts the reply into the JSON of a result for clients of the handshake era.
     pub(crate) fn into_json(self) -> serde_json::Result<Value> {
         let mut result = serde_json::to_value(self.into_result())?;
-        // Of the stateless protocol only.
+        // Only the stateless protocol has this member.
         result.as_object_mut().and_then(|result| result.remove("resultType"));
         Ok(result)
     }
 
-    /// Converts the reply into what MCP answers a call with.
+    /// Converts the reply into MCP's response to a call: a task or a result.
     pub(super) fn into_response(mut self) -> CallToolResponse {
         match self.task.take() {
             Some(task) => CreateTaskResult::new(task).with_meta(self.meta()).into(),
@@ -286,8 +286,8 @@ impl Reply {
         }
     }
 
-    /// Converts the reply into the result that MCP has. No `structuredContent`: there are clients
-    /// that then hide the text from the model.
+    /// Converts the reply into an MCP result. It has no `structuredContent`, because some clients then hide the text
+    /// from the model.
     pub(super) fn into_result(mut self) -> CallToolResult {
         let meta = self.meta();
         let texts = self.texts.into_iter().map(ContentBlock::text);
@@ -304,7 +304,7 @@ impl Reply {
         result
     }
 
-    /// Takes out what is said to programs.
+    /// Takes the metadata for programs out of the reply.
     fn meta(&mut self) -> MetaObject {
         let mut meta = MetaObject::new();
         meta.insert(DECISION_KEY.to_owned(), self.decision.take());
@@ -342,7 +342,7 @@ impl Reply {
     }
 }
 
-/// Returns the text of a run that ended by itself: what it printed, and how it ended.
+/// Returns the text of a run that exited by itself: its output, and how it ended.
 fn finished_text(outcome: &Outcome) -> String {
     let end = match outcome.ending.exit_code() {
         0 => "Execution completed successfully.".to_owned(),
@@ -356,7 +356,7 @@ fn finished_text(outcome: &Outcome) -> String {
     parts.join("\n\n")
 }
 
-/// Returns a part for each stream that has something.
+/// Returns a part for each stream that is not empty.
 fn printed(outcome: &Outcome) -> Vec<String> {
     [("STDOUT", &outcome.stdout), ("STDERR", &outcome.stderr)]
         .into_iter()
@@ -365,7 +365,7 @@ fn printed(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// Returns what a run that was out of time had printed: a block of its own behind the documented text.
+/// Returns the output of a run that timed out: a block of its own after the documented text.
 fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
     let printed = printed(outcome);
     let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
@@ -380,7 +380,7 @@ fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     }
 }
 
-/// Returns the reason of an end before its time, and what was printed until then.
+/// Returns the reason why a run was cut short, and its output until then.
 fn cut(reason: String, outcome: &Outcome) -> Vec<String> {
     let printed = printed(outcome);
     let printed = (!printed.is_empty()).then(|| printed.join("\n\n"));
@@ -391,7 +391,7 @@ fn timed_out(timeout: Duration) -> String {
     format!("Execution timed out after {:.1} seconds.", timeout.as_secs_f64())
 }
 
-/// Returns what there is to say about a run to somebody who has seen its output and has its exit code.
+/// Returns the remarks on a run for a person with its output and exit code.
 fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     match outcome.ending {
         Ending::Exited(0..) => Vec::new(),
@@ -415,7 +415,7 @@ fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     }
 }
 
-/// Returns the text of what a job ended with.
+/// Returns the text for the end of a job.
 fn job_result(end: &JobEnd, timeout: Duration) -> String {
     match end {
         JobEnd::Cancelled => JOB_CANCELLED.to_owned(),
@@ -439,12 +439,12 @@ fn not_run(reason: &str) -> String {
     format!("Execution error: {reason}.")
 }
 
-/// Returns what is said of a job whose worker is gone.
+/// Returns the reason why a job has no result although it may have run: its worker is gone.
 fn lost(worker: &str) -> String {
     format!("the worker {worker} was lost; the script may have run in part")
 }
 
-/// Returns a line for each picture that is left out.
+/// Returns a line for each picture that was left out.
 fn left_out(outcome: &Outcome) -> Option<String> {
     let line = |left_out: &LeftOut| match left_out {
         LeftOut::TooLarge { label, bytes } => {

@@ -1,4 +1,5 @@
-//! A connection from its first line until the last process is dead.
+//! Serves a connection over stdio, from its first line until the last process is dead. This module never reads messages
+//! itself: the transport does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +19,25 @@ use super::call::Server;
 use super::handler::Handler;
 use super::signature::Signed;
 
-/// The time for calls in flight when the client has closed its side. The SDKs wait two seconds before
-/// they send SIGTERM.
+/// The time that calls in flight have after the client has closed its side. The SDKs wait two seconds before they send
+/// SIGTERM.
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
-/// The time for killing and clearing up after that.
+/// The time for killing and cleaning up after that.
 pub(crate) const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
-/// The time for governed runs to be written down to their end: copying and listing thousands of files
-/// takes as long as the disk does. A client that does not want to wait kills the server, and what is
-/// not written down then is listed as unfinished.
+/// The time for governed runs to be recorded completely. Copying and listing thousands of files takes as long as the
+/// disk needs. A client that does not want to wait kills the server. A run that is not recorded by then is listed as
+/// unfinished.
 const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
-/// The time for the versions that a bill of materials lists to be looked up. Longer than that a client does not wait
-/// before it kills the server, and then there is no bill at all.
+/// The time for looking up the versions that a bill of materials lists. A client does not wait longer before it kills
+/// the server, and then no bill exists at all.
 const GRACE_FOR_VERSIONS: Duration = Duration::from_secs(2);
-/// The time for the reply that is just being written to come to its end.
+/// The time for the reply that is being written to be completed.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
 /// The reason why a connection could not be served.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
-    /// The signals that end the server could not be waited for.
+    /// Listening for the signals that end the server failed.
     #[error("failed to listen for signals")]
     ListenForSignals(#[source] std::io::Error),
 }
@@ -49,7 +50,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     let (reader, writer) = stdio_pipes();
     let transport = StdioTransport::new(reader, writer, &events);
 
-    // A tracker, because the end of its one task is waited for twice.
+    // A tracker, because two places wait for the end of its one task.
     let connection = TaskTracker::new();
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
@@ -66,23 +67,23 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
         () = events.output_closed.cancelled() => tracing::info!("nobody reads the replies"),
     }
 
-    // Dropping it kills what it runs.
+    // Dropping the task kills its processes.
     warm_up.abort();
-    // Handlers see this and kill what they run; so do the jobs.
+    // Handlers see the cancellation and kill their runs. `put_down` ends the jobs.
     cancel.cancel();
     put_down(&server, connection.wait()).await;
-    // A client that does not read gets no more of the line it is in.
+    // A client that does not read does not get the rest of the line that is being written.
     let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
     Ok(())
 }
 
-/// Ends what the server runs, when its connections have been told to end, and returns when all of it is gone,
-/// or had its time.
+/// Ends the runs of the server, after its connections were asked to end. Returns when everything is gone, or its time
+/// is up.
 pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = ()>) {
     let cleared = async { tokio::join!(connections, server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
     if let Some(governance) = &server.governance {
-        // What is in the log as begun should be there as ended, too.
+        // A run that the log has as begun should also be there as ended.
         let _ = timeout(GRACE_FOR_GOVERNED, governance.settle()).await;
     }
     if server.session.is_some()
@@ -91,16 +92,15 @@ pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = 
         tracing::warn!("the bill of materials is incomplete: versions were not known in time");
     }
     if cleared.is_err() {
-        // What is left ends with this process: supervisors see their sockets close.
+        // The remaining processes end with this process, because supervisors see their sockets close.
         tracing::warn!("not everything ended in time");
     }
 }
 
-/// The connection itself, to the last reply.
+/// Serves the connection until the last reply.
 ///
-/// Without rmcp's handshake, which chooses one era for the whole connection and ends on what it does
-/// not expect. `initialize` is a request like any other, and the transport knows whether there was
-/// one.
+/// rmcp's own handshake is not used: it chooses one era for the whole connection, and ends on unexpected messages. Here
+/// `initialize` is a request like any other, and the transport records whether one has arrived.
 async fn connect<R, W>(handler: Handler, transport: StdioTransport<R, W>, cancel: CancellationToken)
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -112,8 +112,8 @@ where
     }
 }
 
-/// Comes back when the client has closed its side, and its calls had their time. One that does not
-/// read makes the transport wait before it has read to the end; then the hang-up tells.
+/// Returns when the client has closed its side and its calls have had their time. If the client does not read, the
+/// transport waits before it has read to the end. Then only the hang-up shows that the client is gone.
 async fn input_ended(events: &ConnectionEvents) {
     tokio::select! {
         () = events.input_ended.cancelled() => {}
@@ -138,7 +138,7 @@ impl EndingSignals {
         })
     }
 
-    /// Returns the name of the next one. Cancel-safe.
+    /// Returns the name of the next signal. Cancel-safe.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

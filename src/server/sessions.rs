@@ -1,4 +1,5 @@
-//! Sessions of the older era over HTTP: who spoke the handshake, and which of its requests are in flight.
+//! Sessions of the handshake era over HTTP: the client, the user and the requests in flight of each. This module never
+//! authenticates users: it compares users that the transport has authenticated.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,23 +15,23 @@ use uuid::Uuid;
 
 use crate::ledger::UserName;
 
-/// The most sessions; each has less than 1 KiB. Beyond, one of the user who has the most ends: the one that was used
-/// longest ago. Its client begins a new one.
+/// The most sessions, each below 1 KiB. Beyond this, the user with the most sessions loses the idle session that was
+/// unused the longest. Its client begins a new session.
 const SESSIONS_MAX: usize = 4096;
 
-/// The time for which a session is kept that nobody uses.
+/// The time after which an unused session may be removed.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The most characters that are kept of what a client says of itself.
+/// The most characters that are stored of a client's name, and of its version.
 const CLIENT_CHARS_MAX: usize = 100;
 
-/// The sessions that there are.
+/// The open sessions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
     by_id: Arc<Mutex<HashMap<SessionId, Session>>>,
 }
 
-/// The name of a session, which nobody guesses.
+/// An unguessable session id.
 pub(super) type SessionId = Arc<str>;
 
 #[derive(Debug)]
@@ -41,7 +42,7 @@ struct Session {
     calls: HashMap<RequestId, CancellationToken>,
 }
 
-/// A request of a session that is in flight, until this is dropped.
+/// A request in flight in a session, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SessionCall {
     sessions: Sessions,
@@ -49,17 +50,17 @@ pub(crate) struct SessionCall {
     id: RequestId,
 }
 
-/// The reason why a request is not taken up in a session.
+/// The reason why a session does not accept a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotTaken {
-    /// There is no such session, or it is somebody else's.
+    /// The session does not exist, or it belongs to another user.
     Unknown,
     /// A request with this id is in flight.
     Duplicate,
 }
 
 impl Sessions {
-    /// Begins a session of this client, which is a user's where users are known.
+    /// Begins a session for this client, and for this user if users are known.
     pub(super) fn begin(
         &self,
         client: &ClientConfig,
@@ -96,8 +97,8 @@ impl Sessions {
         id
     }
 
-    /// Takes up a request in a session. Returns the session's name, its client, and the request's place
-    /// there, which `cancel` can be cancelled by.
+    /// Adds a request to a session. Returns the session's id, its client, and a guard that removes the request when
+    /// dropped. Until then, `Sessions::cancel` can cancel the request with the token `cancel`.
     pub(super) fn take(
         &self,
         session: &str,
@@ -123,7 +124,7 @@ impl Sessions {
         Ok((name, client, call))
     }
 
-    /// Cancels a request of a session, if it is in flight. Returns the session's name, if there is such a
+    /// Cancels a request of a session, if it is in flight. Returns the session's id; `None` if this user has no such
     /// session.
     pub(super) fn cancel(
         &self,
@@ -142,7 +143,7 @@ impl Sessions {
         Some(Arc::clone(name))
     }
 
-    /// Ends a session, and what is in flight of it. Returns whether there was one.
+    /// Ends a session and cancels its requests in flight. Returns whether the session existed.
     pub(super) fn end(&self, session: &str, user: Option<&UserName>) -> bool {
         let mut sessions = self.lock();
         if sessions.get(session).is_none_or(|known| known.user.as_ref() != user) {
@@ -168,12 +169,12 @@ impl Drop for SessionCall {
     }
 }
 
-/// Returns what is kept of a client: its name and version, and the version that was agreed on.
+/// Returns the stored description of a client: its shortened name and version, and the agreed protocol version.
 fn shortened(client: &ClientConfig, version: ProtocolVersion) -> ClientConfig {
     let short = |text: &str| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
     let Implementation { name, version: of_client, .. } = &client.client_info;
     let about = Implementation::new(short(name), short(of_client));
-    // Of its capabilities nothing: none of them changes an answer in this era.
+    // Capabilities are not stored, because none of them changes an answer in this era.
     InitializeRequestParams::new(ClientCapabilities::default(), about)
         .with_protocol_version(version)
 }

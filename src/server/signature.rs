@@ -1,4 +1,5 @@
-//! The server's name in every result of the stateless protocol, where no handshake says who answers.
+//! Adds the server's name to every result of the stateless protocol, which has no handshake to name it. Nothing is
+//! signed cryptographically.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ use super::identity::{brief, is_stateless};
 /// The `_meta` key under which a result of the stateless protocol names its server (MCP 2026-07-28).
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Answers a client's requests, and signs the answers.
+/// A handler that adds the server's name to its results.
 pub(super) struct Signed(pub(super) Handler);
 
 impl Service<RoleServer> for Signed {
@@ -55,7 +56,7 @@ fn sign(meta: &mut MetaObject) {
     }
 }
 
-/// Returns the place for what a result says beside itself, if this server gives such results.
+/// Returns the metadata of a result, if it is of a kind that this server returns.
 fn meta_of(result: &mut ServerResult) -> Option<&mut MetaObject> {
     Some(match result {
         ServerResult::DiscoverResult(result) => result.meta.get_or_insert_default(),
@@ -67,8 +68,8 @@ fn meta_of(result: &mut ServerResult) -> Option<&mut MetaObject> {
         ServerResult::ListResourcesResult(result) => result.meta.get_or_insert_default(),
         ServerResult::ListResourceTemplatesResult(result) => result.meta.get_or_insert_default(),
         ServerResult::ReadResourceResult(result) => result.meta.get_or_insert_default(),
-        // rmcp signs the end of a subscription; the rest is of the protocol with a handshake, or of
-        // what this server does not have.
+        // rmcp names the server at the end of a subscription. The other kinds belong to the handshake era, or to
+        // features that this server does not have.
         ServerResult::InitializeResult(_)
         | ServerResult::CompleteResult(_)
         | ServerResult::GetPromptResult(_)

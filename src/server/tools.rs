@@ -1,4 +1,4 @@
-//! The texts and schemas of the server and its tools for clients: one table.
+//! The texts and schemas of the server and its tools, for clients. This module never carries out calls.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -13,40 +13,40 @@ use crate::ledger::Permission;
 
 use super::{card, identity};
 
-/// The rules of a script, as they stand in the instructions and in the description.
+/// The rules for scripts, used in the instructions and in the tool description.
 const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
                      qwed_finance, qwed_tax, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
                      compile, __import__, importlib, files (open, pathlib, os), subprocess, \
                      multiprocessing, network, ctypes, pickle.loads. Put data into the script. A refusal \
                      says what to change; try again. Each call is a new process";
 
-/// The start of the instructions, which a model reads before it sees any tool. With the rules and the rest
-/// below 800 characters: they are in every context.
+/// The start of the instructions, which a model reads before it sees any tool. All instructions together stay below 800
+/// characters, because they are part of every context.
 const PURPOSE: &str = "Check a claim by writing a Python script that proves or refutes it, and run it with \
                        execute_python_code. Print what you find and assert what must hold: exit code 0 \
                        means that nothing failed. Scripts may import ";
 
-/// The end of the instructions where there are the governed tools, too.
+/// The end of the instructions if the server has governed tools.
 const WITH_TESTS: &str = "run_pytest runs the project's tests; get_evidence, list_artifacts and \
                           get_artifact_content read past runs.";
 
-/// How a script gets pictures into its result.
+/// The sentence about pictures in results.
 const PICTURES: &str = " matplotlib's plt.show() and savefig(\"plot.png\") return pictures.";
 
-/// The limits of scripts, as a model is told them.
+/// The limits of scripts, as the texts for models state them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToldLimits {
     background_seconds: u64,
-    /// `None` where nothing bounds it.
+    /// `None` without a sandbox, because then nothing limits memory.
     memory_mb: Option<u64>,
 }
 
 impl ToldLimits {
-    /// Returns the limits that the settings set.
+    /// Returns the limits from the settings.
     pub(super) fn of(settings: &Settings) -> Self {
         let is_bounded = settings.sandbox != SandboxMode::Off;
         Self {
-            // Below a second it is none that a script could be written for.
+            // At least one second: no script can be written for a shorter limit.
             background_seconds: settings.background_timeout.as_secs().max(1),
             memory_mb: is_bounded.then_some(settings.memory_mb),
         }
@@ -63,7 +63,7 @@ impl ToldLimits {
     }
 }
 
-/// Returns the instructions for the tools that there are.
+/// Returns the instructions for the tools that the server offers.
 pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
     let limits = limits.text();
     if is_governed {
@@ -77,8 +77,8 @@ pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
     )
 }
 
-/// Returns the sentence of the documents, and the rules for who sees no instructions: many frameworks show
-/// them to no model. Below 900 characters.
+/// Returns the documented sentence and the rules. Many frameworks do not show the instructions to the model, so the
+/// rules are repeated here. Below 900 characters.
 fn execution_description(settings: &Settings) -> String {
     let pictures = if settings.pictures { PICTURES } else { "" };
     format!(
@@ -98,7 +98,7 @@ fn execution_description(settings: &Settings) -> String {
 /// Jobs in a database outlive the server that placed them.
 const SHARED_JOBS_LIVE: &str = "Jobs are kept for one hour after their last change.";
 
-/// Returns the same for the other tool.
+/// Returns the description of `verification_status`.
 fn status_description(settings: &Settings) -> String {
     let own = "Jobs live as long as this server process, and for one hour after their last change.";
     format!(
@@ -112,8 +112,7 @@ fn status_description(settings: &Settings) -> String {
 
 const RUN_ID: &str = "The run_id that run_pytest returned.";
 
-/// Returns the tools in the order in which they are listed. The settings decide what their annotations and
-/// descriptions say.
+/// Returns the tools in listing order. Their annotations and descriptions depend on the settings.
 pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
     // Every tier of the sandbox denies sockets.
     let is_open_world = settings.sandbox == SandboxMode::Off;
@@ -148,7 +147,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
     ]
 }
 
-/// Returns the tools that exist only under a policy, in the order in which they are listed.
+/// Returns the tools that exist only under a policy, in listing order.
 pub(super) fn governed_tools() -> &'static [Tool] {
     static TOOLS: LazyLock<[Tool; 4]> =
         LazyLock::new(|| [run_pytest(), get_evidence(), list_artifacts(), get_artifact_content()]);
@@ -225,10 +224,10 @@ fn get_artifact_content() -> Tool {
     )
 }
 
-/// Creates a tool whose title is that of its annotations.
+/// Creates a tool with the title of its annotations.
 ///
-/// Its schema is a plain one: types, descriptions, `required`. No `$schema`, no arrays of types: there
-/// are clients that reject either.
+/// Its schema is plain: types, descriptions, `required`. It has no `$schema` and no arrays of types, because some
+/// clients reject either.
 fn tool(
     name: &'static str,
     description: impl Into<Cow<'static, str>>,
@@ -259,7 +258,7 @@ fn reading(title: &str) -> ToolAnnotations {
         .open_world(false)
 }
 
-/// Returns the permission that a tool takes. Unknown tools take none: the gateway refuses them.
+/// Returns the permission that a tool requires; `None` for an unknown tool, which the gateway refuses.
 pub(super) fn permission_of(tool: &str) -> Option<Permission> {
     if let Some(governed) = GovernedTool::from_name(tool) {
         return Some(governed.permission());
@@ -337,7 +336,10 @@ mod tests {
             assert!(instructions.contains(limits), "{instructions}");
             assert!(execution.contains(limits), "{execution}");
             assert!(polling.contains(status), "{polling}");
-            assert!(execution.ends_with("Jobs live as long as this server process."), "{execution}");
+            assert!(
+                execution.ends_with("Jobs live as long as this server process."),
+                "{execution}"
+            );
         }
         let [_, execution, polling] = told(&[("QWED_MCP_STORE", "postgres://u@h/d")]);
         assert!([execution, polling].iter().all(|it| it.ends_with(SHARED_JOBS_LIVE)));
@@ -353,7 +355,7 @@ mod tests {
             (Role::Viewer, "run_pytest", false),
             (Role::User, "run_pytest", true),
             (Role::Viewer, "get_evidence", true),
-            // The gateway says that there is no such tool.
+            // The gateway refuses an unknown tool.
             (Role::Viewer, "rm", true),
         ] {
             let may = permission_of(tool).is_none_or(|permission| role.has(permission));

@@ -1,4 +1,4 @@
-//! Spans of calls: what a trace tells of one.
+//! Trace spans of calls: which tool was called, and how the call ended. They never contain arguments or output.
 
 use rmcp::model::{CallToolResponse, CallToolResult, RequestMetaObject};
 use rmcp::service::RequestContext;
@@ -12,7 +12,7 @@ use crate::traces;
 
 use super::reply::{DECISION_KEY, EXECUTION_KEY};
 
-/// Returns the span of a call, in the trace of its caller.
+/// Returns the span of a call, within the caller's trace.
 pub(super) fn span(tool: &str, is_http: bool, context: &RequestContext<RoleServer>) -> Span {
     let span = tracing::info_span!(
         target: SPANS,
@@ -49,7 +49,7 @@ pub(super) fn span(tool: &str, is_http: bool, context: &RequestContext<RoleServe
     span
 }
 
-/// Adds to a span how its call ended.
+/// Records on a span how its call ended.
 pub(super) fn note_end(span: &Span, result: &Result<CallToolResponse, ErrorData>) {
     if span.is_disabled() {
         return;

@@ -1,7 +1,8 @@
-//! The two eras of the protocol: what a request has to say in each, in its body and in its headers.
+//! The two eras of the protocol: finds the era of a request, and checks that its headers match its body. It never
+//! changes a request.
 //!
-//! Over HTTP, headers say again what the body says (MCP 2026-07-28, `basic/transports`), for what is
-//! between client and server. Where both differ one of them was meant for somebody else.
+//! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), for programs between client and
+//! server. If a header and the body differ, one of them was meant for another receiver.
 
 use std::borrow::Cow;
 
@@ -10,27 +11,27 @@ use rmcp::model::{ClientRequest, GetMeta as _, ProtocolVersion, RequestId};
 
 use super::protocol_error::ProtocolError;
 
-/// The era that a request is of.
+/// The era of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// A handshake begins it (2024-11-05 to 2025-11-25).
+    /// A handshake comes first (2024-11-05 to 2025-11-25).
     Handshake,
-    /// Each request stands for itself (2026-07-28).
+    /// Each request is complete in itself (2026-07-28).
     Stateless,
 }
 
-/// The value of a header that a request has once at most.
+/// The value of a header that a request may have at most once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Header {
     #[default]
     Absent,
     Once(String),
-    /// It is there twice, or no text.
+    /// Repeated, or not valid text.
     Unusable,
 }
 
 impl Header {
-    /// Returns the text, where there is one.
+    /// Returns the text, if the header has a usable one.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Once(text) => Some(text),
@@ -39,7 +40,7 @@ impl Header {
     }
 }
 
-/// The headers that say what is in the body.
+/// The headers that repeat parts of the body.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Announced {
     /// `MCP-Protocol-Version`.
@@ -50,16 +51,16 @@ pub(crate) struct Announced {
     pub(crate) name: Header,
 }
 
-/// The start and the end of a header's value that could not be written as it is.
+/// The start and the end of a header's value that is encoded as base64.
 const BASE64: (&str, &str) = ("=?base64?", "?=");
 
 impl Announced {
-    /// Returns whether the headers say that a request is of the stateless era.
+    /// Returns whether the headers are for the stateless era.
     pub(super) fn is_stateless(&self) -> bool {
         self.version.text().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
     }
 
-    /// Returns the era of a request, whose headers have to fit it.
+    /// Returns the era of a request. Fails if the headers do not match the body.
     pub(super) fn era(
         &self,
         id: &RequestId,
@@ -109,7 +110,7 @@ impl Announced {
         }
     }
 
-    /// Checks the version of a request of the older era, which has it in its header if at all.
+    /// Checks the version of a request of the handshake era, in which the header is optional.
     fn known_version(&self, id: &RequestId) -> Result<Era, ProtocolError> {
         let known = ProtocolVersion::KNOWN_VERSIONS;
         match self.version.text() {
@@ -142,7 +143,7 @@ impl Announced {
     }
 }
 
-/// Returns the parameter that `Mcp-Name` says again, if there is one (SEP-2243, SEP-2663).
+/// Returns the parameter that `Mcp-Name` repeats, if the method has one (SEP-2243, SEP-2663).
 fn subject(request: &ClientRequest) -> Option<&str> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "rmcp's, of which few name something")]
     match request {
@@ -155,7 +156,7 @@ fn subject(request: &ClientRequest) -> Option<&str> {
     }
 }
 
-/// Decodes a header's value; `None` if it says that it is base64, and is not.
+/// Decodes a header's value; `None` if it is marked as base64 and is not valid base64.
 fn decoded(value: &str) -> Option<Cow<'_, str>> {
     let encoded = value.strip_prefix(BASE64.0).and_then(|value| value.strip_suffix(BASE64.1));
     let Some(encoded) = encoded else { return Some(value.into()) };

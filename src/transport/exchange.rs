@@ -1,8 +1,8 @@
-//! An exchange over HTTP: one request, from the body that it came in to its last message.
+//! An exchange over HTTP: one request, from its body to its last message. It never handles HTTP itself.
 //!
-//! Each exchange is a connection of its own to rmcp, so that requests of different clients may have the
-//! same id. The request is read as over stdio, and counted like there: its place is free when its handler
-//! has ended and the last byte of its response is written, or nobody is there to read it.
+//! Each exchange is a separate connection to rmcp, so that requests of different clients may have the same id. The
+//! request is parsed and counted as over stdio. Its place is free when its handler has ended, and the last byte of its
+//! response is written or the response is no longer read.
 
 use std::io;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use super::message;
 use super::outlet::{MESSAGES_WAITING_MAX, Outlet, Place};
 use super::protocol_error::ProtocolError;
 
-/// The wait for the answer of a handler that has ended. One that was cancelled has none.
+/// The wait for the answer of a handler that has ended. A cancelled handler gives no answer.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
 
-/// The time for which a call of the older era goes on whose client has gone: its protocol says that a
-/// broken connection is no cancellation, and nobody can ask for the response again.
+/// The time for which a call of the handshake era goes on after its client has gone. In this era, a broken connection
+/// is not a cancellation, but the client cannot ask for the response again.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time that a call may wait for its turn, where its client has no way to take it back.
+/// The time that a call may wait for its turn if its client cannot cancel it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnDeadline(pub(crate) Duration);
 
@@ -43,29 +43,29 @@ pub(crate) struct TurnDeadline(pub(crate) Duration);
 #[derive(Debug)]
 pub(crate) enum Posted {
     Request(Box<PostedRequest>),
-    /// The request of this id is not wanted any more.
+    /// The request of this id is cancelled.
     Cancelled(RequestId),
     /// Nothing needs doing.
     Nothing,
 }
 
-/// A request that can be opened.
+/// A parsed request, for which an exchange can be opened.
 #[derive(Debug)]
 pub(crate) struct PostedRequest {
     pub(crate) id: RequestId,
     pub(crate) era: Era,
-    /// What a client says of itself in a handshake.
+    /// The client's information from a handshake; `None` for any other request.
     pub(crate) client: Option<ClientConfig>,
-    /// The version that the headers name.
+    /// The version in the headers.
     pub(crate) version: Option<ProtocolVersion>,
     message: JsonRpcRequest<ClientRequest>,
     bytes: usize,
 }
 
-/// A message that cannot be taken.
+/// A message that is rejected.
 #[derive(Debug)]
 pub(crate) struct Rejected {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub(crate) status: u16,
     error: ProtocolError,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Rejected {
 impl Rejected {
     fn new(is_stateless: bool, error: ProtocolError) -> Self {
         let status = match error.code() {
-            // Not found is a matter of the protocol in the older era, and of HTTP in the other.
+            // An unknown method is an error of JSON-RPC in the handshake era, and of HTTP in the stateless era.
             ProtocolError::METHOD_NOT_FOUND if is_stateless => 404,
             ProtocolError::METHOD_NOT_FOUND => 200,
             ProtocolError::INVALID_PARAMS if !error.is_about_metadata() => 200,
@@ -82,7 +82,7 @@ impl Rejected {
         Self { status, error }
     }
 
-    /// Makes the error for a request whose id is in flight.
+    /// Creates the error for a request with an id that is in flight.
     pub(crate) fn duplicate(id: RequestId) -> Self {
         let message = "Invalid Request: a request with this id is in flight";
         Self { status: 400, error: ProtocolError::invalid_request(Some(id), message) }
@@ -90,12 +90,12 @@ impl Rejected {
 
     /// Returns the message as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // It has texts and numbers only.
+        // Texts and numbers can always be written as JSON.
         serde_json::to_vec(&self.error).unwrap_or_default()
     }
 }
 
-/// Reads a body, with the headers that say what is in it.
+/// Parses a body, and checks that its headers match it.
 pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejected> {
     let is_stateless = announced.is_stateless();
     let rejected = |error| Rejected::new(is_stateless, error);
@@ -137,24 +137,24 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) connection: Connection,
-    /// Who asks, by the request's headers.
+    /// The caller's credentials, from the request's headers.
     pub(crate) presented: Presented,
-    /// Given back when the exchange is over.
+    /// The shares that the exchange holds until it ends.
     pub(crate) held: Vec<Held>,
-    /// Cancelled when the client takes the request back.
+    /// Cancelled when the client cancels the request.
     pub(crate) cancel: CancellationToken,
-    /// Limits the wait for a turn.
+    /// The limit of the wait for a turn.
     pub(crate) turn_deadline: Option<TurnDeadline>,
 }
 
-/// Our end of an exchange, for rmcp.
+/// The server's end of an exchange, as rmcp's transport.
 pub(crate) struct Exchange {
     id: RequestId,
     connection: Connection,
     first: Option<ClientJsonRpcMessage>,
     messages: mpsc::Sender<ServerJsonRpcMessage>,
     cancel: CancellationToken,
-    /// Cancelled when nobody reads the response any more.
+    /// Cancelled when the response is no longer read.
     left: CancellationToken,
     left_at: Option<Instant>,
     grace: Duration,
@@ -164,20 +164,19 @@ pub(crate) struct Exchange {
 }
 
 impl PostedRequest {
-    /// Returns whether this opens a subscription, which goes on for as long as the client likes.
+    /// Returns whether this opens a subscription, which lasts as long as the client likes.
     pub(crate) fn is_subscription(&self) -> bool {
         matches!(self.message.request, ClientRequest::SubscriptionsListenRequest(_))
     }
 
-    /// Opens the exchange: what rmcp reads from and writes to, and where its messages come out. Must be
-    /// called within a runtime.
+    /// Opens the exchange. Returns rmcp's end, and the outlet for its messages. Must be called within a runtime.
     pub(crate) fn open(self, terms: Terms) -> (Exchange, Outlet) {
         let Self { id, era, mut message, bytes, .. } = self;
         let Terms { connection, mut presented, held, cancel, turn_deadline } = terms;
         let in_flight = InFlight::default();
         let handled = CancellationToken::new();
         let extensions = message.request.extensions_mut();
-        // The only one of its own, which is always admitted.
+        // The only request of this `InFlight`, so it is always admitted.
         if let Ok(slot) = in_flight.admit(&id, bytes.min(super::in_flight::REQUEST_BYTES_MAX), None)
         {
             for held in held {
@@ -190,7 +189,7 @@ impl PostedRequest {
         if let Some(deadline) = turn_deadline {
             extensions.insert(deadline);
         }
-        // What a call brings itself comes first.
+        // A token in the call takes precedence over the headers.
         if let Some(Presented { token: Some(token), .. }) = extensions.remove::<Presented>() {
             presented.token = Some(token);
         }
@@ -216,14 +215,14 @@ impl PostedRequest {
     }
 }
 
-/// Returns what is known of a client of the older era that has no session: the version it speaks.
+/// Returns the information about a client of the handshake era without a session: only its version is known.
 pub(crate) fn client_without_session(version: Option<ProtocolVersion>) -> ClientConfig {
     let version = version.unwrap_or(ProtocolVersion::V_2025_03_26);
     InitializeRequestParams::default().with_protocol_version(version)
 }
 
 impl Exchange {
-    /// Makes the notification that the request is not wanted any more.
+    /// Creates the notification that cancels the request.
     fn cancellation(&self) -> ClientJsonRpcMessage {
         let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
         let mut notification = CancelledNotification::new(params);

@@ -1,9 +1,9 @@
-//! The end of a stream, seen past what is not read yet.
+//! Detects the end of a stream even while unread data waits in it. It never reads the stream.
 
 use std::os::fd::AsFd;
 
-/// Returns when nobody has the other end of `input` open any more, also while lines that were sent
-/// before wait to be read. Never returns where the system does not report it.
+/// Returns when the other end of `input` is closed, even while lines that were sent before wait to be read. Never
+/// returns if the system does not report it.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "not reported there"))]
 pub(crate) async fn hung_up(input: impl AsFd) {
     #[cfg(target_os = "linux")]
@@ -22,11 +22,11 @@ mod linux {
     use tokio::net::unix::pipe::Receiver;
 
     pub(super) async fn wait(input: impl AsFd) -> io::Result<Ready> {
-        // Nothing is read from it, so that it may be a socket, and may block. A file can not be
-        // waited for, and never hangs up.
+        // Nothing is read from it, so it may be a socket, and may block. A file cannot be waited for, and never hangs
+        // up.
         let input = Receiver::from_owned_fd_unchecked(input.as_fd().try_clone_to_owned()?)?;
-        // Not for what can be read: that would wake this for every line. It is registered for
-        // nothing else, and so this comes with the hang-up only.
+        // Waiting for readable data would wake this for every line. The descriptor is registered for reading alone, so
+        // a wait for priority data returns only at the hang-up.
         input.ready(Interest::PRIORITY).await
     }
 }
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// As long as a hang-up that was not there takes to be seen by mistake.
+    /// Long enough to rule out a spurious hang-up.
     const NOTHING_FOR: Duration = Duration::from_millis(50);
     const SOON: Duration = Duration::from_secs(60);
 
@@ -83,7 +83,7 @@ mod tests {
         timeout(NOTHING_FOR, hung_up(File::open("/dev/null").unwrap())).await.unwrap_err();
     }
 
-    /// Taken for a hang-up it would end the server.
+    /// Mistaken for a hang-up, urgent data would end the server.
     #[tokio::test]
     async fn urgent_data_is_no_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! The requests that are being worked on: how many, of which size, under which ids.
+//! The requests in flight: their number, their sizes and their ids. It never carries out a request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use rmcp::model::{
 use super::protocol_error::ProtocolError;
 use crate::shares::Held;
 
-/// The most requests in flight. Clients have one or two; a hundred is a test.
+/// The most requests in flight. Clients have one or two; only a test has a hundred.
 pub(super) const REQUESTS_MAX: usize = 256;
 
-/// The most bytes of the lines of all these requests together.
+/// The most bytes of the lines of all requests in flight.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// All requests in flight.
@@ -29,33 +29,32 @@ struct Requests {
     admitted: u64,
 }
 
-/// One request. It is in flight until its handler has ended, and its reply goes out or never will: a
-/// client that cancels and cancels still has no more than its share of running handlers.
+/// One request. It is in flight until its handler has ended, and its reply is sent or no longer wanted. So a client
+/// that cancels again and again still has no more running handlers than its share.
 #[derive(Debug)]
 struct Entry {
-    /// Tells it from others that had its id before.
+    /// Distinguishes the request from earlier requests with the same id.
     number: u64,
     bytes: usize,
     progress: Option<ProgressToken>,
     is_handled: bool,
     is_answered: bool,
-    /// The places that are given back when the request is through.
+    /// The shares that the request holds until it is no longer in flight.
     held: Vec<Held>,
 }
 
 /// The subject of a message to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A reply to a request; without a number if the request was cancelled and is no longer there.
+    /// A reply to a request. Without a number, the request was cancelled and is gone.
     Reply { id: RequestId, number: Option<u64> },
-    /// Progress of a request that is still running.
+    /// The progress of a request that is still running.
     Progress(ProgressToken),
-    /// No request, or one that cannot be named.
+    /// No request, or a request that cannot be identified.
     Nothing,
 }
 
-/// A request's place. It travels with the request; the handler has ended when the last copy is
-/// dropped.
+/// A request's place in flight. It travels with the request. The handler has ended when the last copy is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     guard: Arc<Guard>,
@@ -67,12 +66,12 @@ struct Guard {
     id: RequestId,
 }
 
-/// The name of the connection that a request belongs to, where there are several: its id is known there.
+/// The name of a request's connection, if the server has several. A request's id is unique only in its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Connection(pub(crate) Arc<str>);
 
 impl InFlight {
-    /// Returns a place for the request, unless its id is taken or there are too many.
+    /// Returns a place for the request. Fails if its id is in flight, or too many requests are.
     pub(super) fn admit(
         &self,
         id: &RequestId,
@@ -106,13 +105,13 @@ impl InFlight {
         Ok(Slot { guard: Arc::new(guard) })
     }
 
-    /// Notes that the client does not want the reply any more, nor any sign of progress.
+    /// Records that the client no longer wants the reply, nor any progress.
     pub(super) fn cancel(&self, id: &RequestId) {
         self.lock().change(id, |entry| entry.is_answered = true);
     }
 
-    /// Returns the subject of `message`. To be called when the message is made: later another
-    /// request may have the same id.
+    /// Returns the subject of `message`. Must be called when the message is created, because later another request may
+    /// have the same id.
     pub(super) fn subject(&self, message: &ServerJsonRpcMessage) -> Subject {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -131,9 +130,8 @@ impl InFlight {
         Subject::Reply { id: id.clone(), number }
     }
 
-    /// Returns whether the client still wants the message that is about to be sent. The id of a
-    /// request is free from here on: the client can use it again before the server knows that the
-    /// reply is written.
+    /// Returns whether the client still wants the message that is about to be sent. After a reply, the id of its
+    /// request is free from here on: the client can use it again before the server knows that the reply is written.
     pub(super) fn wants(&self, subject: &Subject) -> bool {
         let mut requests = self.lock();
         match subject {
@@ -171,7 +169,7 @@ impl Requests {
 }
 
 impl Slot {
-    /// Keeps `held` until the reply goes out.
+    /// Holds `held` until the request is no longer in flight.
     pub(crate) fn hold(&self, held: impl Into<Held>) {
         let mut requests = self.guard.in_flight.lock();
         if let Some(entry) = requests.by_id.get_mut(&self.guard.id) {
@@ -234,7 +232,7 @@ mod tests {
         let in_flight = InFlight::default();
         drop(admit(&in_flight, 1, 10).unwrap());
         let first = reply(&in_flight, 1);
-        // It was on its way when the request was cancelled, and its id used again.
+        // The reply was on its way when the request was cancelled and its id was used again.
         in_flight.cancel(&id(1));
         assert!(!in_flight.wants(&first));
         assert!(!in_flight.wants(&reply(&in_flight, 1)));
@@ -278,7 +276,7 @@ mod tests {
             assert_eq!(admit(&in_flight, 9, 1).unwrap_err().code(), -32603);
             assert!(in_flight.wants(&reply(&in_flight, number)));
         }
-        // Together they are bounded, whatever each has.
+        // The bound is for all requests together.
         let _half = admit(&in_flight, 1, REQUEST_BYTES_MAX - 1).unwrap();
         assert!(admit(&in_flight, 2, 2).is_err());
         assert!(admit(&in_flight, 2, 1).is_ok());

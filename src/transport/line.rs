@@ -1,11 +1,11 @@
-//! Lines of bounded length.
+//! Splits a stream into lines of bounded length. It never parses a line.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// The longest line, in bytes. A script has at most 1 MiB; JSON escapes make that at most a few.
+/// The longest line, in bytes. A script has at most 1 MiB, which JSON escapes make a few MiB at most.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A buffer that grew beyond this is not kept for the next line.
+/// The largest buffer, in bytes, that is kept for the next line.
 const LINE_BYTES_KEPT: usize = 64 * 1024;
 
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -13,15 +13,15 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// The next line of the input.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// A line, without its end.
+    /// A line, without its line feed.
     Complete(Vec<u8>),
-    /// A line passed the bound. Said at once; the rest of it is skipped without being held.
+    /// A line is too long. This is reported at once, and the rest of the line is skipped without being held.
     TooLong,
-    /// There is nothing more.
+    /// The end of the stream.
     End,
 }
 
-/// Splits a stream into lines.
+/// A reader that splits a stream into lines.
 pub(super) struct LineReader<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
@@ -39,12 +39,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Reads the next line. Cancel-safe: a part of a line that was read stays here.
+    /// Reads the next line. Cancel-safe: a part of a line that was read stays in `self`.
     pub(super) async fn next(&mut self) -> Line {
         while !self.has_ended {
             let available = match self.reader.fill_buf().await {
                 Ok(available) => available,
-                // A stream that cannot be read is over.
+                // A stream that cannot be read has ended.
                 Err(error) => {
                     tracing::warn!(%error, "standard input cannot be read");
                     &[]
@@ -55,7 +55,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             let taken = newline.map_or(available.len(), |newline| newline + 1);
             if available.is_empty() {
                 self.has_ended = true;
-                // A last line needs no end.
+                // The last line needs no line feed.
                 if !self.line.is_empty() {
                     return Line::Complete(std::mem::take(&mut self.line));
                 }
@@ -78,7 +78,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Line::End
     }
 
-    /// Takes a line's buffer back, for the next one.
+    /// Takes back the buffer of a line, for the next line.
     pub(super) fn recycle(&mut self, mut line: Vec<u8>) {
         if self.line.is_empty() && line.capacity() <= LINE_BYTES_KEPT {
             line.clear();
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// A terminal: it ends, and goes on when somebody types again.
+    /// A terminal: its input ends, and goes on after more typing.
     struct Terminal(u8);
 
     impl AsyncRead for Terminal {
@@ -150,7 +150,7 @@ mod tests {
         reader.recycle(Vec::with_capacity(LINE_BYTES_KEPT + 1));
         assert!(reader.line.capacity() <= LINE_BYTES_KEPT, "a large one is not kept");
         assert!(matches!(reader.next().await, Line::Complete(line) if line == b"cd"));
-        // Nor is one taken for the beginning of a line that is being read.
+        // A buffer does not replace the start of a line that is being read.
         reader.line = b"begun".to_vec();
         reader.recycle(Vec::new());
         assert_eq!(reader.line, b"begun");

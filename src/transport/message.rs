@@ -1,8 +1,8 @@
-//! A line to a message, or to the error that it is answered with.
+//! Parses a line into a message, or into the error to answer with. It never carries out a request.
 //!
-//! The envelope is read without building values. `tools/call`, the one message that is large and
-//! frequent, is built directly; rmcp would try each of its 22 kinds of requests in turn. Everything
-//! else goes through rmcp, with a bound on its size, because that takes a hundred times its memory.
+//! The envelope is read without building values. `tools/call` is the one message that is large and frequent, so it is
+//! built directly; rmcp would try each of its 22 kinds of requests in turn. Everything else goes through rmcp, which
+//! takes a hundred times the memory of the text. So the size of these messages is limited.
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -23,15 +23,14 @@ mod tests;
 
 /// The longest message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The most JSON values in the arguments of a call; ours need three.
+/// The most JSON values in the arguments of a call. This server's tools need three.
 const CALL_VALUES_MAX: usize = 10_000;
 /// The longest string id, in bytes.
 const ID_BYTES_MAX: usize = 1024;
-/// A number like `2.0` is a double; from here on it may stand for another integer (RFC 8259, 6).
+/// A number like `2.0` is a double. From here on, a double may stand for another integer (RFC 8259, 6).
 const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
-/// The methods of this server, in either era. Whatever else is asked for is not found, with whatever
-/// parameters.
+/// The methods of this server, in either era. Any other method is not found, regardless of its parameters.
 const METHODS: [&str; 12] = [
     "initialize",
     "ping",
@@ -46,14 +45,14 @@ const METHODS: [&str; 12] = [
     "tools/list",
     TOOL_CALL_METHOD,
 ];
-/// The methods that answer with a list, each of one page.
+/// The methods that return a list. Each list has one page.
 const LIST_METHODS: [&str; 3] = ["resources/list", "resources/templates/list", "tools/list"];
 const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The `_meta` key under which a call may have its token.
 const AUTH_KEY: &str = "qwed.ai/auth";
 
-/// The members of any message, unread.
+/// The members of any message, unparsed.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -70,7 +69,7 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The parameters of `tools/call` that this server reads, unread.
+/// The parameters of `tools/call` that this server reads, unparsed.
 #[derive(Default, Deserialize)]
 struct CallParams<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -83,13 +82,13 @@ struct CallParams<'a> {
     auth: Option<&'a RawValue>,
 }
 
-/// Tells a member that is `null` from one that is not there.
+/// Distinguishes a member that is `null` from a missing member.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Reads a line; `None` if nothing needs doing: a blank line, an unknown notification, an answer that
-/// nobody waits for.
+/// Parses a line; `None` if nothing needs doing: a blank line, an unknown notification, or an answer, because this
+/// server sends no requests.
 pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
     let line = line.trim_ascii();
     if line.is_empty() {
@@ -107,7 +106,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     };
     let method = envelope.method.map(string);
     if let (None, Some(Some(method))) = (&id, &method) {
-        // A notification is never answered, whatever is wrong with it (JSON-RPC 2.0, 4.1).
+        // A notification is never answered, even if it is invalid (JSON-RPC 2.0, 4.1).
         return Ok(notification(method, envelope.params));
     }
     let invalid = |message: &'static str| ProtocolError::invalid_request(id.clone(), message);
@@ -116,7 +115,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     }
     let Some(method) = method else {
         return match (envelope.result, envelope.error) {
-            // This server asks nothing of the client, so no answer is waited for.
+            // This server sends no requests, so it expects no answers.
             (Some(_), _) | (_, Some(_)) => Ok(None),
             (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
         };
@@ -168,7 +167,7 @@ fn string(raw: &RawValue) -> Option<String> {
 fn request_id(raw: &RawValue) -> Option<RequestId> {
     match serde_json::from_str(raw.get()).ok()? {
         Value::String(id) if id.len() <= ID_BYTES_MAX => Some(RequestId::String(id.into())),
-        // From the text: serde_json's own doubles are the nearest ones only nearly always.
+        // Parsed from the text, because serde_json does not always round to the nearest double.
         Value::Number(id) => {
             id.as_i64().or_else(|| exact_integer(raw.get().parse().ok()?)).map(RequestId::Number)
         }
@@ -178,7 +177,7 @@ fn request_id(raw: &RawValue) -> Option<RequestId> {
     }
 }
 
-/// Returns the integer that a number like `2.0` is.
+/// Returns the integer that a number like `2.0` stands for.
 fn exact_integer(number: f64) -> Option<i64> {
     if number.fract() != 0.0 || number.abs() >= INTEGER_EXACT_END {
         return None;
@@ -186,8 +185,8 @@ fn exact_integer(number: f64) -> Option<i64> {
     format!("{number:.0}").parse().ok()
 }
 
-/// Parses the two notifications that mean something to this server; the others are ignored. What
-/// else is in one, such as a reason of any length, is nobody's business.
+/// Parses the two notifications that this server uses. Other notifications are ignored, and so are other members, such
+/// as a reason of any length.
 fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
@@ -208,8 +207,8 @@ fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpc
     }
 }
 
-/// Parses a request other than `tools/call`, which rmcp reads. Parameters of a known method that it
-/// cannot read make a custom request of it, and the handler answers that.
+/// Parses a request other than `tools/call`, with rmcp. If rmcp cannot read the parameters of a known method, it makes
+/// a custom request, which the handler answers.
 fn request(
     id: RequestId,
     method: &str,
@@ -231,7 +230,7 @@ fn request(
         return Err(ProtocolError::invalid_params(id, message));
     }
     let params = params.map_or("{}", RawValue::get);
-    // Put together anew: what else is in the message is nobody's business.
+    // Built anew, so that rmcp does not read the other members of the message.
     let request = format!(r#"{{"method":"{method}","params":{params}}}"#);
     match serde_json::from_str(&request) {
         Ok(request) => Ok(Some(JsonRpcMessage::request(request, id))),
@@ -279,11 +278,11 @@ fn tool_call(
     Ok(Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)))
 }
 
-/// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for
-/// clients that cannot add a member to the parameters. It may be anything. Who says something of a
-/// token, and has none there, means one: it is an empty one, which is nobody's.
+/// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for clients that cannot add
+/// a member to the parameters. The value may be of any type. If one of these members is set but has no token, the call
+/// was meant to have one. It then gets an empty token, which no user has.
 ///
-/// It is taken out of `_meta`, which others may log.
+/// The token is removed from `_meta`, because other code may log that.
 fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Option<Secret> {
     let token_in = |auth: Value| match auth {
         Value::Null => None,
@@ -292,7 +291,7 @@ fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Op
     };
     let in_meta = meta.and_then(|meta| meta.remove(AUTH_KEY)).and_then(token_in);
     let in_params = auth.and_then(|raw| {
-        // What cannot be read is not none either.
+        // A member that cannot be parsed does not count as missing.
         serde_json::from_str(raw.get()).map_or(Some(Value::Null), token_in)
     });
     in_params.or(in_meta).map(|token| match token {
@@ -303,7 +302,7 @@ fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Op
     })
 }
 
-/// Returns the object in the member `name`; some clients send `null` for none.
+/// Returns the object in the member `name`; `None` if it is missing, or `null`, which some clients send.
 fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, String> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(None),
@@ -314,8 +313,8 @@ fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, Stri
     }
 }
 
-/// Returns whether valid JSON has more than `values_max` values in objects and arrays, by its
-/// commas and brackets outside of strings. A value takes up to a hundred times its text in memory.
+/// Returns whether valid JSON has more than `values_max` values in objects and arrays, by its commas and opening
+/// brackets outside of strings. A value takes up to a hundred times its text in memory.
 fn has_more_values_than(json: &str, values_max: usize) -> bool {
     if json.len() <= values_max {
         return false;

@@ -1,14 +1,13 @@
-//! The wire: JSON-RPC 2.0, over stdio one message a line (MCP, `basic/transports`).
+//! The wire: JSON-RPC 2.0, over stdio one message a line (MCP, `basic/transports`). It never carries out a request.
 //!
-//! rmcp's own stdio transport ignores what it cannot parse, leaves over-long lines unanswered, and
-//! holds any number of requests and unsent replies. This one answers every line that deserves an
-//! answer, and is bounded in every direction:
+//! rmcp's own stdio transport ignores lines that it cannot parse, leaves over-long lines unanswered, and holds any
+//! number of requests and unsent replies. This transport answers every line that deserves an answer, and is bounded in
+//! every direction:
 //!
 //! `line` (bytes → bounded lines) → `message` (line → message, or the error to answer with) →
 //! `in_flight` (how many requests, how many bytes) → rmcp → `outbox` (messages → bytes).
 //!
-//! Over HTTP a message is a body: `era` (what its headers have to say) → `message` → `exchange` → rmcp →
-//! `outlet`.
+//! Over HTTP a message is a body: `era` (checks its headers) → `message` → `exchange` → rmcp → `outlet`.
 
 mod era;
 mod exchange;
@@ -47,14 +46,15 @@ use line::{LINE_BYTES_MAX, Line, LineReader};
 use outbox::Outbox;
 use protocol_error::ProtocolError;
 
-/// Our end of the connection.
+/// The server's end of a stdio connection.
 pub(crate) struct StdioTransport<R, W> {
     lines: LineReader<R>,
     outbox: Outbox<W>,
     in_flight: InFlight,
-    /// True if there was an `initialize`. Requests without one say in their `_meta` what it would.
+    /// `true` once an `initialize` has arrived. Without one, each request must have the version and the capabilities in
+    /// its `_meta`.
     is_initialized: bool,
-    /// Taken until `initialize` is answered: what comes behind it is read after that.
+    /// Held until `initialize` is answered. Later lines are read only after that.
     initializing: Arc<Semaphore>,
     input_ended: CancellationToken,
     abandoned: CancellationToken,
@@ -63,12 +63,12 @@ pub(crate) struct StdioTransport<R, W> {
 /// The events that the transport and the rest of the server signal to each other.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionEvents {
-    /// The client has closed its side; what is in flight may still be answered.
+    /// Cancelled when the client has closed its side. Requests in flight may still be answered.
     pub(crate) input_ended: CancellationToken,
-    /// Nobody reads what we write any more.
+    /// Cancelled when the client no longer reads the output.
     pub(crate) output_closed: CancellationToken,
-    /// Cancelled when requests in flight are not answered any more: the client has closed its side,
-    /// and assumes that there is no answer.
+    /// Cancelled when requests in flight are no longer answered. The client has then closed its side, and assumes that
+    /// no answer comes.
     pub(crate) abandoned: CancellationToken,
     /// The permit to write a line.
     line: Arc<Semaphore>,
@@ -86,7 +86,7 @@ impl Default for ConnectionEvents {
 }
 
 impl ConnectionEvents {
-    /// Lets the line that is being written come to its end, and none begin after it.
+    /// Lets the line that is being written be completed, and prevents any line after it.
     pub(crate) async fn finish_output(&self) {
         if let Ok(line) = self.line.acquire().await {
             line.forget();
@@ -94,7 +94,7 @@ impl ConnectionEvents {
     }
 }
 
-/// Reads one line and throws away what it says.
+/// Parses one line and discards the result.
 #[cfg(fuzzing)]
 pub(crate) fn read_line(line: &[u8]) {
     drop(message::parse(line));
@@ -105,7 +105,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    /// Makes a transport over the given streams. Must be called within a runtime.
+    /// Creates a transport over the given streams. Must be called within a runtime.
     pub(crate) fn new(reader: R, writer: W, events: &ConnectionEvents) -> Self {
         Self {
             lines: LineReader::new(reader),
@@ -118,8 +118,7 @@ where
         }
     }
 
-    /// Parses the message in `line`, if it is one for rmcp; otherwise returns the error to answer
-    /// with, if any.
+    /// Parses a line. Returns the message for rmcp, `None` if there is none, or the error to answer with.
     fn inbound(&mut self, line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
         let Some(mut message) = message::parse(line)? else { return Ok(None) };
         match &mut message {
@@ -148,9 +147,9 @@ where
     }
 }
 
-/// Refuses a request that belongs to neither era: not to the one with `initialize`, because
-/// there was none, and not to the stateless one (MCP 2026-07-28), because it does not say what
-/// each request of that has to. And one whose method its era does not have.
+/// Refuses a request that belongs to neither era. Without an `initialize` before it, it is not of the handshake era.
+/// Without the required `_meta`, it is not of the stateless era (MCP 2026-07-28). Also refuses a method that the era
+/// does not have.
 fn require_era(
     id: &RequestId,
     request: &ClientRequest,
@@ -165,18 +164,18 @@ fn require_era(
         version.as_ref().is_none_or(|version| ProtocolVersion::KNOWN_VERSIONS.contains(version));
     let is_there = match request.method() {
         "ping" => !is_stateless,
-        // Whoever sends what the handshake takes means it.
+        // Valid parameters of a handshake make it one, even if its `_meta` names the stateless era.
         "initialize" => !(is_stateless && is_custom),
         "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
             is_stateless || (version.is_none() && !is_initialized)
         }
         _ => true,
     };
-    // rmcp answers first that there is no such version.
+    // rmcp itself answers a request with an unknown version.
     if is_known && !is_there {
         return Err(ProtocolError::method_not_found(id.clone(), request.method()));
     }
-    // It also answers first what is wrong with the parameters of a custom one.
+    // A custom request has invalid parameters, which the handler answers first.
     let is_free = is_custom
         || matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_));
     if is_free || is_initialized {
@@ -211,7 +210,7 @@ where
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             drop(self.initializing.acquire().await);
-            // Before the line is taken, so that nothing is lost while the client does not read.
+            // Before a line is taken, so that no line is lost while the client does not read.
             self.outbox.wait_for_room().await;
             let inbound = match self.lines.next().await {
                 Line::Complete(line) => {

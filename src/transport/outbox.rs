@@ -1,7 +1,7 @@
-//! The way out: whole lines, one after the other, nothing else.
+//! Writes whole lines, one after the other. It never writes anything else to the stream.
 //!
-//! Replies and protocol errors leave through one [`Sink`]. Every flush writes all that is queued in it, so whoever
-//! flushes last, such as the end of the connection, leaves nothing behind.
+//! Replies and protocol errors leave through one [`Sink`]. Every flush writes everything that is queued in it, so the
+//! last flush, such as at the end of the connection, leaves nothing unwritten.
 
 use std::io;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio::task::yield_now;
 use super::ConnectionEvents;
 use super::protocol_error::ProtocolError;
 
-/// The most protocol errors that wait to be written, about 200 bytes each. When a client that does
-/// not read has caused so many, nothing more is read from it.
+/// The most protocol errors that wait to be written, about 200 bytes each. Once a client that does not read has caused
+/// this many, nothing more is read from it.
 const ERRORS_WAITING_MAX: usize = 4096;
 
-/// Lines are put together for one write until they have so many bytes. A buffer that grew beyond
-/// this, for one long line, is not kept.
+/// The size up to which lines are collected for one write, in bytes. A buffer that has grown beyond this, for one long
+/// line, is not kept.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// Writes messages. A copy writes to the same stream.
+/// The queue of messages for one stream. Clones share it.
 pub(super) struct Outbox<W> {
     sink: Arc<Mutex<Sink<W>>>,
     errors: mpsc::Sender<ProtocolError>,
@@ -39,7 +39,7 @@ impl<W> Clone for Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
-    /// Makes an outbox that signals to `events` when the stream cannot be written to.
+    /// Creates an outbox that signals to `events` when the stream cannot be written to.
     pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
         let (errors, waiting) = mpsc::channel(ERRORS_WAITING_MAX);
         let (wake, mut woken) = mpsc::channel(1);
@@ -54,8 +54,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         };
         let sink = Arc::new(Mutex::new(sink));
         let of_errors = Arc::clone(&sink);
-        // A task of their own flushes errors: the reader that finds them is polled inside a `select!`, where
-        // half a line could be left behind.
+        // A separate task flushes errors. The reader that finds errors is polled inside a `select!`, where it could
+        // leave half a line.
         tokio::spawn(async move {
             while woken.recv().await.is_some() {
                 if of_errors.lock().await.flush().await.is_err() {
@@ -66,8 +66,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         Self { sink, errors, wake }
     }
 
-    /// Writes one message as a line, unless `is_wanted` says when it is its turn that nobody wants it
-    /// any more. It is out when this returns.
+    /// Writes one message as a line, unless `is_wanted` returns `false` when it is the message's turn. The line is
+    /// written when this returns.
     pub(super) async fn write(
         &self,
         message: &ServerJsonRpcMessage,
@@ -76,30 +76,30 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         write(&self.sink, message, is_wanted).await
     }
 
-    /// Waits until there is room for a protocol error. Cancel-safe.
+    /// Waits for room for a protocol error. Cancel-safe.
     pub(super) async fn wait_for_room(&self) {
-        // The room is for the caller: nobody else writes errors.
+        // The permit is not kept, because only the caller writes errors.
         drop(self.errors.reserve().await);
     }
 
-    /// Queues a protocol error, for which the caller has waited for room. The next flush writes it.
+    /// Queues a protocol error. The caller must have waited for room. The next flush writes the error.
     pub(super) fn write_error(&self, error: ProtocolError) {
         if self.errors.try_send(error).is_err() {
-            // Only after the stream was closed, when nobody reads answers any more.
+            // Only after the stream was closed, when answers are no longer read.
             tracing::debug!("a protocol error is not answered");
         }
-        // A message that is there already wakes the task for this error too.
+        // If the channel is full, its message wakes the task for this error too.
         let _ = self.wake.try_send(());
     }
 
-    /// Returns when everything that was queued is out, protocol errors too.
+    /// Returns when everything that was queued is written, including protocol errors.
     pub(super) async fn flush(&self) -> io::Result<()> {
         self.sink.lock().await.flush().await
     }
 }
 
-/// Queues `message`, lets others that are ready queue theirs, and writes them together: with a
-/// hundred calls at once a system call for each reply would be most of the work.
+/// Queues `message`, lets other ready tasks queue theirs, and writes them together. With a hundred calls at once, a
+/// system call for each reply would be most of the work.
 async fn write<W: AsyncWrite + Unpin>(
     sink: &Mutex<Sink<W>>,
     message: &impl Serialize,
@@ -115,17 +115,17 @@ struct Sink<W> {
     writer: W,
     /// Protocol errors that are not in `batch` yet.
     errors: mpsc::Receiver<ProtocolError>,
-    /// Whole lines that are not written yet, but for the first `taken` bytes.
+    /// Whole lines that are not written yet, except for the first `taken` bytes.
     batch: Vec<u8>,
     taken: usize,
-    /// The lines that were queued, and those of them that are written.
+    /// The number of lines queued, and the number written.
     queued: u64,
     written: u64,
     events: ConnectionEvents,
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// Queues a line, if it is wanted, and returns its number.
+    /// Queues a line, if it is wanted. Returns its number.
     async fn queue(
         &mut self,
         message: &impl Serialize,
@@ -134,7 +134,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         if self.batch.len() > BATCH_BYTES_MAX {
             self.flush().await?;
         }
-        // Asked as late as can be: what waits for the client to read waits before this.
+        // Checked as late as possible: a message that waits for the client to read waits before this.
         if !is_wanted() {
             return Ok(None);
         }
@@ -144,11 +144,11 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         Ok(Some(self.queued))
     }
 
-    /// Writes all that is queued. Cancel-safe: what was written is not written again.
+    /// Writes everything that is queued. Cancel-safe: bytes that were written are not written again.
     async fn flush(&mut self) -> io::Result<()> {
         let result = self.write_batch().await;
         if result.is_err() {
-            // Without a stream there is no room to wait for.
+            // Without a stream, nothing makes room, so waiters must return.
             self.errors.close();
             self.events.output_closed.cancel();
         }
@@ -157,7 +157,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
 
     /// Moves the protocol errors that are waiting into the batch.
     fn take_errors(&mut self) -> io::Result<()> {
-        // No more than there are now, so that a client that sends nothing else cannot hold this up.
+        // Only the errors that wait now, so that a client that sends nothing else cannot hold this up.
         for _ in 0..self.errors.len() {
             let Ok(error) = self.errors.try_recv() else { break };
             serde_json::to_writer(&mut self.batch, &error)?;

@@ -1,4 +1,4 @@
-//! The way out of an exchange: its messages, one after the other, as long as somebody reads them.
+//! The messages of an exchange on their way to the client, as long as they are read. They are never changed here.
 
 use rmcp::model::{
     ErrorCode, InitializeResult, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -9,10 +9,10 @@ use tokio_util::sync::DropGuard;
 use super::in_flight::InFlight;
 use super::protocol_error::ProtocolError;
 
-/// The messages of one exchange that wait to be read: progress, twice a second, and the answer.
+/// The most messages of one exchange that wait to be read: progress, twice a second, and the answer.
 pub(super) const MESSAGES_WAITING_MAX: usize = 4;
 
-/// The place of a request among those that are in flight. To be dropped when its response is written.
+/// The place of a request in flight. It must be dropped when its response is written.
 #[derive(Debug)]
 pub(crate) struct Place {
     in_flight: InFlight,
@@ -31,12 +31,12 @@ impl Drop for Place {
     }
 }
 
-/// The messages of an exchange. Dropping it says that nobody reads them any more.
+/// The messages of an exchange. Dropping it signals that they are no longer read.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
     place: Place,
-    /// Cancels a token when it is dropped.
+    /// Cancels a token when dropped.
     _left: DropGuard,
 }
 
@@ -53,31 +53,31 @@ impl Outlet {
         Self { messages, place, _left: left }
     }
 
-    /// Returns the next message; `None` if there is no more. Cancel-safe.
+    /// Returns the next message; `None` after the last one. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Outbound> {
         self.messages.recv().await.map(Outbound)
     }
 
-    /// Returns the place, where the last message is there and only has to be written.
+    /// Returns the place. The last message has been taken, and only needs to be written.
     pub(crate) fn into_place(self) -> Place {
         self.place
     }
 }
 
 impl Outbound {
-    /// Returns whether no message comes after this one.
+    /// Returns whether this is the last message.
     pub(crate) fn is_last(&self) -> bool {
         matches!(self.0, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
     }
 
-    /// Returns what a handshake has agreed on, if it is that.
+    /// Returns the result of a handshake, if this message is one.
     pub(crate) fn agreed(&self) -> Option<&InitializeResult> {
         let JsonRpcMessage::Response(response) = &self.0 else { return None };
         let ServerResult::InitializeResult(result) = &response.result else { return None };
         Some(result)
     }
 
-    /// Returns the status that the stateless era has for it.
+    /// Returns the HTTP status of the message in the stateless era.
     pub(crate) fn status(&self) -> u16 {
         let JsonRpcMessage::Error(error) = &self.0 else { return 200 };
         match error.error.code {
@@ -91,7 +91,7 @@ impl Outbound {
 
     /// Returns the message as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // What was parsed or captured can be written as JSON.
+        // Parsed or captured data can always be written as JSON.
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
 }

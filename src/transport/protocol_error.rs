@@ -1,4 +1,4 @@
-//! The errors of the wire, for lines that are no request.
+//! The errors that the transport itself answers, before rmcp has a request. Errors of handlers are never made here.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use rmcp::ErrorData;
 use rmcp::model::{ErrorCode, JsonRpcVersion2_0, RequestId};
 use serde::Serialize;
 
-/// The most characters shown of the name of an unknown method.
+/// The most characters of an unknown method's name that are shown.
 pub(super) const METHOD_CHARS_SHOWN: usize = 100;
 
 const METADATA_MISSING: &str = "request _meta is missing or has malformed required fields";
 
-/// An error that is answered on the wire, before any request exists.
+/// An error that is answered before any request exists.
 #[derive(Debug, Serialize)]
 pub(super) struct ProtocolError {
     jsonrpc: JsonRpcVersion2_0,
-    /// `None` where the id could not be read: it is written as `null`, where rmcp's own leaves it out.
+    /// `None` if the id could not be read. It is then written as `null`, while rmcp's own errors leave it out.
     id: Option<RequestId>,
     error: ErrorData,
 }
@@ -39,25 +39,25 @@ impl ProtocolError {
         Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
     }
 
-    /// Makes the error for a method that does not exist, in this era at least.
+    /// Creates the error for a method that does not exist, at least not in this era.
     pub(super) fn method_not_found(id: RequestId, method: &str) -> Self {
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
         Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
     }
 
-    /// Makes the error for a request of the stateless era that does not say what that era wants.
+    /// Creates the error for a request of the stateless era without these required keys in its `_meta`.
     pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
         let keys = keys.join(", ");
         let message = format!("{METADATA_MISSING}: {keys}");
         Self::invalid_params(id, message)
     }
 
-    /// Returns whether a request does not say what its era wants.
+    /// Returns whether the error is about required keys of `_meta`.
     pub(super) fn is_about_metadata(&self) -> bool {
         self.error.message.starts_with(METADATA_MISSING)
     }
 
-    /// Makes the error for headers that do not say what is in the body.
+    /// Creates the error for headers that do not match the body.
     pub(super) fn header_mismatch(id: Option<RequestId>, message: String) -> Self {
         Self::new(id, ErrorCode::HEADER_MISMATCH, message)
     }
@@ -66,7 +66,7 @@ impl ProtocolError {
         Self::new(None, ErrorCode::PARSE_ERROR, format!("Parse error: {reason}"))
     }
 
-    /// Makes the error for a request for which there is no room.
+    /// Creates the error for a request that exceeds the limits on requests in flight.
     pub(super) fn busy(id: RequestId, message: String) -> Self {
         Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
     }

@@ -1,4 +1,4 @@
-//! The transport between a client that is a text and a server that is this test.
+//! Tests of the transport, between a client that is a text and a server that is the test.
 
 use futures_util::FutureExt as _;
 use rmcp::model::ServerResult;
@@ -26,7 +26,7 @@ fn reply(id: i64) -> ServerJsonRpcMessage {
     JsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(id))
 }
 
-/// The lines that were written, each as the id and the code of its error, once the transport is gone.
+/// Returns the lines that were written, each as its id and the code of its error, once the transport is gone.
 async fn written(mut theirs: DuplexStream) -> Vec<(Value, Value)> {
     let mut text = String::new();
     theirs.read_to_string(&mut text).await.unwrap();
@@ -34,7 +34,7 @@ async fn written(mut theirs: DuplexStream) -> Vec<(Value, Value)> {
     lines.map(|line| (line["id"].clone(), line["error"]["code"].clone())).collect()
 }
 
-/// The ids of the requests that arrive, each of which is answered, and what is written.
+/// Answers each request that arrives. Returns the ids of the requests, and the lines that were written.
 async fn exchange(lines: &[String]) -> (Vec<i64>, Vec<(Value, Value)>) {
     let input = lines.concat();
     let (mut transport, theirs, events) = transport(input.as_bytes(), OUTPUT_BYTES);
@@ -76,7 +76,7 @@ async fn a_request_belongs_to_an_era_that_has_its_method() {
         ("ping", nothing.clone(), accepted, accepted),
         ("ping", stateless.clone(), -32601, -32601),
         ("ping", older.clone(), accepted, accepted),
-        // That there is no such version is for rmcp to tell.
+        // rmcp answers an unknown version.
         ("ping", unknown.clone(), accepted, accepted),
         ("subscriptions/listen", listen(unknown.clone()), accepted, accepted),
         ("tools/list", nothing.clone(), -32602, accepted),
@@ -86,7 +86,7 @@ async fn a_request_belongs_to_an_era_that_has_its_method() {
         ("subscriptions/listen", listen(nothing.clone()), -32602, -32601),
         ("subscriptions/listen", listen(stateless.clone()), accepted, accepted),
         ("subscriptions/listen", listen(older.clone()), -32601, -32601),
-        // What is wrong with parameters is for the handler to tell, where there is such a method.
+        // The handler answers invalid parameters, if the era has the method.
         ("subscriptions/listen", stateless.clone(), accepted, accepted),
         ("initialize", hello(nothing.clone()), accepted, accepted),
         ("initialize", hello(stateless.clone()), accepted, accepted),
@@ -114,7 +114,7 @@ async fn what_is_no_message_is_answered_in_its_place_and_the_next_line_is_read()
     let lines = ["x\n".to_owned(), "\n".to_owned(), long, line(1, "ping", &json!({}))];
     let (arrived, mut answers) = exchange(&lines).await;
     assert_eq!(arrived, [1]);
-    // Errors are written beside the answers.
+    // The order of errors and answers is not fixed.
     answers.sort_by_key(|(id, _)| id.is_null());
     let error = |code: i64| (Value::Null, json!(code));
     assert_eq!(answers, [(json!(1), Value::Null), error(-32700), error(-32600)]);
@@ -148,7 +148,7 @@ async fn a_reply_that_nobody_wants_is_not_written() {
     while transport.receive().await.is_some() {}
     transport.send(reply(1)).await.unwrap();
     transport.send(reply(2)).await.unwrap();
-    // As long as one is under way, its id is taken; not any longer.
+    // A second reply to the same request is not written.
     transport.send(reply(2)).await.unwrap();
     events.abandoned.cancel();
     transport.send(reply(3)).await.unwrap();
@@ -172,7 +172,7 @@ async fn a_request_holds_its_place_until_it_is_answered() {
     assert!(refused.iter().all(|(_, code)| *code == json!(-32603)), "{refused:?}");
 }
 
-/// The task that flushes errors never has a turn here: the end of the connection writes them itself.
+/// The task that flushes errors never runs here, so the end of the connection writes them itself.
 #[tokio::test]
 async fn the_end_of_the_connection_writes_every_error_that_was_found() {
     let bad = "x\n".repeat(20);
@@ -182,7 +182,7 @@ async fn the_end_of_the_connection_writes_every_error_that_was_found() {
         (bad, vec![-32700; 20]),
         (line(1, "none", &json!({})), vec![-32601]),
         ("[]\n1\n".to_owned(), vec![-32600, -32600]),
-        // A last line needs no end, and half a message is answered as one.
+        // A last line needs no line feed, and half a message is answered as a line.
         (unfinished.clone() + "}", vec![-32601]),
         (unfinished, vec![-32700]),
     ] {
@@ -205,7 +205,7 @@ async fn nothing_more_is_read_while_thousands_of_errors_wait_to_be_written() {
         assert!(transport.receive().now_or_never().is_none(), "all of it is read");
         tokio::task::yield_now().await;
     }
-    // When the client reads again, nothing was lost, and the rest is read.
+    // Once the client reads again, the rest is read, and nothing was lost.
     let client = tokio::spawn(async move {
         let mut text = String::new();
         theirs.read_to_string(&mut text).await.unwrap();
@@ -248,7 +248,7 @@ async fn an_answered_request_keeps_its_id_until_its_handler_has_ended() {
     let first = transport.receive().now_or_never().unwrap();
     transport.send(reply(1)).await.unwrap();
     let second = transport.receive();
-    // The second is refused, and the third is the next that arrives.
+    // The second and the third request are refused, so the input ends.
     let second = second.now_or_never().unwrap();
     assert!(second.is_none(), "both have the id of the first: {second:?}");
     drop((first, transport));
@@ -265,7 +265,7 @@ async fn what_is_queued_is_bounded_and_goes_out_at_the_end() {
     let large = JsonRpcMessage::error(large, Some(RequestId::Number(1)));
     assert!(transport.send(large).now_or_never().is_none(), "queued, and nobody reads");
     assert!(transport.send(reply(2)).now_or_never().is_none(), "it waits for room");
-    // What waits is not queued yet: it can still be unwanted.
+    // A waiting reply is not queued yet, so it can still become unwanted.
     events.abandoned.cancel();
     let client = tokio::spawn(async move {
         let mut text = String::new();

@@ -95,7 +95,7 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
-        // From there on a double may stand for another integer.
+        // From 2^53 on, a double may stand for another integer.
         (r#"{"jsonrpc":"2.0","id":9007199254740991.0,"method":"ping"}"#, "9007199254740991 ping"),
         (r#"{"jsonrpc":"2.0","id":9007199254740992.0,"method":"ping"}"#, "-32600 id null"),
         (r#"{"jsonrpc":"2.0","id":-9007199254740992.0,"method":"ping"}"#, "-32600 id null"),
@@ -103,7 +103,7 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "a ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 id 1"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":7}}"#, "-32602 id 1"),
-        // What belongs to no request is ignored, whatever it is.
+        // Other members of a request are ignored.
         (deep_member.as_str(), "1 ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{},"error":7}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "-32601 id 1"),
@@ -139,12 +139,12 @@ fn every_kind_of_line_has_its_answer() {
         ),
         (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#, "ignored"),
-        // A notification is never answered, whatever is wrong with it.
+        // A notification is never answered, even if it is invalid.
         (r#"{"jsonrpc":"1.0","method":"notifications/x"}"#, "ignored"),
         (r#"{"method":"notifications/x","params":7}"#, "ignored"),
         (long_notification.as_str(), "ignored"),
         (long_reason.as_str(), "cancels 7"),
-        // What has no name is none.
+        // Without a method's name, it is not a notification.
         (r#"{"jsonrpc":"2.0","method":7}"#, "-32600 id null"),
     ] {
         let shown: String = line.chars().take(100).collect();
@@ -175,7 +175,7 @@ fn a_token_arrives_apart_from_what_is_logged() {
         (r#","auth":{"token":"a"},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("a")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":null}"#, None),
-        // Somebody means a token, and it is none: not to be taken for nobody.
+        // The call was meant to have a token. It must not be taken for a call without one.
         (r#","auth":{"token":7}"#, Some("")),
         (r#","auth":{"token":null}"#, Some("")),
         (r#","auth":{}"#, Some("")),
@@ -202,7 +202,7 @@ fn a_token_arrives_apart_from_what_is_logged() {
     }
 }
 
-/// Returns the answer to a line.
+/// Returns the message of the error for a line.
 fn refusal(line: &str) -> String {
     let error = parse(line.as_bytes()).unwrap_err();
     serde_json::to_value(&error).unwrap()["error"]["message"].as_str().unwrap().to_owned()
@@ -242,7 +242,7 @@ fn a_bound_is_the_last_that_is_taken() {
     assert_eq!(ping(OTHER_MESSAGE_BYTES_MAX).len(), OTHER_MESSAGE_BYTES_MAX);
     assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX)), "1 ping");
     assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX + 1)), "-32600 id 1");
-    // A call may be as long as a line; only the list has a cursor, and need not have parameters.
+    // A call may be as long as a line. Only a list has a cursor, and it need not have parameters.
     let code = "x".repeat(2 * OTHER_MESSAGE_BYTES_MAX);
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x","arguments":{{"code":"{code}"}}}}}}"#
@@ -251,7 +251,7 @@ fn a_bound_is_the_last_that_is_taken() {
     let cursor = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"cursor":"x"}}"#;
     assert_eq!(outcome(cursor), "1 ping");
     assert_eq!(outcome(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), "1 tools/list");
-    // A value for each comma and each bracket that opens, outside of strings.
+    // Counts each comma and each opening bracket outside of strings.
     for (json, values) in
         [(r"[1,1]", 2), (r#"{"a":[1,1],"b":{}}"#, 5), (r#"["\",,,,,"]"#, 1), (r#"["\\",1,1]"#, 3)]
     {
