@@ -1,6 +1,7 @@
 // The card in Chromium: what it says of results of the real server, how it looks, and that no output does anything in it.
 
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -110,13 +111,18 @@ async function until(what, is) {
   assert.fail(`never: ${what}`);
 }
 
-async function screenshot(name) {
+// Returns the card as a PNG in base64.
+async function captured(scale = 1) {
   const height = await chromium.evaluate('Math.ceil(document.querySelector("iframe").getBoundingClientRect().height)');
   const width = await chromium.evaluate('innerWidth');
   const { data } = await chromium.send('Page.captureScreenshot', {
-    format: 'png', captureBeyondViewport: true, clip: { x: 0, y: 0, width, height: Math.max(height, 60), scale: 1 },
+    format: 'png', captureBeyondViewport: true, clip: { x: 0, y: 0, width, height: Math.max(height, 60), scale },
   });
-  await writeFile(join(work, 'screenshots', `${name}.png`), Buffer.from(data, 'base64'));
+  return data;
+}
+
+async function screenshot(name) {
+  await writeFile(join(work, 'screenshots', `${name}.png`), Buffer.from(await captured(), 'base64'));
 }
 
 // Results as the server words them.
@@ -625,6 +631,58 @@ await report.check('text has the contrast of WCAG AA, light and dark', async () 
       const low = await chromium.evaluate(`(${lowContrast})()`, { inFrame: true });
       equal(`low contrast, ${theme}`, low, []);
     }
+  }
+});
+
+// The picture of the README, from a result and an output of the real server.
+const CLAIM = 'value = 10_000 * (1 + 0.075 / 4) ** 20\nassert round(value, 2) == 14490.97, f"it is {value:.2f}"\n';
+const PICTURE_THEMES = {
+  light: { page: '#ffffff', chat: '#f6f8fa', text: '#1f2328', dim: '#59636e', user: '#dbeafe', terminal: '#f6f8fa', border: '#d1d9e0', error: '#c4281c' },
+  dark: { page: '#0d1117', chat: '#151b23', text: '#f0f6fc', dim: '#9198a1', user: '#1d3a5f', terminal: '#010409', border: '#3d444d', error: '#ff7b72' },
+};
+
+const escaped = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+
+const picturePage = (theme, card, outputs) => {
+  const of = PICTURE_THEMES[theme];
+  return `<!doctype html><meta charset="utf-8"><style>
+    body { margin: 0; padding: 16px; display: flex; gap: 16px; background: ${of.page}; color: ${of.text}; font: 15px/1.5 sans-serif }
+    section { border: 1px solid ${of.border}; border-radius: 10px; overflow: hidden }
+    .chat { flex: 1; background: ${of.chat}; padding: 16px }
+    .chat p { margin: 0 0 12px } .chat .user { background: ${of.user}; border-radius: 10px; padding: 8px 12px; margin-left: 60px }
+    .chat img { display: block; width: 100%; border: 1px solid ${of.border}; border-radius: 8px; margin-bottom: 12px }
+    .terminal { flex: 1; background: ${of.terminal} }
+    .terminal header { padding: 8px 14px; border-bottom: 1px solid ${of.border}; color: ${of.dim}; font-size: 13px }
+    pre { margin: 0; padding: 14px; font: 13px/1.6 monospace; white-space: pre-wrap; overflow-wrap: anywhere } i { font-style: normal; color: ${of.error} }
+    pre b { font-weight: normal; color: ${of.dim} }
+  </style><body>
+  <section class="chat"><p class="user">What are 10,000 at 7.5 % a year, compounded quarterly, after five years?</p>
+    <p>I believe it is 14,490.97. Let me check.</p><img src="data:image/png;base64,${card}" alt="">
+    <p>I was wrong: it is <strong>14,499.48</strong>.</p></section>
+  <section class="terminal"><header>Terminal</header><pre>${outputs.map(({ name, code, stderr }) => `<b>$</b> cat ${name}
+${escaped(code)}<b>$</b> qwed-mcp run ${name}
+<i>${escaped(stderr)}</i>`).join('\n')}<b>$</b> </pre></section></body>`;
+};
+
+await report.check('the picture of the README shows a refuted claim, light and dark', async () => {
+  const result = await call(CLAIM);
+  const env = { ...process.env, QWED_MCP_PYTHON: process.env.PLOTTING_PYTHON };
+  const run = (name, code) => ({ name, code, stderr: spawnSync(server, ['run', '-'], { input: code, encoding: 'utf8', env }).stderr });
+  const outputs = [run('claim.py', CLAIM), run('shell.py', 'from os import popen as op\nop("id")\n')];
+  assert.match(outputs[0].stderr, /AssertionError: it is 14499\.48\n$/);
+  assert.match(outputs[1].stderr, /^error: BLOCKED: /);
+  for (const theme of Object.keys(PICTURE_THEMES)) {
+    await showResult(CLAIM, result, { width: 600, hostContext: { theme } });
+    equal('verdict', await said(), ['Refuted', 'it is 14499.48']);
+    const card = await captured(2);
+    await writeFile(join(work, 'picture.html'), picturePage(theme, card, outputs));
+    await chromium.send('Emulation.setDeviceMetricsOverride', { width: 1160, height: 400, deviceScaleFactor: 1, mobile: false });
+    await chromium.send('Page.navigate', { url: `file://${join(work, 'picture.html')}` });
+    await until('the picture is there', () => chromium.evaluate('document.readyState === "complete" && document.images[0]?.complete'));
+    const height = await chromium.evaluate('Math.ceil(document.body.getBoundingClientRect().height)');
+    const clip = { x: 0, y: 0, width: 1160, height, scale: 1.5 };
+    const { data } = await chromium.send('Page.captureScreenshot', { format: 'png', captureBeyondViewport: true, clip });
+    await writeFile(join(work, 'screenshots', `refuted-${theme}.png`), Buffer.from(data, 'base64'));
   }
 });
 
