@@ -135,7 +135,7 @@ fn everything_in_the_table_of_libraries_is_found_where_it_is_given_a_file() {
     assert!(judged > 300, "{judged}");
 }
 
-/// Covers work in memory, and members that only share the name of a module.
+/// Scripts may use libraries in memory, and members that only share the name of a dangerous module.
 #[test]
 fn libraries_pass_without_files() {
     for source in [
@@ -156,7 +156,7 @@ fn libraries_pass_without_files() {
     }
 }
 
-/// The statements that have certainly run decide the meaning of a name.
+/// The statements that have certainly run before a use decide whether a name is the script's own or a builtin.
 #[test]
 fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     for (source, is_blocked) in [
@@ -196,7 +196,7 @@ fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     }
 }
 
-/// The assignments that a use can see decide the value of a name.
+/// A name has the values of the assignments that its use can see.
 #[test]
 fn names_are_followed_to_what_they_may_stand_for() {
     for (source, is_blocked) in [
@@ -323,7 +323,7 @@ fn false_alarms_that_were_found_are_gone() {
     }
 }
 
-/// An instance keeps its class wherever the script stores it. Each of these ends in `p.open("w")`.
+/// An instance keeps its class wherever the script stores it. Each source calls `open("w")` on such an instance.
 #[test]
 fn instances_are_followed_through_the_scripts_own_code() {
     for source in [
@@ -373,7 +373,7 @@ fn instances_are_followed_through_the_scripts_own_code() {
         let attack =
             format!("from pathlib import Path as P\nfrom dataclasses import dataclass\n{source}");
         assert!(!texts(&attack).is_empty(), "{source:?}");
-        // The same script with an `open` method of its own.
+        // The same script is honest if it defines a class with its own `open` method.
         let own = "class P:\n    def __init__(self, n): pass\n    def open(self, m): pass\n    def read(self): pass";
         let honest = format!("from dataclasses import dataclass\n{own}\n{source}");
         assert_eq!(texts(&honest), [""; 0], "{source:?}");
@@ -419,7 +419,7 @@ fn texts_are_followed_through_the_scripts_own_code() {
     }
 }
 
-/// A member with an unknown name is refused only on objects that lead to others.
+/// A member that is taken by an unknown name is refused only on objects that lead to others.
 #[test]
 fn computed_names_are_refused_where_they_lead_out() {
     for (source, is_blocked) in [
@@ -580,13 +580,14 @@ fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
         for n in 0..count {
             writeln!(chain, "a{} = ({})", n + 1, format_args!("((a{n}))")).unwrap();
         }
-        // Top-down, each name is already known. From a function above, the whole chain must be followed.
+        // If the source is read from the top, each name is already known. If a function above the chain uses the last
+        // name, the whole chain must be followed.
         let forwards = format!("{chain}a{count}.system('id')");
         assert!(texts(&forwards)[0].contains("os.system"), "{count}");
         let backwards = format!("def f(): a{count}.system('id')\n{chain}f()");
         assert!(!texts(&backwards).is_empty(), "{count}");
     }
-    // The same name is assigned repeatedly, and it is never certain which assignment counts.
+    // The script assigns the same name repeatedly, and it is never certain which assignment a use can see.
     let mut crowded = "import os\nx = os\n".to_owned();
     crowded.push_str(&"if y: x = x.path\n".repeat(500));
     crowded.push_str("x.system('id')");
@@ -688,13 +689,14 @@ mod shapes;
 fn steps_grow_with_the_source_and_no_faster() {
     let mut wrong = Vec::new();
     for shape in shapes::shapes() {
-        // The start is the part that is not repeated. The sources are short, so that few reach their limit of steps.
+        // The start of a source is the part that is not repeated, so it does not count. The sources are short, so that
+        // few reach their limit of steps.
         let of = |source: String| (source.len(), analyze(&source).unwrap().steps);
         let start = of(shape.source(0));
         let [small, large] = [8, 16].map(|kib| of(shape.source(start.0 + kib * 1024)));
         let (bytes, steps) = (small.0 - start.0, small.1.saturating_sub(start.1));
         let (more_bytes, more_steps) = (large.0 - start.0, large.1.saturating_sub(start.1));
-        // A third more is allowed for numbers that grow longer.
+        // The test allows a third more steps, because numbers in the sources grow longer.
         if more_steps * bytes > more_bytes * (steps + steps / 3 + 1) {
             wrong.push(format!("{}: {start:?}, {small:?}, {large:?}", shape.name));
         }
@@ -753,7 +755,8 @@ fn a_star_import_counts_among_any_number_of_others() {
     }
 }
 
-/// The start, the repeated middle, and the end of sources that nest deeper with every repetition.
+/// Sources that nest deeper with every repetition of their middle. Each row has the start, the middle and the end of a
+/// source.
 const WORST: &[(&str, &str, &str)] = &[
     ("", "-", "1"),
     ("", "not ", "x"),
@@ -826,7 +829,7 @@ fn no_worst_case_source_crashes_the_analysis() {
             analyze(&source).unwrap();
         }
     }
-    // Blocks nest by their indentation, which grows with every level.
+    // Blocks nest by their indentation, which grows with every level, so the table `WORST` cannot contain such sources.
     for count in [10, 99, 1_000] {
         let source: String =
             (0..count).fold(String::new(), |all, n| all + &" ".repeat(n) + "if x:\n");
@@ -834,7 +837,7 @@ fn no_worst_case_source_crashes_the_analysis() {
     }
 }
 
-/// Pieces of sources. Some change how the lexer reads other pieces.
+/// Pieces that are combined to sources. Some pieces change how the lexer reads other pieces.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "(", ")", "[", "]", "{", "}", "a", "1", "0or", " or ", "lambda:", "not ", "-", ".b", ",", ":",
@@ -863,7 +866,7 @@ fn what_is_surely_shallow_is_shallow() {
     for rule in rules::all() {
         rule.matches.iter().chain(rule.misses).for_each(|snippet| check(snippet));
     }
-    // Cases in which it would be wrong to read a part of an expression as a string, or to ignore blanks.
+    // For these sources, it would be wrong to read a part of an expression as a string, or to ignore blanks.
     for start in ["f\"{([')']}", "f\"{'}'", "f\"{x:)}{(", "f'{a['b']", "rf'\\{", "'\\''f'{", "1f'{"]
     {
         check(&format!("{start}{}\"", "[".repeat(200)));
@@ -874,7 +877,7 @@ fn what_is_surely_shallow_is_shallow() {
         check(&blocks.collect::<String>());
     }
     check(&"1if 0else ".repeat(150));
-    // Random combinations of pieces, each repeated a random number of times.
+    // Checks random combinations of pieces, each repeated a random number of times.
     let mut state = 1_u64;
     let mut random = |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
@@ -927,7 +930,7 @@ fn imports_are_told_by_qualified_names() {
     }
 }
 
-/// More examples for each rule: sources that it finds, and similar sources that it does not find.
+/// More examples for each rule: its identifier, sources that it finds, and similar sources that it does not find.
 const EXAMPLES: &[(&str, &[&str], &[&str])] = &[
     (
         "execution/import-function",
@@ -1066,6 +1069,12 @@ const EXAMPLES: &[(&str, &[&str], &[&str])] = &[
         &[
             "'{:{0.__globals__}}'.format(x)",
             "'{{}}{x[a].__globals__}'.format(x=x)",
+            "'{0[!].__globals__}'.format(x)",
+            "'{0[:]}{0[}].__globals__}'.format(x)",
+            "'{0[{].a[!].__globals__}'.format(x)",
+            "'[ {0.__globals__} ]'.format(x)",
+            "'{{[ {0.__globals__} ]'.format(x)",
+            "'{0:[{1.__globals__}]}'.format(x, y)",
             "str.format('{0.__globals__}', f)",
             "import string\nstring.Formatter().format('{0.__globals__}', f)",
             "import string\nstring.Formatter().get_field('0.__globals__', (f,), {})",
@@ -1128,7 +1137,7 @@ fn assert_told_apart(pairs: &[(&str, &str)]) {
 #[test]
 fn sql_texts_and_methods_of_instances_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // A comment sign in a string or a quoted name of SQL.
+        // A comment sign is inside of a string or a quoted name of SQL, where it does not start a comment.
         (
             "import sqlite3\nc = sqlite3.connect(':memory:')\n\
              c.executescript(\"select 'a--b'; attach '/tmp/x' as z\")",
@@ -1140,7 +1149,7 @@ fn sql_texts_and_methods_of_instances_are_judged_and_honest_siblings_pass() {
              c.execute('vacuum/* -- */main into \"x\"')",
             "import sqlite3\nc = sqlite3.connect(':memory:')\nc.execute('vacuum -- into x')",
         ),
-        // A string that is composed at the place of its use.
+        // The script composes the string, or stores it in a list, before a function evaluates it.
         (
             "from sympy import Matrix\nMatrix([['open(1)' + '']])",
             "from sympy import Matrix\nMatrix([['x' + '1']])",
@@ -1149,12 +1158,12 @@ fn sql_texts_and_methods_of_instances_are_judged_and_honest_siblings_pass() {
             "from sympy import Matrix\nt = ['open(1)']\nMatrix([t])",
             "from sympy import Matrix\nt = ['sin(1)']\nMatrix([t])",
         ),
-        // A relative module name with its package.
+        // The call passes a relative module name together with its package.
         (
             "import importlib\nimportlib.import_module('.request', 'urllib').urlopen(u)",
             "import importlib\nimportlib.import_module('urllib.parse').quote(u)",
         ),
-        // A method of an instance, or of its class, used as a value.
+        // The script uses a method of an instance, or of its class, as a value.
         (
             "import sqlite3\nex = sqlite3.connect(':memory:').execute\nex('attach \"x\" as z')",
             "import sqlite3\nex = sqlite3.connect(':memory:').execute\nex('select 1')",
@@ -1178,7 +1187,7 @@ fn sql_texts_and_methods_of_instances_are_judged_and_honest_siblings_pass() {
 #[test]
 fn functions_that_are_values_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // Functions that work like `getattr`, used as values.
+        // The script uses a function that works like `getattr` as a value.
         (
             "g = len.__getattribute__",
             "class A:\n    def f(self): return map(self.__getattribute__, n)",
@@ -1188,7 +1197,8 @@ fn functions_that_are_values_are_judged_and_honest_siblings_pass() {
             "import operator\nmap(operator.attrgetter, [n])",
             "import operator\nmap(operator.attrgetter('n'), x)",
         ),
-        // A function with a condition, and the arguments of its later call.
+        // The script passes on a function that a rule judges by its arguments, together with the arguments of the later
+        // call.
         (
             "import argparse, functools\n\
              functools.partial(argparse.ArgumentParser, fromfile_prefix_chars='%')()",
@@ -1210,7 +1220,7 @@ fn functions_that_are_values_are_judged_and_honest_siblings_pass() {
 #[test]
 fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // Settings that are changed without setting an attribute.
+        // The script changes a setting without setting an attribute.
         (
             "import argparse\np = argparse.ArgumentParser()\n\
              setattr(p, 'fromfile_prefix_chars', '%')",
@@ -1220,7 +1230,7 @@ fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
             "import xml.sax\nfor f in json.loads(s): xml.sax.make_parser().setFeature(f, True)",
             "import xml.sax.handler as h\np.setFeature(h.feature_namespaces, True)",
         ),
-        // An instance that is initialised again, and the file below a stream.
+        // The script initialises an instance again, or takes the file below a stream.
         (
             "import zipfile\nz = zipfile.ZipFile(io.BytesIO(), 'w')\nz.__init__('/tmp/x', 'w')",
             "class A(B):\n    def __init__(self): super().__init__('/tmp/x', 'w')",
@@ -1230,10 +1240,10 @@ fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
             "import sys\nsys.stdout.buffer.write(b'x')",
         ),
         ("f().stream.buffer.raw.__class__('/tmp/x', 'w')", "f().raw.write(type(x.raw).__name__)"),
-        // A module that is an attribute of another module.
+        // The script reaches a module as an attribute of another module.
         ("e.obj.io.open('/tmp/x', 'w')", "e.obj.io.StringIO('/tmp/x')"),
         ("e.obj.codecs.open('/tmp/x', 'w')", "e.obj.codecs.encode(x.code.lower(), 'rot13')"),
-        // Members that are taken without their names.
+        // The script takes members without writing their names.
         (
             "import inspect\nb = inspect.getmembers(len, inspect.ismodule)[0][1]\n\
              dict(inspect.getmembers(b))['eval']",
@@ -1245,7 +1255,7 @@ fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
 #[test]
 fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // Attributes that a class with a metaclass names for a pattern.
+        // A class with a metaclass names the attributes that a pattern takes.
         (
             "class M(type): pass\nclass C(metaclass=M): pass\nmatch len:\n    case C(b): pass",
             "import abc\nclass C(metaclass=abc.ABCMeta):\n    __match_args__ = ('x',)\n\
@@ -1255,12 +1265,12 @@ fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass()
             "class M(type): pass\nC = M('C', (), d)\nmatch len:\n    case C(b): pass",
             "from collections import namedtuple\nC = namedtuple('C', 'x')\nmatch c:\n    case C(b): pass",
         ),
-        // A parameter named `self` that is not the object of a method.
+        // The parameter is named `self`, but it is not the object of a method.
         (
             "import pandas\ndef w(self):\n    f = self.to_csv\n    f('/tmp/x')",
             "import pandas\nclass A(B):\n    def w(self):\n        f = self.to_csv\n        f('/tmp/x')",
         ),
-        // A string of code that uses names of the surrounding script.
+        // The string of code uses names of the surrounding script.
         (
             "import timeit\ns = json.loads(t)\ntimeit.timeit(s)",
             "import timeit\ndef b(f): timeit.timeit(f)\nb(len)\nfor s in ['1', 'f()']: timeit.timeit(s)",

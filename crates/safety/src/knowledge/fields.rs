@@ -1,42 +1,74 @@
-//! Reads strings that name attributes: replacement fields of format strings, and paths of names. Never evaluates them.
+//! Reads strings that name attributes: replacement fields of format strings, and attribute paths. Never evaluates them.
 
 use super::index::INDEX;
 use super::objects::far_reaching;
 
 /// Returns whether a replacement field of a format string (PEP 3101) reads one of the interpreter's internals:
-/// `{0.attribute[key]}`. Includes fields in the specification of another field. All other words are only printed.
+/// `{0.attribute[key]}`. Includes fields in the specification of another field. All other text is only printed, so it
+/// does not matter.
 pub(crate) fn format_names_internals(text: &str) -> bool {
-    // Every name of an internal contains an underscore.
+    // Every name of an internal contains an underscore, so a string without underscores counts as empty.
     let text = if text.contains('_') { text } else { "" };
     fields(text).any(|field| parts(field).skip(1).any(|part| INDEX.attribute(part).is_some()))
 }
 
-/// Returns the replacement fields of a format string, each up to its conversion or specification.
+/// Returns the replacement fields of a format string. Each field ends before its conversion or specification.
+///
+/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads `name` (PEP 3101). Python reads fields one
+/// after the other. If a bracket opens in text that Python does not read as a field, skipping its content could skip a
+/// field. So fields are returned twice: with keys, and as if brackets had no meaning.
 pub(crate) fn fields(text: &str) -> impl Iterator<Item = &str> {
+    let with_keys = text.contains('[').then(|| fields_until(text, end_after_keys));
+    fields_until(text, first_end).chain(with_keys.into_iter().flatten())
+}
+
+/// Returns the replacement fields of a format string. `end` returns the length of the field at the start of a text.
+fn fields_until(text: &str, end: fn(&str) -> usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
             let start = rest.find('{')?;
-            let field = rest.get(start + 1..).unwrap_or_default();
-            if let Some(after) = field.strip_prefix('{') {
+            let after = rest.get(start + 1..).unwrap_or_default();
+            if let Some(after) = after.strip_prefix('{') {
                 rest = after;
                 continue;
             }
-            // The specification may contain fields.
-            rest = field;
-            // Keys may contain any character but a bracket. The text after a key belongs to the same field.
-            return field.split(['!', ':', '}', '{']).next();
+            // The next search starts after the name, because the specification may contain fields.
+            let (field, specification) = after.split_at_checked(end(after)).unwrap_or((after, ""));
+            rest = specification;
+            return Some(field);
         }
     })
 }
 
-/// Returns the parts of a path of names: the object first, then attributes and keys.
+/// The characters that end the name of a field.
+const ENDS: [char; 4] = ['!', ':', '}', '{'];
+
+fn first_end(text: &str) -> usize {
+    text.find(ENDS).unwrap_or(text.len())
+}
+
+fn end_after_keys(text: &str) -> usize {
+    let mut is_key = false;
+    let is_end = |(_, character): &(usize, char)| {
+        match character {
+            '[' => is_key = true,
+            ']' => is_key = false,
+            _ => {}
+        }
+        !is_key && ENDS.contains(character)
+    };
+    text.char_indices().find(is_end).map_or(text.len(), |(index, _)| index)
+}
+
+/// Returns the parts of an attribute path or a replacement field: the object first, then attributes and keys.
 pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[', ']'])
 }
 
-/// Returns whether a path of names, as `attrgetter` accepts it, names internals, members of other modules, or a method
-/// for which `is_refused` returns true. A single name may be the name of a module: it is judged later, with its object.
+/// Returns whether an attribute path, as `attrgetter` accepts it, names an internal, a member of another module, or a
+/// method for which `is_refused` returns true. A path that is a single name may be the name of a module. It is judged
+/// later, when its object is known.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     parts(path).any(|part| {
