@@ -16,15 +16,15 @@ pub(crate) enum NotLetIn {
     Invalid,
     /// The access token has none of this server's scopes.
     NoScope,
-    /// The token could not be checked.
+    /// The token could not be checked, because the store or the keys of the issuer are unavailable.
     Unavailable,
 }
 
-/// The role of each scope, from the least to the most privileged.
+/// The role that each scope grants, from the least to the most privileged.
 const ROLES: [(&str, Role); 3] =
     [(SCOPES[0], Role::Viewer), (SCOPES[1], Role::User), (SCOPES[2], Role::Admin)];
 
-/// The accepted tokens: tokens in a store, and access tokens of an authorization server.
+/// The tokens that this server accepts: tokens in a store, and access tokens of an authorization server.
 #[derive(Debug, Clone)]
 pub(crate) struct Bearers {
     store: Option<Store>,
@@ -36,17 +36,17 @@ impl Bearers {
         Self { store, access_tokens }
     }
 
-    /// Returns the store of tokens, if its tokens are accepted.
+    /// Returns the store of tokens. `None` if the server does not accept tokens of a store.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
     }
 
-    /// Returns the validator of access tokens, if access tokens are accepted.
+    /// Returns the validator of access tokens. `None` if the server does not accept access tokens.
     pub(crate) fn access_tokens(&self) -> Option<&AccessTokens> {
         self.access_tokens.as_deref()
     }
 
-    /// Returns the caller with this token.
+    /// Returns the caller that a token proves.
     pub(crate) async fn caller(&self, token: &Secret) -> Result<Caller, NotLetIn> {
         match (Token::parse(token.reveal()), &self.store, &self.access_tokens) {
             (Some(token), Some(store), _) => {
@@ -74,7 +74,7 @@ impl Bearers {
     }
 }
 
-/// Returns the caller with a valid access token. The caller has the highest role of its scopes.
+/// Returns the caller that a valid access token proves. The caller has the highest role that the token's scopes grant.
 fn of_access(access: Access) -> Result<Caller, NotLetIn> {
     let Access { user, scopes, expires } = access;
     let of_scope =

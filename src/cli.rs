@@ -59,17 +59,18 @@ use crate::terminal::Label;
 #[cfg(feature = "traces")]
 use crate::traces::Traces;
 
-/// How long shutdown waits for blocked threads, for example one that reads standard input.
+/// The maximum time that shutdown waits for threads that are blocked, for example while reading standard input.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(50);
 
-/// The most findings of a skill manifest that are logged, because a hostile manifest can have any number.
+/// The maximum number of findings of a skill manifest that are logged. A hostile manifest can have any number of
+/// findings.
 const FINDINGS_LOGGED_MAX: usize = 50;
 
-/// The most bytes read from a script. This is more than the analysis accepts, so that the analysis can report the size
-/// of a script that is too large.
+/// The maximum number of bytes that are read from a script. The analysis accepts less, so that it can still report the
+/// size of a script that is too large.
 const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The exit code of a usage error, the same as clap's.
+/// The exit code for invalid arguments, the same as clap's.
 const USAGE: u8 = 2;
 
 const ABOUT: &str =
@@ -236,7 +237,7 @@ enum Command {
     PythonApi,
 }
 
-/// When to use colours.
+/// The condition for the use of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Colours {
     Auto,
@@ -281,7 +282,8 @@ pub fn run() -> ExitCode {
         Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
-    // Traces record calls, so commands for a person, such as `doctor`, start none.
+    // Traces record calls, and most commands for a person, such as `doctor`, make no calls. So start no traces for
+    // these.
     #[cfg(feature = "traces")]
     let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
     #[cfg(feature = "traces")]
@@ -308,19 +310,21 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             tracing::error!("{error:#}");
-            // Some commands exit with 1 as a regular result, so a printing error needs another code.
+            // An error in printing must not look like a result. Some commands exit with code 1 as a regular result, so
+            // use another code here.
             let is_unprinted = error.is::<output::NotPrinted>();
             if is_unprinted { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }
 
-/// Returns clap's description of the command line.
+/// Returns the command line as a clap command, with help texts for people.
 fn command() -> clap::Command {
     for_people(CommandLine::command())
 }
 
-/// Removes the backticks of doc comments from help texts, and allows `-1` as the value of an option.
+/// Removes the backticks of doc comments from all help texts. Also lets options have negative numbers, such as `-1`, as
+/// values.
 fn for_people(command: clap::Command) -> clap::Command {
     let mut command = command.mut_args(|mut arg| {
         if let Some(help) = arg.get_help().map(unmarked) {
@@ -341,7 +345,7 @@ fn for_people(command: clap::Command) -> clap::Command {
     command.mut_subcommands(for_people)
 }
 
-/// Removes the backticks around a single word, and replaces those around several words with single quotes.
+/// Removes backticks around a single word. Replaces backticks around several words by single quotes.
 fn unmarked(text: &StyledStr) -> String {
     let mut plain = String::new();
     for (index, part) in text.to_string().split('`').enumerate() {
@@ -351,8 +355,8 @@ fn unmarked(text: &StyledStr) -> String {
     plain
 }
 
-/// Suggests the command with a name that differs by one typing error. clap's own suggestion does not count swapped
-/// letters as one error.
+/// Adds the name of a command to an error about an unknown command, if the two names differ by one typing error. The
+/// suggestions of clap do not count swapped letters as one error.
 fn with_nearest_command(mut error: clap::Error, command: &clap::Command) -> clap::Error {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
@@ -382,9 +386,9 @@ fn parse() -> Result<CommandLine, clap::Error> {
     CommandLine::from_arg_matches(&matches)
 }
 
-/// Prints the requested help, or the error in the arguments. Returns the exit code.
+/// Prints the requested help or the error in the arguments. Returns the exit code.
 fn print_usage(error: &clap::Error) -> ExitCode {
-    // Another argument may be the wrong one, so find `--color` and the command in spite of errors.
+    // Parse again and ignore errors, to find `--color` and the command although some other argument is wrong.
     let lenient = command().ignore_errors(true);
     let lenient = lenient.disable_help_flag(true).disable_version_flag(true);
     let understood = lenient.try_get_matches().ok();
@@ -393,7 +397,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     color.unwrap_or(&Colours::Auto).choice().write_global();
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        // There is nowhere else to report a failure.
+        // Ignore an error of standard error, because there is nowhere else to report it.
         let _ = anstream::stderr().write_all(text.as_bytes());
     } else if let Err(error) = output::print_styled("the help", &text) {
         Label::Error.say(format_args!("{error:#}"));
@@ -401,7 +405,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     }
     let run = understood.as_ref().and_then(|it| it.subcommand_matches("run"));
     match u8::try_from(error.exit_code()) {
-        // A script may exit with this code itself, so `run` has another code for usage errors.
+        // A script may exit with this code itself. So `run` has a different exit code for invalid arguments.
         Ok(USAGE) if let Some(run) = run => {
             let file = run.try_get_one::<PathBuf>("batch");
             ExitCode::from(run::usage(file.is_ok_and(|file| file.is_some())))
@@ -440,7 +444,8 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Logs an error about an unusable store or data folder, and turns it into the exit code of a usage error.
+/// Logs an error about a store or data folder that cannot be used, and returns the exit code for invalid arguments.
+/// Passes on other errors.
 fn usage_if_store_unusable(result: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     result.or_else(|error| {
         if !error.is::<StoreError>() && !error.is::<NoDataFolder>() {
@@ -458,7 +463,7 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     serve_with(settings(), |runtime, server, _| Ok(runtime.block_on(serve(server))?))
 }
 
-/// Serves over HTTP.
+/// Serves a team over HTTP.
 #[cfg(feature = "http")]
 fn serve_team(options: serve::Options, address: std::net::SocketAddr) -> anyhow::Result<ExitCode> {
     options.check()?;
@@ -472,7 +477,7 @@ fn serve_team(options: serve::Options, address: std::net::SocketAddr) -> anyhow:
     })
 }
 
-/// Builds a server and runs `work` with it. Then writes the bill of materials of the session.
+/// Builds a server and calls `work` with it. When `work` has returned, writes the bill of materials of the session.
 fn serve_with(
     mut settings: Settings,
     work: impl FnOnce(&Runtime, Arc<Server>, &Settings) -> anyhow::Result<()>,
@@ -492,7 +497,7 @@ fn serve_with(
         aibom::warn_if_unusable(file);
         Arc::new(Session::new(settings.llm_model.clone()))
     });
-    // The store comes before the receipts, so that an unusable data folder is reported as an error of the store.
+    // Open the store before the receipts. An unusable data folder is then reported as an error of the store.
     let governance = policy
         .map(|policy| govern(&settings, policy, Arc::clone(&executor), session.clone()))
         .transpose()?;
@@ -502,7 +507,7 @@ fn serve_with(
     let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
     with_shared_server(server, &settings, |runtime, server| {
         let ended = work(runtime, server, &settings);
-        // The bill is written even if the session ended with an error.
+        // Write the bill of materials even if the session ended with an error.
         if let (Some(session), Some(file)) = (session, &settings.aibom) {
             aibom::write(&session, file)?;
         }
@@ -511,7 +516,7 @@ fn serve_with(
     })
 }
 
-/// Opens the store of the governed tools, and creates the `Governance` that carries out their calls.
+/// Opens the store of the governed tools, and creates the `Governance` that executes their calls.
 fn govern(
     settings: &Settings,
     policy: Arc<PolicyFile>,
@@ -525,8 +530,8 @@ fn govern(
     Ok(Governance::new(settings, policy, &folder, store, executor, session))
 }
 
-/// Verifies the skill manifest before the server answers any request. The server does not start with an untrusted
-/// manifest.
+/// Verifies the skill manifest. Called before the server answers any request. An error keeps the server from starting
+/// if the manifest is not trusted.
 fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     let verification = SkillProvenanceGuard::new()
         .verify_file(manifest, None)
@@ -545,8 +550,8 @@ fn verify_skill(manifest: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a script from a file, or from standard input. Fails above [`SCRIPT_BYTES_MAX`], because the input may have no
-/// end. The analysis reports smaller scripts that are too large for it.
+/// Reads a script from a file, or from standard input. Fails if the script is larger than [`SCRIPT_BYTES_MAX`], because
+/// the input may be endless. A smaller script may still be too large for the analysis, which then reports its size.
 fn read_script(file: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     read_bounded(file, SCRIPT_BYTES_MAX, |source| source.read_to_end(&mut bytes))?;
@@ -557,7 +562,7 @@ fn read_script(file: &Path) -> io::Result<String> {
     Ok(code)
 }
 
-/// Decodes UTF-8. The error names the position of the first invalid byte.
+/// Decodes a text in UTF-8. The error contains the position of the first invalid byte.
 fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let position = error.utf8_error().valid_up_to();
@@ -565,8 +570,8 @@ fn text_of(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// Lets `read` read a file, or standard input for `-`. `read` returns the number of bytes; more than `bytes_max` is an
-/// error.
+/// Opens a file, or standard input if `file` is `-`, and calls `read` with at most `bytes_max + 1` bytes of it. `read`
+/// returns the number of bytes that it has read. Fails if that is more than `bytes_max`.
 fn read_bounded(
     file: &Path,
     bytes_max: u64,
@@ -590,7 +595,8 @@ fn settings() -> Settings {
     settings
 }
 
-/// Runs `work` like [`with_server`]. If a database is configured, the server shares its jobs through it.
+/// Calls `work` like [`with_server`]. If a database is configured, the server shares its background jobs with other
+/// replicas through the database.
 fn with_shared_server(
     server: Server,
     settings: &Settings,
@@ -605,7 +611,7 @@ fn with_shared_server(
     })
 }
 
-/// Connects a server to the database that replicas share.
+/// Connects a server to the database through which replicas share background jobs.
 #[cfg(feature = "postgres")]
 fn share_jobs(
     runtime: &Runtime,
@@ -627,7 +633,7 @@ fn share_jobs(
     runtime.block_on(shared).context("background jobs cannot be shared")
 }
 
-/// Fails, because this program was built without the feature `postgres`.
+/// Returns an error, because this program was built without the feature `postgres`.
 #[cfg(not(feature = "postgres"))]
 fn share_jobs(_: &Runtime, _: Server, _: &Settings, _: &Secret) -> anyhow::Result<Server> {
     anyhow::bail!(
@@ -635,7 +641,7 @@ fn share_jobs(_: &Runtime, _: Server, _: &Settings, _: &Secret) -> anyhow::Resul
     )
 }
 
-/// Runs `work` with a server in a new runtime, and shuts the runtime down afterwards.
+/// Calls `work` with a server in a new runtime, and shuts the runtime down afterwards.
 fn with_server(
     server: Server,
     work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
@@ -647,24 +653,27 @@ fn in_runtime(work: impl FnOnce(&Runtime) -> anyhow::Result<ExitCode>) -> anyhow
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = runtime()?;
     let result = work(&runtime);
-    // A thread may be blocked forever reading standard input.
+    // Do not wait without a timeout, because a thread that reads standard input may be blocked forever.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     result
 }
 
-/// Returns the policy of the governed tools, if one is configured.
+/// Returns the policy file of the governed tools, if one is configured.
 fn policy(settings: &Settings) -> Option<Arc<PolicyFile>> {
     settings.policy.clone().map(|path| Arc::new(PolicyFile::new(path)))
 }
 
-/// Returns the workspace of the governed tools. Its code must not run outside the sandbox.
+/// Returns the workspace of the governed tools. Code in the workspace must not run outside the sandbox. Empty without a
+/// policy.
 fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
     policy.map(|policy| Arc::clone(policy).into()).unwrap_or_default()
 }
 
-/// Creates the executor of a server. Warm interpreters are not used for deterministic runs.
+/// Creates the executor of a server. It uses warm interpreters if the settings allow them, except for deterministic
+/// runs.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     // A fork inherits the addresses and the state of its fork server, so its results may depend on earlier runs.
+    // Deterministic runs therefore get new interpreters.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
     if settings.warm && !settings.deterministic {
         return Arc::new(WarmExecutor::new(settings, untrusted));
@@ -672,8 +681,8 @@ fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     Arc::new(OneShotExecutor::new(settings, untrusted))
 }
 
-/// Creates a runtime with one thread. Other processes do the work, and pipes are faster without handing over between
-/// threads.
+/// Creates a runtime with one thread. One is enough because other processes run the scripts. Pipes are also faster if
+/// no data passes between threads.
 fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("failed to start the runtime")
 }

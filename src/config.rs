@@ -1,4 +1,4 @@
-//! The settings, read once at start from environment variables.
+//! Reads the settings from environment variables, once at start.
 //!
 //! No other module reads the `QWED_` variables of this process. A value that cannot be used never stops the server: the
 //! default applies and a [`SettingsWarning`] reports it, as documented.
@@ -16,26 +16,26 @@ use thiserror::Error;
 use crate::secret::Secret;
 use crate::shares::Share;
 
-/// The synchronous runs per processor above which a warning is logged.
+/// The maximum number of synchronous runs for each processor. If more are allowed, a warning is logged.
 const RUNS_PER_PROCESSOR_MAX: usize = 4;
 
 /// The default of `QWED_MCP_BACKGROUND_TIMEOUT`.
 const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
-/// The maximum of `QWED_MCP_BACKGROUND_TIMEOUT`. Above it a job could hold a slot for hours.
+/// The maximum of `QWED_MCP_BACKGROUND_TIMEOUT`. With a higher value, a job could occupy a turn for hours.
 const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// The time limit of a synchronous run. It is below the 60 s after which common MCP clients give up.
+/// The default time limit of a synchronous run. It is shorter than the 60 s after which common MCP clients give up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a job is kept after its last change.
+/// The default time for which a job is kept after its last change.
 const JOB_TTL: Duration = Duration::from_secs(3600);
-/// The maximum of `QWED_MCP_SYNC_CONCURRENCY`. More interpreters would only compete for the CPU.
+/// The maximum of `QWED_MCP_SYNC_CONCURRENCY`. More interpreters would only compete for the processors.
 const SYNC_CONCURRENCY_MAX: usize = 64;
 const SYNC_CONCURRENCY_DEFAULT: usize = 1;
 
-/// The default of `QWED_MCP_WARM_IDLE_SECONDS`.
+/// The default of `QWED_MCP_WARM_IDLE_SECONDS`, in seconds.
 const WARM_IDLE_SECONDS_DEFAULT: u32 = 1800;
 
-/// The modules that verifications use. Modules that are not installed are skipped. `qwed_sdk` is left out, because a
-/// fork with everything that it loads takes twice as long.
+/// The modules that every warm interpreter preloads by default, because verifications use them. Modules that are not
+/// installed are skipped. `qwed_sdk` is not in the list, because it loads so much that a fork would take twice as long.
 const PRELOAD_LIGHT: &str = "
     __future__ abc argparse ast base64 bisect calendar cmath collections collections.abc contextlib copy csv
     dataclasses datetime decimal enum fractions functools hashlib heapq inspect io itertools json
@@ -43,67 +43,71 @@ const PRELOAD_LIGHT: &str = "
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
 ";
 
-/// Further libraries that verifications use. A fork of an interpreter with them is slower.
+/// The libraries that verifications use in addition. Only some warm interpreters preload them, because forks with them
+/// are slower.
 const PRELOAD_HEAVY: &str = "numpy sympy z3 qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
-/// The module that scripts for drawing use, in addition to the libraries. A fork with it is slower still.
+/// The module for drawing that scripts use in addition to the libraries. Forks with it are even slower.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
 
-/// The most runs of one fork server. Nothing is known to accumulate in it; the limit guards against unknown leaks.
+/// The default for the maximum number of runs that one fork server starts. No leak in fork servers is known. The limit
+/// guards against unknown leaks.
 const FORK_SERVER_RUNS_MAX: u64 = 20_000;
 
-/// The default memory limit of a run, in MiB: six times the need of `SymPy`, Z3 and `NumPy` together.
+/// The default memory limit of a run, in MiB. It is six times the memory that `SymPy`, Z3 and `NumPy` need together.
 pub(crate) const MEMORY_MB_DEFAULT: u64 = 1024;
-/// The minimum of `QWED_MCP_MEMORY_MB`. The verification libraries cannot be imported with less.
+/// The minimum of `QWED_MCP_MEMORY_MB`, in MiB. With less memory the verification libraries cannot be imported.
 pub(crate) const MEMORY_MB_MIN: u64 = 128;
-/// The maximum of `QWED_MCP_MEMORY_MB`: 1 TiB.
+/// The maximum of `QWED_MCP_MEMORY_MB`, in MiB. It equals 1 TiB.
 pub(crate) const MEMORY_MB_MAX: u64 = 1024 * 1024;
 
 /// The admin gate: whether scripts may run at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminGate {
-    /// Verified scripts run.
+    /// Scripts run if the analysis has no findings.
     Open,
-    /// Nothing runs. Every call is still analysed and answered.
+    /// No script runs. Every call is still analysed and answered.
     Closed,
 }
 
-/// The sandbox that the admin requires (`QWED_MCP_SANDBOX`). If it is unavailable, nothing runs.
+/// The sandbox that the admin requires (`QWED_MCP_SANDBOX`). If this sandbox is unavailable, no script runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SandboxMode {
-    /// All layers (tier 3). If namespaces are unavailable, all other layers (tier 2). Seatbelt on macOS. The default.
+    /// All layers (tier 3), or all layers except namespaces (tier 2) if namespaces are unavailable. On macOS, Seatbelt.
+    /// This is the default.
     Required,
-    /// All layers.
+    /// All layers (tier 3).
     Strict,
-    /// All layers that this machine supports, at least the filter of system calls (tier 1).
+    /// All layers that this machine supports, which must include at least the filter of system calls (tier 1).
     Degraded,
-    /// No sandbox. Scripts have the rights of the server's user.
+    /// No sandbox. Scripts run with all rights of the server's user.
     Off,
 }
 
-/// The analysis of scripts before they run. Only tests of the sandbox turn it off, and only debug builds allow that.
+/// Whether scripts are analysed before they run. Only tests of the sandbox turn the analysis off, and only debug builds
+/// allow this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeAnalysis {
-    /// The only state in release builds.
+    /// Scripts are analysed. This is the only state in release builds.
     On,
-    /// `QWED_MCP_TEST_UNCHECKED_CODE` is set.
+    /// Scripts are not analysed, because `QWED_MCP_TEST_UNCHECKED_CODE` is set.
     Off,
 }
 
-/// Kernel features that tests treat as missing. Only debug builds allow that.
+/// The kernel features that tests treat as missing. Only debug builds allow this.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(crate) struct KernelLacks {
-    /// No namespaces can be created.
+    /// Whether the creation of namespaces is treated as impossible.
     pub(crate) namespaces: bool,
-    /// Landlock is missing.
+    /// Whether Landlock is treated as missing.
     pub(crate) landlock: bool,
-    /// The file tree of a run cannot be set up, for an unknown reason.
+    /// Whether the setup of a run's file tree is treated as impossible, for an unknown reason.
     pub(crate) file_tree: bool,
-    /// Control groups cannot be created.
+    /// Whether the creation of control groups is treated as impossible.
     pub(crate) control_groups: bool,
-    /// Addresses cannot be fixed.
+    /// Whether it is treated as impossible to fix addresses.
     pub(crate) fixed_addresses: bool,
 }
 
@@ -112,84 +116,89 @@ pub(crate) struct KernelLacks {
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "switches, not states")]
 pub struct Settings {
-    /// `QWED_MCP_TRUSTED_CODE_EXECUTION`.
+    /// Whether scripts may run at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
     pub admin_gate: AdminGate,
-    /// `QWED_MCP_SANDBOX`.
+    /// The sandbox that the admin requires (`QWED_MCP_SANDBOX`).
     pub sandbox: SandboxMode,
-    /// The memory that all processes of a run may have together (`QWED_MCP_MEMORY_MB`), in MiB.
+    /// The memory limit for all processes of a run together, in MiB (`QWED_MCP_MEMORY_MB`).
     pub memory_mb: u64,
-    /// Files and folders that scripts may read, in addition to Python's own (`QWED_MCP_READ_PATHS`, separated by
+    /// The files and folders that scripts may read in addition to Python's own (`QWED_MCP_READ_PATHS`, separated by
     /// colons).
     pub read_paths: Vec<PathBuf>,
-    /// The analysis of scripts before they run.
+    /// Whether scripts are analysed before they run.
     pub(crate) code_analysis: CodeAnalysis,
-    /// Kernel features that tests treat as missing.
+    /// The kernel features that tests treat as missing (`QWED_MCP_TEST_KERNEL_LACKS`). Set by tests only, and only in
+    /// debug builds.
     pub(crate) kernel_lacks: KernelLacks,
-    /// A folder with stand-ins for the parts of macOS that confine a script (`QWED_MCP_TEST_APPLE_PARTS`). Set by tests
-    /// only, and only in debug builds.
+    /// A folder with substitutes for the parts of macOS that confine a script (`QWED_MCP_TEST_APPLE_PARTS`). Set by
+    /// tests only, and only in debug builds.
     pub(crate) apple_parts: Option<PathBuf>,
     /// Whether other processes of the user may inspect this process (`QWED_MCP_TEST_DUMPABLE`). Set by tests only, and
     /// only in debug builds.
     pub(crate) dumpable: bool,
-    /// `QWED_MCP_PYTHON`: the path of an interpreter, or a name to look up on `PATH`.
+    /// The interpreter for scripts: its path, or its name, which is looked up on `PATH` (`QWED_MCP_PYTHON`).
     pub python: Option<OsString>,
     /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
     pub warm: bool,
-    /// How long an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` keeps it forever.
+    /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` keeps it forever.
     pub warm_idle: Option<Duration>,
-    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each list belongs to one
-    /// kind of interpreter, and has the modules that it loads in addition to the previous kind. An admin's value is a
-    /// single list.
+    /// The modules that warm interpreters preload (`QWED_MCP_PRELOAD`, separated by commas). Each list is for one kind
+    /// of interpreter. It contains only the modules that this kind preloads in addition to the previous kinds. A value
+    /// from the admin becomes a single list.
     pub preload: Vec<Vec<String>>,
-    /// The most runs of one fork server. Tests lower it (`QWED_MCP_TEST_FORK_SERVER_RUNS`), in debug builds only.
+    /// The maximum number of runs that one fork server starts. Tests can lower it in debug builds
+    /// (`QWED_MCP_TEST_FORK_SERVER_RUNS`).
     pub(crate) fork_server_runs_max: u64,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
-    /// `VIRTUAL_ENV`: the root of an activated virtual environment.
+    /// The root of the virtual environment that is activated, if any (`VIRTUAL_ENV`).
     pub virtual_env: Option<PathBuf>,
-    /// `QWED_SKILL_MANIFEST`: the manifest to verify before the server answers any request.
+    /// The skill manifest that is verified before the server answers any request (`QWED_SKILL_MANIFEST`).
     pub skill_manifest: Option<PathBuf>,
-    /// `QWED_MCP_AIBOM`: the file for the bill of materials of the session, written when the session ends.
+    /// The file to which the bill of materials is written at the end of the session (`QWED_MCP_AIBOM`).
     pub aibom: Option<PathBuf>,
-    /// `QWED_MCP_LLM_MODEL`: the model that calls, if the client does not name one.
+    /// The name of the model that calls the server, for clients that do not name one (`QWED_MCP_LLM_MODEL`).
     pub llm_model: Option<String>,
-    /// `QWED_MCP_DATA_DIR`: the folder for tokens, audit log and artifacts of governed tools.
+    /// The folder for the tokens, the audit log and the artifacts of governed tools (`QWED_MCP_DATA_DIR`).
     pub data_dir: Option<PathBuf>,
-    /// `QWED_MCP_POLICY`: the policy of the governed tools. Without a policy they do not exist.
+    /// The policy file of the governed tools (`QWED_MCP_POLICY`). Without a policy, the server has no governed tools.
     pub policy: Option<PathBuf>,
-    /// `QWED_MCP_AUTH_TOKEN`: the token of calls without a token of their own.
+    /// The token for calls that carry no token (`QWED_MCP_AUTH_TOKEN`).
     pub auth_token: Option<Secret>,
-    /// `QWED_MCP_AUTH_TOKEN_FILE`: the file with this token, instead of the variable.
+    /// The file that contains the token for calls that carry no token, as an alternative to `QWED_MCP_AUTH_TOKEN`
+    /// (`QWED_MCP_AUTH_TOKEN_FILE`).
     pub auth_token_file: Option<PathBuf>,
-    /// `QWED_MCP_STORE`: the URL of the database that replicas share. Without it nothing is shared.
+    /// The URL of the database that replicas share (`QWED_MCP_STORE`). `None` if the server shares nothing with others.
     pub store: Option<Secret>,
-    /// `QWED_MCP_RECEIPTS`: the folder for receipts of scripts.
+    /// The folder for receipts of scripts (`QWED_MCP_RECEIPTS`). `None` if scripts leave no receipts.
     pub receipts: Option<PathBuf>,
-    /// `QWED_MCP_SIGNING_KEY`: the key that signs receipts, if it is not in the data folder.
+    /// The file with the key that signs receipts (`QWED_MCP_SIGNING_KEY`). `None` if the key is in the data folder.
     pub signing_key: Option<PathBuf>,
-    /// Whether a receipt is on disk before any client learns about it (`QWED_MCP_RECEIPTS_SYNC`).
+    /// Whether a receipt must be on disk before a client learns about it (`QWED_MCP_RECEIPTS_SYNC`).
     pub receipts_sync: bool,
     /// Whether the output of scripts is stored next to their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
     pub receipts_outputs: bool,
-    /// Whether two runs of a script are the same, as far as possible (`QWED_MCP_DETERMINISTIC`). Each run then has a
-    /// new interpreter.
+    /// Whether repeated runs of a script give the same result, as far as possible (`QWED_MCP_DETERMINISTIC`). Each run
+    /// then gets a new interpreter.
     pub deterministic: bool,
-    /// The most synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
+    /// The maximum number of synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
-    /// The share of turns, places, bytes and jobs that one user may take. An option of the command line.
+    /// The share of each common resource that one user may take, such as turns, requests in flight, bytes and jobs. It
+    /// comes from the option `--user-share`, not from a variable.
     pub(crate) user_share: Share,
-    /// The time limit of a synchronous run, counted from its start.
+    /// The time limit of a synchronous run, measured from the start of the run.
     pub(crate) sync_timeout: Duration,
-    /// How long a call waits for its turn if its client cannot cancel it. `None` is the default. Tests set it
-    /// (`QWED_MCP_TEST_TURN_DEADLINE_MS`), in debug builds only.
+    /// The time that a call waits for its turn if its client cannot cancel the call. `None` means the default time.
+    /// Tests set another time in debug builds (`QWED_MCP_TEST_TURN_DEADLINE_MS`).
     pub(crate) turn_deadline: Option<Duration>,
-    /// The time limit of a background job, counted from its start (`QWED_MCP_BACKGROUND_TIMEOUT`).
+    /// The time limit of a background job, measured from the start of its run (`QWED_MCP_BACKGROUND_TIMEOUT`).
     pub background_timeout: Duration,
-    /// How long a job is kept after its last change.
+    /// The time for which a job is kept after its last change.
     pub(crate) job_ttl: Duration,
 }
 
-/// A warning about a variable with an unusable or dangerous value, with the consequence, in one sentence.
+/// A warning about a variable with a value that cannot be used or is dangerous. The text is one sentence, which
+/// includes the consequence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SettingsWarning(String);
@@ -200,7 +209,8 @@ impl Settings {
         Self::from_lookup(std::env::var_os)
     }
 
-    /// Returns a warning if far more synchronous runs are allowed than this machine has processors.
+    /// Returns a warning if the allowed number of synchronous runs is far higher than this machine's number of
+    /// processors.
     pub(crate) fn crowding(&self) -> Option<SettingsWarning> {
         let runs = self.sync_concurrency;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -213,7 +223,7 @@ impl Settings {
         })
     }
 
-    /// Reads the settings from `lookup`, which returns the value of a variable by its name.
+    /// Reads the settings from `lookup`. It takes the name of a variable and returns the value.
     pub fn from_lookup(
         lookup: impl Fn(&'static str) -> Option<OsString>,
     ) -> (Self, Vec<SettingsWarning>) {
@@ -254,13 +264,14 @@ impl Settings {
                 .filter(|model| !model.trim().is_empty()),
             data_dir: variables.path("QWED_MCP_DATA_DIR"),
             policy: variables.path("QWED_MCP_POLICY"),
-            // A value that is not UTF-8 is still meant as a token, so it becomes an invalid token and not a missing
-            // one.
+            // A value that is not UTF-8 becomes an empty token, which is invalid. It must not count as missing, because
+            // the admin meant to set a token.
             auth_token: variables
                 .present("QWED_MCP_AUTH_TOKEN")
                 .map(|token| token.into_string().unwrap_or_default().into()),
             auth_token_file: variables.path("QWED_MCP_AUTH_TOKEN_FILE"),
-            // A value that is not UTF-8 is still meant as a URL, so it becomes an invalid URL and not a missing one.
+            // A value that is not UTF-8 becomes an empty URL, which is invalid. It must not count as missing, because
+            // the admin meant to set a URL.
             store: variables
                 .present("QWED_MCP_STORE")
                 .map(|url| url.into_string().unwrap_or_default().into()),
@@ -287,10 +298,11 @@ impl Settings {
     }
 }
 
-/// The variable with the filter of the log.
+/// The variable that contains the log filter.
 const LOG: &str = "QWED_MCP_LOG";
 
-/// Reads the filter of the log (`QWED_MCP_LOG`), which is needed before the other settings.
+/// Reads the log filter (`QWED_MCP_LOG`). A separate function does this, because logging starts before the other
+/// settings are read.
 pub(crate) fn log_filter() -> String {
     std::env::var(LOG).unwrap_or_default()
 }
@@ -298,7 +310,7 @@ pub(crate) fn log_filter() -> String {
 /// Returns the names of all variables that configure this program.
 pub(crate) fn variables() -> Vec<&'static str> {
     let asked = RefCell::new(vec![LOG]);
-    // Every setting is looked up, regardless of the others.
+    // The lookup of each variable does not depend on the values of others, so this collects every name.
     let _ = Settings::from_lookup(|name| {
         asked.borrow_mut().push(name);
         None
@@ -306,18 +318,18 @@ pub(crate) fn variables() -> Vec<&'static str> {
     asked.into_inner()
 }
 
-/// Returns whether a name has the form of our variables.
+/// Returns whether a variable's name has a prefix of our variables.
 pub(crate) fn is_own_variable(name: &str) -> bool {
     let rest = name.strip_prefix("QWED").unwrap_or_default();
     ["_MCP_", "_SKILL_"].iter().any(|start| rest.starts_with(start))
 }
 
-/// Reads a variable by which a terminal identifies itself.
+/// Reads a variable by which a terminal identifies itself, such as `TERM`.
 pub(crate) fn terminal(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The environment variables, and warnings about invalid values.
+/// The environment variables, with the warnings about invalid values so far.
 struct Variables<L> {
     lookup: L,
     warnings: Vec<SettingsWarning>,
@@ -336,13 +348,13 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.present(name).map(PathBuf::from)
     }
 
-    /// Returns a variable that only tests may set. Release builds ignore these variables.
+    /// Returns the value of a variable that only tests may set. Release builds ignore such variables.
     fn test_switch(&self, name: &'static str) -> Option<OsString> {
         if cfg!(debug_assertions) { (self.lookup)(name) } else { None }
     }
 
-    /// Parses a variable. Returns `default` if it is unset. Also returns `default` if `parse` rejects the value, with a
-    /// warning that the variable `is` something.
+    /// Parses a variable. Returns `default` if the variable is not set. Also returns `default` if `parse` rejects the
+    /// value, and adds a warning in that case. `is` completes the warning: "NAME is …".
     fn parsed<T>(
         &mut self,
         name: &'static str,
@@ -357,7 +369,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         })
     }
 
-    /// Parses a whole number within `range`.
+    /// Parses a whole number. Adds a warning and returns `default` if the number is outside of `range`.
     fn number<N>(&mut self, name: &'static str, range: RangeInclusive<N>, default: N) -> N
     where
         N: Copy + Display + FromStr + PartialOrd,
@@ -404,7 +416,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         mode
     }
 
-    /// Parses a switch that is on by default.
+    /// Parses a switch (`on` or `off`). The default is on.
     fn is_on(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "on" => Some(true),
@@ -414,7 +426,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed(name, true, parse, "neither on nor off; taking it as on")
     }
 
-    /// Parses a switch that is off by default.
+    /// Parses a switch (`on` or `off`). The default is off.
     fn is_switched_on(&mut self, name: &'static str) -> bool {
         let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
             "on" => Some(true),
@@ -435,7 +447,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// Parses the modules to preload. An empty list is valid: it means an interpreter that has loaded nothing.
+    /// Parses the modules to preload. An empty list is valid, and means an interpreter that preloads nothing.
     fn preload(&mut self) -> Vec<Vec<String>> {
         let names = |list: &str| list.split_ascii_whitespace().map(str::to_owned).collect();
         let default = || [PRELOAD_LIGHT, PRELOAD_HEAVY, PRELOAD_FOR_DRAWING].map(names).into();
@@ -449,7 +461,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         let value = value.into_string().unwrap_or_else(|_| "not UTF-8".to_owned());
         let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
         if names.clone().all(is_name) {
-            // One list, for all scripts.
+            // The admin's modules are for all scripts, so there is only one kind of interpreter.
             return vec![names.map(str::to_owned).collect()];
         }
         let warning = "QWED_MCP_PRELOAD is not a list of module names with commas between them; \
@@ -458,7 +470,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         default()
     }
 
-    /// Parses `QWED_MCP_TEST_FORK_SERVER_RUNS`, a number.
+    /// Parses `QWED_MCP_TEST_FORK_SERVER_RUNS`, which contains a number.
     fn fork_server_runs_max(&self) -> u64 {
         let fewer = self.test_switch("QWED_MCP_TEST_FORK_SERVER_RUNS");
         let fewer = fewer.and_then(|value| value.to_str()?.parse().ok());
@@ -476,7 +488,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed("QWED_MCP_BACKGROUND_TIMEOUT", default, parse, &is)
     }
 
-    /// Parses `QWED_MCP_TEST_KERNEL_LACKS`, words separated by commas.
+    /// Parses `QWED_MCP_TEST_KERNEL_LACKS`, which contains words separated by commas.
     fn kernel_lacks(&self) -> KernelLacks {
         let value = self.test_switch("QWED_MCP_TEST_KERNEL_LACKS");
         let value = value.and_then(|value| value.into_string().ok()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The outbound HTTP client, for the addresses that the admin configures.
+//! Creates the client for outbound HTTP requests, which go only to addresses that the admin configures.
 //!
-//! This module is a leaf and uses nothing else of the crate.
+//! This module uses no other module of the crate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// Returns a client for HTTP and HTTPS, with this timeout for each request.
+/// Returns a client for HTTP and HTTPS. `timeout` applies to each request.
 ///
-/// It uses the certificate store of the system (`SSL_CERT_FILE` names another). It follows no redirect and ignores
-/// proxies in the environment, so that it reaches only addresses that the admin configured. Any HTTP status is a
-/// response and not an error.
+/// The client uses the certificate store of the system. `SSL_CERT_FILE` can name a different store. The client follows
+/// no redirects and ignores proxies in the environment, so that it reaches only addresses that the admin configured.
+/// Any HTTP status counts as a response and not as an error.
 pub(crate) fn agent(timeout: Duration) -> Agent {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = TlsConfig::builder()

@@ -1,10 +1,10 @@
-//! Logging to standard error, because standard output carries the protocol.
+//! Logs to standard error, because standard output carries the MCP protocol.
 //!
-//! The filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example `qwed_mcp=info`). The default
-//! is quiet. Code, output and secrets appear only at `debug` and `trace`.
+//! The log filter is `QWED_MCP_LOG`, in the syntax `LEVEL` or `TARGET=LEVEL,…` (for example `qwed_mcp=info`). The
+//! default level is `warn`. Code, output and secrets appear only at `debug` and `trace`.
 //!
-//! The log of a server has times and modules, for an admin to read later. The log of another command is for the person
-//! at the terminal: `error: …`.
+//! The log of a server contains times and modules, because an admin reads it later. The log of any other command is for
+//! the person at the terminal: `error: …`.
 
 use std::error::Error;
 use std::fmt;
@@ -23,10 +23,10 @@ use tracing_subscriber::{Layer, Registry};
 use crate::plain_text::escape_into;
 use crate::terminal::Label;
 
-/// The target of spans that are in traces but not in the log.
+/// The target of spans that are recorded in traces but not in the log.
 pub(crate) const SPANS: &str = "qwed_mcp::spans";
 
-/// A layer that receives events and spans, in addition to the log.
+/// A layer that receives events and spans in addition to the log.
 pub(crate) struct Further(Box<dyn Layer<Registry> + Send + Sync>);
 
 impl Further {
@@ -36,32 +36,32 @@ impl Further {
     }
 }
 
-/// The reader of the log.
+/// The kind of reader for which the log is formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// The admin, for the log of a server.
+    /// An admin. The log is from a server.
     Admin,
-    /// A program that collects the log of a server.
+    /// A program that collects the logs of servers.
     Collector,
     /// A person at the command line.
     Person,
-    /// A person at the command line, for a command that prints the error of its run itself.
+    /// A person at the command line, where the command itself prints the error of a run. The log leaves this error out.
     Caller,
 }
 
-/// The target of the addresses on which a server listens. They are logged at `info` whenever warnings are, because only
-/// the log has the number that replaces port 0.
+/// The target of the events about the addresses on which a server listens. If warnings are logged, these events are
+/// logged too, at `info`. If the configured port is 0, only the log contains the actual port.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
-/// The modules that log the error of a run.
+/// The modules that log the error of a run. They are silenced for [`Reader::Caller`].
 const RUNS: [&str; 2] = ["qwed_mcp::scripts::run", "qwed_mcp::receipt::writer"];
 
-/// The phrases in errors for clients that refer to the log.
+/// The phrases in errors for clients that refer to the server's log. In the log itself they are removed.
 const LOOK_AT_LOG: [&str; 2] =
     ["; ask the admin to look at the server's log", ". Ask the admin to look at the server's log"];
 
-/// Starts logging for `reader`, with this filter. A filter that does not parse is replaced by the default, with a
-/// warning.
+/// Starts logging for `reader`, with the filter `wanted`. If the filter does not parse, the default filter applies and
+/// a warning is logged.
 pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     let parsed = match wanted.trim() {
         "" => Ok(Targets::new()),
@@ -73,7 +73,8 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
         filter = filter.with_default(LevelFilter::WARN);
     }
     if !wanted.contains("rmcp") {
-        // rmcp logs a warning for every error reply and an info for every notification, which is noise here.
+        // Log only errors of rmcp. It logs a warning for every error reply and an `info` event for every notification,
+        // which would be noise.
         filter = filter.with_target("rmcp", LevelFilter::ERROR);
     }
     if reader == Reader::Caller && wanted.trim().is_empty() {
@@ -97,7 +98,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     };
     let further = further.map(|Further(layer)| layer);
     if tracing_subscriber::registry().with(further).with(layer).try_init().is_err() {
-        // An embedding program has set its own subscriber, which stays in place.
+        // A program that embeds this crate has already set its own subscriber. Keep that one.
         return;
     }
     if is_rejected {
@@ -107,13 +108,13 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
     }
 }
 
-/// A writer of log lines. Clients choose the text of some fields, such as the name of a tool and the id of a request.
-/// Control characters and text direction marks are escaped, so that a field can neither start a new line nor control a
+/// A writer of log lines. Escapes control characters and text direction marks, because clients choose the text of some
+/// fields, such as the name of a tool and the id of a request. So a field can neither start a new line nor control a
 /// terminal.
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {
-    /// Writes one event as one line.
+    /// Writes one event on one line.
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let mut line = String::with_capacity(text.len());
@@ -128,7 +129,7 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
-/// The format of events for people.
+/// The format of log events for a person at the command line.
 struct ForPersons;
 
 impl<S, N> FormatEvent<S, N> for ForPersons
@@ -155,7 +156,7 @@ where
     }
 }
 
-/// An event as a sentence: the message, the error after a colon, and the other fields in parentheses.
+/// A log event as a sentence: the message, then the error after a colon, then the other fields in parentheses.
 #[derive(Default)]
 struct Sentence {
     message: String,
@@ -187,7 +188,7 @@ impl Visit for Sentence {
     }
 }
 
-/// An error with all its causes, on one line, without the advice to look at the log.
+/// Formats an error with all its causes on one line. Leaves out the advice to look at the server's log.
 pub(crate) struct Causes<'a>(pub(crate) &'a (dyn Error + 'static));
 
 impl fmt::Display for Causes<'_> {
@@ -199,7 +200,7 @@ impl fmt::Display for Causes<'_> {
         let mut next = self.0.source();
         while let Some(cause) = next {
             let shown = shown(cause);
-            // Some errors contain the text of their cause.
+            // Some errors already end with the text of their cause, so do not repeat it.
             if !text.ends_with(&shown) {
                 text.push_str(": ");
                 text.push_str(&shown);

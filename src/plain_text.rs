@@ -1,27 +1,27 @@
-//! Cleans texts of tests and clients, so that a model, a person or a terminal may receive them.
+//! Cleans texts that tests and clients choose, so that a model, a person or a terminal can receive them safely.
 
 use crate::hidden::is_hidden;
 
-/// Replaces every hidden character.
+/// Replaces every hidden character with U+FFFD. Keeps line feeds and tabs.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Replaces hidden characters, line ends and tabs.
+/// Replaces every hidden character, line end and tab with U+FFFD.
 pub(crate) fn plain_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { shown(c) })
         .collect()
 }
 
-/// Describes an error in one line of JSON. Leaves out its line number, which is always 1 and would look like line 1 of
-/// the file or of the command line.
+/// Describes a JSON error in a line of input. Leaves out line number 1, which would look like line 1 of the file or of
+/// the command line.
 pub(crate) fn json_fault(error: &serde_json::Error) -> String {
     let reason = error.to_string().replace(" at line 1 column ", " at column ");
     if error.is_data() { reason } else { format!("not JSON: {reason}") }
 }
 
-/// Removes the error numbers that the standard library appends to operating system errors.
+/// Removes error numbers such as ` (os error 2)`, which the standard library appends to the errors of system calls.
 pub(crate) fn without_error_numbers(text: &str) -> String {
     const START: &str = " (os error ";
     let mut parts = text.split(START);
@@ -39,7 +39,7 @@ pub(crate) fn without_error_numbers(text: &str) -> String {
     plain
 }
 
-/// Appends a text with an escape such as `\u{1b}` for every hidden character, line end and tab.
+/// Appends a text to a line. Replaces every hidden character, line end and tab with an escape such as `\u{1b}`.
 pub(crate) fn escape_into(line: &mut String, text: &str) {
     for c in text.chars() {
         if c.is_control() || is_hidden(c) {
@@ -54,7 +54,7 @@ fn shown(c: char) -> char {
     if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// Escapes the hidden characters in a JSON document, which keeps its meaning.
+/// Escapes the hidden characters in a JSON document. The meaning of the document stays the same.
 pub(crate) fn plain_json(document: &str) -> String {
     let mut plain = String::with_capacity(document.len());
     for c in document.chars() {
@@ -97,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(plain(&format!("a{c}b")), "a\u{fffd}b", "{c:?}");
         }
-        // Every control character except tab and line feed is hidden.
+        // A control character must be hidden, unless it is a tab or a line feed.
         let obeyed = (0..0x11_0000).filter_map(char::from_u32).filter(|c| c.is_control());
         assert!(obeyed.into_iter().all(|c| is_hidden(c) != "\t\n".contains(c)));
         assert_eq!(plain_line("a\tb\nc"), "a\u{fffd}b\u{fffd}c");
@@ -112,7 +112,7 @@ mod tests {
         };
         assert_eq!(fault("nonsense"), "not JSON: expected ident at column 2");
         assert_eq!(fault("[1]"), "invalid type: sequence, expected a map at column 0");
-        // The number of a later line is not left out.
+        // A line number above 1 must stay in the message.
         assert_eq!(fault("{\n\"a\"}"), "not JSON: expected `:` at line 2 column 4");
     }
 

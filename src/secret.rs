@@ -1,15 +1,15 @@
 //! Texts that must never appear in a log.
 //!
-//! This module is a leaf and uses nothing else of the crate.
+//! This module uses no other module of the crate.
 
 use std::fmt;
 
-/// A text that `Debug` does not show.
+/// A secret text. Its `Debug` output does not contain the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns the text.
+    /// Returns the secret text.
     pub fn reveal(&self) -> &str {
         &self.0
     }

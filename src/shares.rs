@@ -1,23 +1,23 @@
-//! The shares of users: how much of a common resource one user may hold.
+//! Limits the part of a common resource that one user may hold.
 //!
-//! This module is a leaf and uses nothing else of the crate.
+//! This module uses no other module of the crate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// The number of users at which those that hold nothing are forgotten.
+/// The number of known users above which users without permits are removed from memory.
 const IDLE_USERS_MAX: usize = 1024;
 
-/// The part of a resource that one user may hold.
+/// The percentage of a resource that one user may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
     percent: u8,
 }
 
 impl Default for Share {
-    /// A quarter, so that three other users have room, regardless of one user's demand.
+    /// Returns a quarter. Three other users can then still get their shares, regardless of one user's demand.
     fn default() -> Self {
         Self { percent: 25 }
     }
@@ -28,65 +28,67 @@ impl Share {
         Self { percent }
     }
 
-    /// Returns the share of `whole`, at least 1.
+    /// Returns this share of the amount `whole`, but at least 1.
     pub(crate) fn of(self, whole: usize) -> usize {
         (whole.saturating_mul(self.percent.into()) / 100).clamp(1, whole.max(1))
     }
 }
 
-/// A common number of places or bytes, with a share for each user. A caller without a user has no share and may take
-/// everything.
+/// An amount of places or bytes that all users have in common. Each user may hold only a share of it. A caller without
+/// a user has no share and may take everything.
 #[derive(Debug)]
 pub(crate) struct Pool {
     whole: Arc<Semaphore>,
     share: usize,
-    /// The rest of each user's share.
+    /// The permits that are left in the share of each user.
     users: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
 
-/// The reason why nothing could be taken.
+/// The reason why a permit could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// The user's share is used up.
+    /// The user's share does not have enough permits left.
     Share,
-    /// All users together hold everything.
+    /// The pool does not have enough permits left, because all users together hold too many.
     Full,
 }
 
-/// An amount taken from a pool. Dropping it returns the amount.
+/// An amount that was taken from a pool. Dropping this value returns the amount to the pool.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Permits from the whole, and from the user's share.
+    /// The permits from the whole pool, and the permits from the user's share.
     permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
 impl Pool {
-    /// Creates a pool of `whole`. One user may hold `share` of it.
+    /// Creates a pool of the size `whole`. One user may hold at most `share` of it.
     pub(crate) fn new(whole: usize, share: usize) -> Self {
         Self { whole: Arc::new(Semaphore::new(whole)), share, users: Mutex::default() }
     }
 
-    /// Takes `count`, if it is free.
+    /// Takes `count` permits from the user's share and from the whole pool. Takes nothing if either does not have
+    /// enough.
     pub(crate) fn take(&self, user: Option<&str>, count: usize) -> Result<Held, NotTaken> {
         let mut held = self.take_share(user, count)?;
         held.merge(self.take_whole(count)?);
         Ok(held)
     }
 
-    /// Takes `count` from the user's share only.
+    /// Takes `count` permits from the user's share only. The caller takes the same amount from the whole pool later,
+    /// with [`Pool::take_whole`].
     pub(crate) fn take_share(&self, user: Option<&str>, count: usize) -> Result<Held, NotTaken> {
         let share = user.map(|user| take(self.share_of(user), count)).transpose();
         share.map(|share| Held { permits: [None, share] }).map_err(|_| NotTaken::Share)
     }
 
-    /// Takes `count` from the whole, after it was taken from the share.
+    /// Takes `count` permits from the whole pool. Called after [`Pool::take_share`].
     pub(crate) fn take_whole(&self, count: usize) -> Result<Held, NotTaken> {
         let whole = take(Arc::clone(&self.whole), count).map_err(|_| NotTaken::Full)?;
         Ok(Held { permits: [Some(whole), None] })
     }
 
-    /// Waits until `count` is free, first in the user's share, so that a user without a free share does not block
-    /// others. A `count` above the share is reduced to the share. Cancel-safe.
+    /// Waits for `count` permits, first in the user's share and then in the whole pool. In this order, a user without a
+    /// free share does not block other users. A `count` above the share is reduced to the share. Cancel-safe.
     pub(crate) async fn wait(&self, user: Option<&str>, count: usize) -> Held {
         let count = match user {
             Some(_) => count.min(self.share),
@@ -94,7 +96,7 @@ impl Pool {
         };
         let number = u32::try_from(count).unwrap_or(u32::MAX);
         let share = match user {
-            // The semaphores are never closed.
+            // `ok` hides no error, because the semaphores are never closed.
             Some(user) => self.share_of(user).acquire_many_owned(number).await.ok(),
             None => None,
         };
@@ -108,7 +110,7 @@ impl Pool {
             return Arc::clone(share);
         }
         if users.len() >= IDLE_USERS_MAX {
-            // A user with a waiting call or a permit has a clone.
+            // While a user waits or holds a permit, a clone of the semaphore exists. So keep only users with clones.
             users.retain(|_, share| Arc::strong_count(share) > 1);
         }
         let share = Arc::new(Semaphore::new(self.share));
@@ -124,7 +126,7 @@ impl From<OwnedSemaphorePermit> for Held {
 }
 
 impl Held {
-    /// Adds an amount that the same user took from the same pool.
+    /// Adds an amount. The same user must have taken it from the same pool.
     pub(crate) fn merge(&mut self, other: Self) {
         for (own, other) in self.permits.iter_mut().zip(other.permits) {
             match (own.as_mut(), other) {
@@ -135,15 +137,15 @@ impl Held {
         }
     }
 
-    /// Splits off a part.
+    /// Splits off `count` permits of this amount.
     pub(crate) fn split(&mut self, count: usize) -> Self {
         let permits = self.permits.each_mut();
         Self { permits: permits.map(|permit| permit.as_mut().and_then(|it| it.split(count))) }
     }
 }
 
-/// Room for output of scripts that waits to be sent. If a client does not read, the server waits instead of using more
-/// memory.
+/// A limit for the output of scripts that is in memory until clients read it. If a client does not read, the server
+/// waits instead of using more memory.
 #[derive(Debug)]
 pub(crate) struct ReplyRoom {
     kibibytes: Pool,
@@ -151,24 +153,26 @@ pub(crate) struct ReplyRoom {
 
 impl ReplyRoom {
     const KIBIBYTES: usize = 32 * 1024;
-    /// Replies below this size need no room. All of them in flight take less than a few MiB together.
+    /// The size below which a reply does not count towards the limit, in bytes. All such replies in flight together
+    /// take at most a few MiB.
     pub(crate) const SMALL_BYTES: usize = 16 * 1024;
 
     pub(crate) fn new(share: Share) -> Self {
         Self { kibibytes: Pool::new(Self::KIBIBYTES, share.of(Self::KIBIBYTES)) }
     }
 
-    /// Waits until a user has any room for replies. Called before a run.
+    /// Waits until the limit leaves at least 1 KiB for the user's replies. Called before a run.
     pub(crate) async fn opens(&self, user: Option<&str>) {
         drop(self.kibibytes.wait(user, 1).await);
     }
 
-    /// Returns whether a user has any room for replies.
+    /// Returns whether the limit leaves at least 1 KiB for the user's replies.
     pub(crate) fn is_open(&self, user: Option<&str>) -> bool {
         self.kibibytes.take(user, 1).is_ok()
     }
 
-    /// Waits for room for a user's reply with `output_bytes` of output.
+    /// Waits until the limit leaves enough for a reply to the user with `output_bytes` of output. Returns `None` for a
+    /// small reply, which does not count.
     pub(crate) async fn room_for(&self, user: Option<&str>, output_bytes: usize) -> Option<Held> {
         if output_bytes < Self::SMALL_BYTES {
             return None;
@@ -206,7 +210,8 @@ mod tests {
         assert_eq!(pool.take(ann, 1).unwrap_err(), NotTaken::Share);
         let of_bob = pool.take(bob, 2).unwrap();
         assert_eq!(pool.take(carl, 1).unwrap_err(), NotTaken::Full);
-        // A refused take leaves nothing taken.
+        // A refused take must not have taken anything. So Ann can take 2 again as soon as all of her permits are
+        // returned.
         drop(of_bob);
         let part = held.split(1);
         drop(held);
@@ -229,11 +234,11 @@ mod tests {
         let held = pool.take(ann, 2).unwrap();
         let mut waiting = Box::pin(pool.wait(ann, 2));
         assert!((&mut waiting).now_or_never().is_none());
-        // While waiting for the share, a user holds nothing of the whole.
+        // Ann waits for her share, and meanwhile must hold nothing of the whole pool. So Bob can take 2.
         drop(pool.take(bob, 2).unwrap());
         drop(held);
         assert!(waiting.now_or_never().is_some());
-        // A count above the share is reduced to the share.
+        // A count above the share must be reduced to the share.
         assert!(pool.wait(ann, 100).now_or_never().is_some());
     }
 
@@ -246,10 +251,10 @@ mod tests {
         let held = [of(ann).unwrap(), of(ann).unwrap()];
         assert!(of(ann).is_none() && !opens(ann) && !room.is_open(ann));
         assert!(of(bob).is_some() && opens(bob) && room.is_open(bob));
-        // Small replies need no room.
+        // A small reply must not wait.
         assert!(room.room_for(ann, 100).now_or_never().is_some());
         drop(held);
-        // A waiter is first in line, even for more than is free.
+        // Ann now waits for more than is free. While she waits, her later requests must wait too.
         let _one = of(ann).unwrap();
         let mut waiting = Box::pin(room.room_for(ann, 8 * 1024 * 1024));
         assert!((&mut waiting).now_or_never().is_none() && !room.is_open(ann));

@@ -1,4 +1,4 @@
-//! Formats text for a person's terminal. Uses colours only if the terminal supports them, and never passes on control
+//! Formats text for a person's terminal. Uses colours only if the terminal supports them. Never passes on control
 //! characters from other sources.
 
 use std::fmt;
@@ -8,24 +8,24 @@ use anstyle::{AnsiColor, Effects, Style};
 
 use crate::plain_text::without_error_numbers;
 
-/// The kind of a line for a person.
+/// The label at the start of a line for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
     Error,
     Warning,
     Note,
-    /// A log level, `info` or below.
+    /// The name of a log level: `info` or a more detailed one.
     Log(&'static str),
 }
 
-/// Dimmed text, which matters less than its surroundings.
+/// Dimmed text, for details that matter less than the text around them.
 pub(crate) const DIM: Style = Style::new().effects(Effects::DIMMED);
 
 /// Bold text, for the subject of a line.
 pub(crate) const BOLD: Style = Style::new().bold();
 
 impl Label {
-    /// Returns the style of the label's word.
+    /// Returns the style in which the label is printed.
     pub(crate) fn style(self) -> Style {
         match self {
             Self::Error => AnsiColor::Red.on_default().bold(),
@@ -44,21 +44,22 @@ impl Label {
         }
     }
 
-    /// Returns a line with the label's word before the text. The text may come from any source.
+    /// Returns a line that consists of the label and the text. The text may come from any source, because its control
+    /// characters are escaped.
     pub(crate) fn line(self, text: &str) -> String {
         let (style, word) = (self.style(), self.word());
         format!("{style}{word}:{style:#} {}\n", visible(&without_error_numbers(text)))
     }
 
-    /// Prints a line to standard error.
+    /// Prints a line with the label to standard error.
     pub(crate) fn say(self, text: impl fmt::Display) {
-        // A lost line is harmless, and there is nowhere else to report it.
+        // Ignore an error, because a lost line is harmless and there is nowhere else to report it.
         let _ = anstream::stderr().write_all(self.line(&text.to_string()).as_bytes());
     }
 }
 
-/// Escapes the characters that control a terminal or reorder the text: control characters other than tab, line feed and
-/// carriage return, and bidirectional controls.
+/// Escapes the characters that control a terminal or reorder the text. These are bidirectional controls, and all
+/// control characters except tab, line feed and carriage return.
 pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for c in text.chars() {
@@ -71,12 +72,12 @@ pub(crate) fn visible(text: &str) -> String {
     visible
 }
 
-/// Returns whether a character controls a terminal or reorders the text around it. Tab, line feed and carriage return
-/// are part of ordinary text.
+/// Returns whether a character controls a terminal or reorders the text around it. Returns false for tab, line feed and
+/// carriage return, which are part of ordinary text.
 pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\t' | '\n' | '\r' => false,
-        // The Unicode property Bidi_Control.
+        // These characters have the Unicode property Bidi_Control, so they reorder text.
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
             true
         }
@@ -87,12 +88,12 @@ pub(crate) fn is_obeyed(c: char) -> bool {
 /// A filter that turns a stream of bytes into [`visible`] text.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleBytes {
-    /// The bytes of an incomplete character.
+    /// The first bytes of a character that is still incomplete.
     begun: Vec<u8>,
 }
 
 impl VisibleBytes {
-    /// Returns the text that these bytes complete.
+    /// Adds bytes of the stream. Returns the text of the characters that are now complete.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);
@@ -111,7 +112,7 @@ impl VisibleBytes {
         visible(&text)
     }
 
-    /// Returns a replacement character if the stream ended within a character.
+    /// Ends the stream. Returns a replacement character if the stream ended within a character.
     pub(crate) fn end(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
     }
@@ -130,7 +131,7 @@ mod tests {
             ("\u{202e}\u{2066}\u{200f}", "\\u{202e}\\u{2066}\\u{200f}"),
         ] {
             assert_eq!(visible(text), expected);
-            // The result does not depend on where the bytes are split.
+            // The result must not depend on where the stream of bytes is split.
             for cut in 0..=text.len() {
                 let (first, second) = text.as_bytes().split_at(cut);
                 let mut bytes = VisibleBytes::default();

@@ -1,9 +1,9 @@
-//! Traces for OpenTelemetry: sends spans of calls to the collector that the standard variables name.
+//! Sends spans of calls to an OpenTelemetry collector, which the standard variables of OpenTelemetry name.
 //!
 //! Nothing is sent or recorded unless `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` is set. A
 //! span never contains code, output, tokens or users.
 //!
-//! The attributes follow the [conventions for
+//! The attributes of spans follow the [conventions for
 //! MCP](https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/mcp.md).
 
 use std::collections::HashMap;
@@ -28,30 +28,32 @@ use tracing_subscriber::filter::Targets;
 use crate::https;
 use crate::logging::{Causes, Further, SPANS};
 
-/// The variables with the address of the collector. One of them is enough.
+/// The variables that contain the address of the collector. Traces are sent if at least one is set.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-/// The name of this service, if the admin does not set one.
+/// The name of this service in traces, if the admin does not set `OTEL_SERVICE_NAME`.
 const NAME: &str = env!("CARGO_PKG_NAME");
 /// The timeout of one request to the collector.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for sending the remaining spans at the end. Clients wait for the process to end.
+/// The timeout for sending the remaining spans at shutdown. It is short because clients wait for the process to exit.
 const END_TIMEOUT: Duration = Duration::from_millis(400);
-/// The most bytes of a collector's response.
+/// The maximum size of a collector's response, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-/// The fields of a caller's context (W3C Trace Context), both in `_meta` of a request and in HTTP headers.
+/// The names of the fields that contain a caller's trace context (W3C Trace Context). They are the same in the `_meta`
+/// of a request and in HTTP headers.
 const CONTEXT: [&str; 2] = ["traceparent", "tracestate"];
 
-/// The exporter of traces. Sends the remaining spans when dropped.
+/// The exporter of traces. It sends the remaining spans when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Starts the exporter, if the environment configures one. Also returns the layer that must receive spans.
+    /// Starts the exporter. Also returns the layer that must receive the spans. Returns `None` if the environment
+    /// configures no collector.
     ///
     /// # Errors
     ///
-    /// An invalid address, or invalid values of variables.
+    /// An invalid address, or an invalid value of another variable.
     pub(crate) fn start() -> Result<Option<(Self, Further)>, ExporterBuildError> {
         let is = |name: &str, value: &str| {
             env::var(name).is_ok_and(|it| it.trim().eq_ignore_ascii_case(value))
@@ -90,19 +92,20 @@ impl Drop for Traces {
     }
 }
 
-/// Makes a span a child of its caller's span, if `context` identifies one.
+/// Makes `span` a child of the caller's span, if `context` identifies the caller's span. `context` returns a field of
+/// the trace context by its name.
 pub(crate) fn set_parent<'a>(span: &tracing::Span, context: impl Fn(&str) -> Option<&'a str>) {
     let carrier: HashMap<String, String> = CONTEXT
         .into_iter()
         .filter_map(|name| Some((name.to_owned(), context(name)?.to_owned())))
         .collect();
     if !carrier.is_empty() {
-        // Fails if no layer receives spans, which is harmless.
+        // This fails if no layer receives spans. Ignore the error, because there is then no trace.
         let _ = span.set_parent(TraceContextPropagator::new().extract(&carrier));
     }
 }
 
-/// The HTTP client of the exporter, which calls it in a thread of its own.
+/// The HTTP client of the exporter. It may block, because the exporter calls it on a separate thread.
 #[derive(Debug)]
 struct Client(ureq::Agent);
 

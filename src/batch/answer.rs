@@ -1,4 +1,4 @@
-//! The answer to a line of a batch, and its status. This module never runs or writes anything.
+//! The answer to a line of a batch, and the status of the answer. This module never runs or writes anything.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::executor::{Ending, Outcome, Start};
 use crate::gateway::{DecisionFinding, VerificationId};
 
-/// The result of a line.
+/// The status of the answer to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
@@ -16,22 +16,22 @@ pub(crate) enum Status {
     Failed,
     /// The script timed out.
     Timeout,
-    /// The script printed more than it may.
+    /// The script printed more than the output limit allows.
     OutputCap,
-    /// The script used more memory than it may.
+    /// The script used more memory than its limit allows.
     Memory,
     /// The script was refused, for example because of a finding. It was not run.
     Blocked,
-    /// The line is invalid. Nothing was run.
+    /// The line is invalid, so no script was run.
     Invalid,
     /// The batch was interrupted before the script ended.
     Cancelled,
-    /// This machine could not run the script. This does not count against the script.
+    /// This machine could not run the script. The answer is not a failure of the script.
     InfraError,
 }
 
 impl Status {
-    /// Every status, in the order in which they are counted.
+    /// Every status. The answers are counted in this order.
     pub(crate) const ALL: [Self; 9] = [
         Self::Ok,
         Self::Failed,
@@ -44,7 +44,7 @@ impl Status {
         Self::InfraError,
     ];
 
-    /// Returns the documented name.
+    /// Returns the documented name of the status.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -72,7 +72,8 @@ impl Status {
         }
     }
 
-    /// Returns whether a script passed; `None` if it had no chance to.
+    /// Returns whether a script passed. `is_as_expected` is whether its output is the expected output. `None` if the
+    /// script had no chance to pass.
     pub(super) fn verdict(self, is_as_expected: bool) -> Option<bool> {
         match self {
             Self::Ok => Some(is_as_expected),
@@ -84,15 +85,15 @@ impl Status {
     }
 }
 
-/// An answer, in the form in which it is written.
+/// An answer to a line, with its fields as they are written.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
-    /// `null` if the id cannot be read.
+    /// The id of the line. `null` if the id cannot be read.
     pub(super) id: Option<String>,
     pub(super) status: Status,
-    /// `null` if the script had no chance to pass.
+    /// Whether the script passed. `null` if the script had no chance to pass.
     pub(super) passed: Option<bool>,
-    /// The end of the first run that did not pass, or else of the last run.
+    /// The end of the first run that did not pass. If all runs passed, the end of the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,30 +110,30 @@ pub(super) struct Answer {
     pub(super) findings: Vec<DecisionFinding>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tests: Vec<TestAnswer>,
-    /// The reason why the line has no run or no outcome.
+    /// The reason why the line has no run, or why its run has no outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) attempt: u8,
-    /// `report` if findings do not stop a script.
+    /// `report` if findings do not block scripts in this batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) analysis: Option<&'static str>,
-    /// The number of an invalid line.
+    /// The number of the line in the input, for an invalid line only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) meta: Option<Box<RawValue>>,
-    /// `true` if another attempt would end the same way.
+    /// Whether another attempt to answer the line would end in the same way.
     #[serde(skip)]
     pub(super) is_final: bool,
 }
 
-/// The end of a run, in the form in which it is written.
+/// The end of a run, with its fields as they are written.
 #[derive(Debug, Serialize)]
 pub(super) struct RunEnd {
     pub(super) exit_code: i32,
     pub(super) stdout: String,
     pub(super) stderr: String,
-    /// The streams that were cut off.
+    /// The names of the output streams that were cut off at the limit.
     pub(super) truncated: Vec<&'static str>,
     pub(super) warm: bool,
 }
@@ -151,7 +152,7 @@ impl RunEnd {
     }
 }
 
-/// The answer to one test.
+/// The answer to one test of a line.
 #[derive(Debug, Serialize)]
 pub(super) struct TestAnswer {
     pub(super) status: Status,
@@ -160,8 +161,9 @@ pub(super) struct TestAnswer {
 }
 
 impl Answer {
-    /// Returns whether this machine may be the cause, and not the script. Either the script could not be run, or it was
-    /// ended by a SIGKILL that the server has not sent. The kernel sends SIGKILL if memory is short.
+    /// Returns whether this machine, and not the script, may be the cause of the answer. Then the line is tried again.
+    /// Either the script could not be run, or it was ended by a SIGKILL that the server has not sent. The kernel sends
+    /// SIGKILL if memory is short.
     pub(super) fn is_worth_another_try(&self) -> bool {
         let is_killed = self.end.as_ref().is_some_and(|end| end.exit_code == Ending::KILLED);
         match self.status {
@@ -177,7 +179,7 @@ impl Answer {
         }
     }
 
-    /// Returns an answer without anything but an id and a status.
+    /// Returns an answer with only an id and a status.
     pub(super) fn bare(id: impl Into<Option<String>>, status: Status) -> Self {
         Self {
             id: id.into(),
@@ -201,7 +203,8 @@ impl Answer {
     }
 }
 
-/// Returns whether a script printed the expected text. White space at the end of lines and of the text is ignored.
+/// Returns whether a script printed the expected text. White space at the end of each line and at the end of the text
+/// is ignored.
 pub(super) fn is_as_expected(printed: &str, expected: &str) -> bool {
     let lines = |text: &'_ str| -> Vec<String> {
         text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()

@@ -1,5 +1,5 @@
-//! The lines that have been answered, in a compact form, because a batch of any length must remember all of them. This
-//! module never writes answers.
+//! The lines that have been answered. They are stored in a compact form, because a batch of any length must remember
+//! all of them. This module never writes answers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -13,64 +13,65 @@ use super::Status;
 use super::ask::Ask;
 use super::input::read_line;
 
-/// The longest line of answers that is read again, in bytes. An answer has two streams of at most 1 MiB, which JSON
-/// makes up to six times as long, and the `meta` of a line.
+/// The maximum length of an answer in a results file, in bytes. An answer contains two output streams of at most 1 MiB
+/// each and the `meta` of a line. JSON makes them up to six times as long.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The start of every answer.
+/// The bytes with which every answer begins.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
-/// A set of ids. Consecutive numbers, which lines have by default, take no room. For each other id, the set stores 16
-/// bytes of its hash, which take 40 bytes with the overhead.
+/// A set of ids. Lines have consecutive numbers as ids by default, and a sequence of consecutive numbers takes the
+/// memory of one id. For each other id, the set stores 16 bytes of its hash, which take 40 bytes with the overhead.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     numbers: Numbers,
     hashes: HashSet<[u8; 16]>,
-    /// The most hashes and sequences; `None` for no limit.
+    /// No id is added when the set has more than this many hashes and sequences together. `None` for no limit.
     at_most: Option<usize>,
 }
 
-/// The reason why an id is not added.
+/// The reason why an id was not added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotAdded {
     /// The id is already in the set.
     Known,
-    /// The set has no room for more than this many ids.
+    /// The set is full. The value is the limit.
     Full(usize),
 }
 
-/// A set of numbers. Maps the first number of each sequence to the number after its last.
+/// A set of numbers, as sequences of consecutive numbers. Maps the first number of each sequence to the last number
+/// plus one.
 #[derive(Debug, Default)]
 struct Numbers(BTreeMap<u64, u64>);
 
-/// The answers of an earlier run.
+/// The answers that an earlier run has written.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     ids: Ids,
-    /// Hashes of an id and the digest of its line. For an answer of an older version, the digest of the script is used
-    /// instead. For an answer without any digest, the hash is of the id alone.
+    /// A hash for each answer, of the line's id and digest. An answer of an older version has the digest of the script
+    /// instead. If an answer has no digest, the hash is of the id alone.
     scripts: HashSet<[u8; 16]>,
-    /// The numbers of invalid lines.
+    /// The numbers of the lines that were answered as invalid.
     invalid: Numbers,
     /// The number of answers.
     pub(crate) count: u64,
 }
 
-/// The answer of an earlier run, compared with a line.
+/// The result of comparing a line with the answers of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Earlier {
-    /// The line was not answered.
+    /// The earlier run has not answered the line.
     Unanswered,
-    /// This line was answered, as far as the answer identifies its script.
+    /// The earlier run has answered this line, as far as the answer identifies the line's script.
     Answered,
-    /// Another line with the same id or number was answered.
+    /// The earlier run has answered a different line with the same id or number.
     OtherAnswered,
 }
 
-/// The reason why results cannot be resumed.
+/// The reason why a file of results cannot be resumed.
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
-    /// The file has something other than results.
+    /// This line of the file is not a result of a batch.
     #[error("line {0} is no result of a batch")]
     Foreign(u64),
     #[error(transparent)]
@@ -86,7 +87,7 @@ struct Written {
     line_sha256: Option<String>,
 }
 
-/// The digest by which an answer is compared with a line.
+/// The digest in an answer that is compared with a line.
 #[derive(Debug, Clone, Copy)]
 enum Compared<'a> {
     Line(&'a str),
@@ -95,12 +96,12 @@ enum Compared<'a> {
 }
 
 impl Ids {
-    /// Creates a set with room for this many ids. Consecutive numbers count as one.
+    /// Creates a set with a limit on its hashes and sequences. Consecutive numbers count as one.
     pub(super) fn at_most(count: usize) -> Self {
         Self { at_most: Some(count), ..Self::default() }
     }
 
-    /// Adds an id, if the set has room for it.
+    /// Adds an id. Fails if the id is in the set, or if the set is full.
     pub(super) fn add(&mut self, id: &str) -> Result<(), NotAdded> {
         let held = self.hashes.len() + self.numbers.0.len();
         if let Some(most) = self.at_most.filter(|most| held > *most) {
@@ -109,7 +110,7 @@ impl Ids {
         if self.insert(id) { Ok(()) } else { Err(NotAdded::Known) }
     }
 
-    /// Adds an id. Returns `false` if it was already in the set.
+    /// Adds an id, without a limit. Returns `false` if the id was already in the set.
     fn insert(&mut self, id: &str) -> bool {
         match as_number(id) {
             Some(number) => self.numbers.insert(number),
@@ -147,8 +148,8 @@ impl Numbers {
 }
 
 impl Answered {
-    /// Reads the answers of an earlier run. Returns them, and the number of bytes that they take. Bytes after that are
-    /// an unfinished line.
+    /// Reads the answers of an earlier run. Returns the answers, and their total length in bytes. Any bytes after that
+    /// are an unfinished line.
     pub(crate) fn read(results: &File) -> Result<(Self, u64), ResultsError> {
         let mut source = BufReader::new(results);
         let (mut answered, mut bytes, mut line) = (Self::default(), 0, Vec::new());
@@ -157,7 +158,8 @@ impl Answered {
             let length = read_line(&mut source, &mut line, ANSWER_BYTES_MAX)?;
             let is_whole = u64::try_from(line.len()).is_ok_and(|text| text < length);
             if !is_whole {
-                // Either the end of the file, or an answer that was being written. Anything else is foreign.
+                // This is the end of the file, or an answer that the earlier run did not finish writing. Refuse a file
+                // with any other content.
                 if !is_torn(&line, number) {
                     return Err(ResultsError::Foreign(number));
                 }
@@ -186,21 +188,22 @@ impl Answered {
         Ok(())
     }
 
-    /// Compares the invalid line of this number with the answers. `id` is its id; `None` if another line has that id.
+    /// Compares the invalid line with this number with the answers of the earlier run. `id` is the line's id, or `None`
+    /// if an earlier line has the same id.
     pub(super) fn to_invalid(&self, number: u64, id: Option<&str>) -> Earlier {
         if self.invalid.contains(number) {
             Earlier::Answered
         } else if id.is_some_and(|id| self.ids.contains(id)) {
-            // The line was valid before.
+            // The earlier run has run a script with this id, so the line was valid before.
             Earlier::OtherAnswered
         } else {
             Earlier::Unanswered
         }
     }
 
-    /// Compares the line of this number, which asks for a script, with the answers.
+    /// Compares the line with this number, which asks for the script `ask`, with the answers of the earlier run.
     pub(super) fn to_script(&self, number: u64, ask: &Ask) -> Earlier {
-        // The line was invalid before, so it was changed.
+        // The line was invalid in the earlier run, so it was changed since.
         if self.invalid.contains(number) {
             return Earlier::OtherAnswered;
         }
@@ -218,8 +221,9 @@ impl Answered {
     }
 }
 
-/// Returns whether the last line of a file, which has no line feed, is an answer that was being written. After a power
-/// failure, some file systems leave zeros in place of the rest of the file. A file of zeros alone is foreign.
+/// Returns whether the last line of a file, which has no line feed, is an answer that was not completely written. After
+/// a power failure, some file systems leave zeros instead of the last bytes. A file that contains only zeros is
+/// refused.
 fn is_torn(line: &[u8], number: u64) -> bool {
     let length = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let has_zeros = length < line.len();
@@ -228,14 +232,14 @@ fn is_torn(line: &[u8], number: u64) -> bool {
     is_answer && (!has_zeros || !text.is_empty() || number > 1)
 }
 
-/// Returns the number if the id is its shortest form.
+/// Returns the number that an id is. `None` if the id is not the shortest form of a number, or is too large.
 fn as_number(id: &str) -> Option<u64> {
     let is_canonical = id == "0" || !id.starts_with(['0', '+']);
     id.parse().ok().filter(|number| is_canonical && *number < u64::MAX)
 }
 
 impl Written {
-    /// Returns the most specific digest of the answer.
+    /// Returns the most specific digest in the answer: of the line, of the script, or none.
     fn compared(&self) -> Compared<'_> {
         match (&self.line_sha256, &self.code_sha256) {
             (Some(line), _) => Compared::Line(line),
@@ -246,7 +250,7 @@ impl Written {
 }
 
 fn hash_of_script(id: &str, compared: Compared<'_>) -> [u8; 16] {
-    // A digest has no line feed, so the parts cannot be confused.
+    // Neither a digest nor the prefix contains a line feed, so different inputs never give the same text.
     hash(&match compared {
         Compared::Line(digest) => format!("line\n{digest}\n{id}"),
         Compared::Code(digest) => format!("code\n{digest}\n{id}"),
@@ -268,7 +272,7 @@ mod tests {
     use super::super::Bounds;
     use super::*;
 
-    /// Returns the script that line 7 asks for.
+    /// Returns the script of a line with the number 7.
     fn ask(line: &str) -> Ask {
         let bounds = Bounds { timeout: Duration::from_secs(30), memory_mb: 1024 };
         Ask::parse(7, line.as_bytes(), bounds).unwrap()
@@ -285,7 +289,7 @@ mod tests {
             assert!(ids.contains(id) && !ids.insert(id), "{id}");
         }
         assert!(!ids.contains("5"));
-        // One sequence, independent of the order.
+        // All numbers are in one sequence, although they were not added in order.
         assert_eq!(ids.numbers.0, BTreeMap::from([(0, 5)]));
     }
 
@@ -303,14 +307,15 @@ mod tests {
         let (answered, _) = Answered::read(&file).unwrap();
         for (number, line, expected) in [
             (1, r#"{"id":"a","code":"print(1)"}"#, Earlier::Answered),
-            // Written by an older version, which stores only the digest of the script.
+            // The answer to `a` is of an older version, which stores only the digest of the script. A changed `stdin`
+            // is not noticed.
             (1, r#"{"id":"a","code":"print(1)","stdin":"x"}"#, Earlier::Answered),
             (1, r#"{"id":"a","code":"print(2)"}"#, Earlier::OtherAnswered),
             (2, r#"{"id":"b","code":"print(1)"}"#, Earlier::Unanswered),
             (3, r#"{"id":"c","code":"1","expect":{"stdout":"1"}}"#, Earlier::Answered),
             (3, r#"{"id":"c","code":"1","expect":{"stdout":"2"}}"#, Earlier::OtherAnswered),
             (3, r#"{"id":"c","code":"1"}"#, Earlier::OtherAnswered),
-            // The line was invalid, and has been corrected.
+            // Line 7 was invalid in the earlier run, and is corrected now.
             (7, r#"{"code":"print(1)"}"#, Earlier::OtherAnswered),
         ] {
             assert_eq!(answered.to_script(number, &ask(line)), expected, "{number} {line}");
@@ -318,7 +323,7 @@ mod tests {
         for (number, id, expected) in [
             (7, Some("7"), Earlier::Answered),
             (1, Some("a"), Earlier::OtherAnswered),
-            // The id belongs to another line.
+            // An earlier line has the id, so the line has no id of its own.
             (2, None, Earlier::Unanswered),
             (2, Some("b"), Earlier::Unanswered),
         ] {
@@ -329,7 +334,7 @@ mod tests {
     #[test]
     fn ids_are_bounded_where_that_is_wanted() {
         let mut ids = Ids::at_most(3);
-        // Consecutive numbers count as one.
+        // The sequence of consecutive numbers counts as one id.
         for id in (0..1000).map(|number| number.to_string()) {
             assert_eq!(ids.add(&id), Ok(()));
         }
@@ -368,11 +373,11 @@ mod tests {
             };
             assert_eq!(earlier(1, "a"), Earlier::Answered);
             assert_eq!(earlier(2, "b"), Earlier::Unanswered);
-            // The answer to an invalid line is found by its number, not by its id.
+            // The answer to an invalid line is found by the number of the line. Its id does not matter.
             assert_eq!(answered.to_invalid(7, Some("7")), Earlier::Answered);
             assert_eq!(earlier(8, "7"), Earlier::Unanswered);
         }
-        // Foreign content is not a torn answer, even without a line feed.
+        // A file with other content is refused, even if its last line has no line feed.
         for foreign in [
             "x",
             "{}",

@@ -1,4 +1,4 @@
-//! Parses a line of a batch into the script that it asks for. It never runs a script.
+//! Parses a line of a batch into the script that it asks for. This module never runs a script.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,24 +14,26 @@ use super::input::LINE_BYTES_MAX;
 use crate::config::MEMORY_MB_MIN;
 use crate::plain_text::json_fault;
 
-/// The longest id, in bytes. Ids are remembered as hashes; this bounds the length of the answers, which repeat them.
+/// The maximum length of an id, in bytes. It limits the length of answers, which repeat the id.
 const ID_BYTES_MAX: usize = 512;
 
-/// The most tests of one script. Each test is a run, and the line's answer has an entry for each.
+/// The maximum number of tests of one script. Each test is a run, and the line's answer has an entry for each test.
 const TESTS_MAX: usize = 1000;
 
-/// The deepest nesting of a line's `meta`. Python's JSON reader gives up at about 1,000 levels.
+/// The maximum nesting of a line's `meta`, so that Python programs can read the answer. Python's JSON reader gives up
+/// at about 1,000 levels.
 const DEPTH_MAX: usize = 128;
 
-/// The most digits of a number in a line's `meta`. Python's JSON reader refuses longer integers.
+/// The maximum number of digits of a number in a line's `meta`, so that Python programs can read the answer. Python's
+/// JSON reader refuses longer integers.
 const DIGITS_MAX: usize = 4300;
 
-/// The limits of a script that asks for no lower ones.
+/// The limits of each script. A line may ask for lower limits only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// The timeout of each run.
+    /// The maximum duration of each run.
     pub(crate) timeout: Duration,
-    /// The memory of each run, in MiB.
+    /// The maximum memory of each run, in MiB.
     pub(crate) memory_mb: u64,
 }
 
@@ -40,38 +42,38 @@ pub(crate) struct Bounds {
 pub(super) struct Ask {
     pub(super) id: String,
     pub(super) code: String,
-    /// One test for each run. A line without tests has one run.
+    /// The tests, with one run for each test. A line without tests has one entry with its `stdin` and expected output.
     pub(super) tests: Vec<Test>,
-    /// `true` if the line has tests of its own.
+    /// Whether the line itself contains tests.
     pub(super) has_tests: bool,
     pub(super) bounds: Bounds,
     pub(super) meta: Option<Box<RawValue>>,
-    /// The hash of everything in the line that the answer depends on; `None` for a script that is not from a line.
+    /// The hash of everything in the line that the answer depends on. `None` for a script that is not from a line.
     pub(super) line_sha256: Option<String>,
 }
 
-/// One run of a script.
+/// One run of a script, with its input and its expected output.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Test {
-    /// The script's standard input.
     #[serde(default)]
     pub(super) stdin: String,
-    /// The expected standard output; `None` if nothing is expected.
+    /// The expected standard output. `None` if no output is expected.
     pub(super) stdout: Option<String>,
 }
 
-/// An invalid line, and the reason.
+/// An invalid line, and the reason why it is invalid.
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) number: u64,
-    /// The line's own id; `None` if it cannot be read. The number is not a substitute, because it may be the id of
-    /// another line.
+    /// The line's id. `None` if the id cannot be read. The number of the line is not used instead, because it may be
+    /// the id of another line.
     pub(super) id: Option<String>,
     pub(super) reason: String,
 }
 
-/// A value that must be a JSON object. By default, serde also reads a struct from an array, in the order of the fields.
+/// A value that must be a JSON object. Without this type, serde would also accept an array, and read the fields of a
+/// struct in their order.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -120,8 +122,8 @@ struct Expectation {
     stdout: String,
 }
 
-/// The parts of a line that its answer depends on, in the form that is hashed. `id` and `meta` are left out. So are the
-/// limits of the command, because a batch may be resumed with another `--timeout`.
+/// The fields of a line that the line's answer depends on, as they are hashed. `id` and `meta` do not affect the
+/// answer. The limits of the command are left out, because a batch may be resumed with another `--timeout`.
 #[derive(Serialize)]
 struct Hashed<'a> {
     code: &'a str,
@@ -131,7 +133,7 @@ struct Hashed<'a> {
     memory_mb: Option<u64>,
 }
 
-/// The id of an invalid line.
+/// The id of a line that is invalid for another reason.
 #[derive(Deserialize)]
 struct Named {
     id: Option<Id>,
@@ -147,7 +149,8 @@ impl Id {
 }
 
 impl Ask {
-    /// Parses the line of this number; `None` stands for a line that is too long.
+    /// Parses the line with this number. `line` is `None` if the line is too long. `most` has the maximum limits that
+    /// the line may ask for.
     pub(super) fn take(number: u64, line: Option<&[u8]>, most: Bounds) -> Result<Self, Invalid> {
         let Some(line) = line else {
             let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
@@ -156,14 +159,14 @@ impl Ask {
         Self::parse(number, line, most)
     }
 
-    /// Parses the line of this number.
+    /// Parses the line with this number. `most` has the maximum limits that the line may ask for.
     pub(super) fn parse(number: u64, line: &[u8], most: Bounds) -> Result<Self, Invalid> {
         let parsed = serde_json::from_slice::<Object<Line>>(line);
         let parsed = parsed.map_err(|error| json_fault(&error));
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
-            // An object without an id has its number as id, as in a valid line.
+            // A JSON object without an id has its number as id. This is the same as for a valid line.
             let id =
                 named.map(|Object(it)| it.id.map_or_else(|| number.to_string(), Id::into_text));
             let id = id.filter(|id| is_id(id));
@@ -216,14 +219,15 @@ impl Ask {
 }
 
 impl Hashed<'_> {
-    /// Returns the SHA-256 as hexadecimal digits.
+    /// Returns the SHA-256 of the fields as hexadecimal digits.
     fn sha256(&self) -> String {
-        // Texts and finite numbers can always be written as JSON.
+        // Serialization cannot fail for text and finite numbers.
         hex::encode(Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
     }
 }
 
-/// Refuses JSON that a reader of the answer may not be able to parse: deep nesting, and numbers with very many digits.
+/// Refuses JSON that a program that reads the answer may not be able to parse: deep nesting, and numbers with very many
+/// digits.
 fn require_readable(json: &str) -> Result<(), String> {
     let mut depth = 0_usize;
     let mut digits = 0_usize;
@@ -297,7 +301,7 @@ mod tests {
         let test = Test { stdin: "3 4\n".to_owned(), stdout: Some("7\n".to_owned()) };
         assert_eq!((ask.id.as_str(), ask.tests), ("a/1", vec![test]));
         assert_eq!((ask.bounds.timeout.as_millis(), ask.bounds.memory_mb), (500, 256));
-        // Unchanged: neither sorted nor rounded.
+        // `meta` is unchanged: its keys are not sorted, and its numbers are not rounded.
         assert_eq!(ask.meta.unwrap().get(), r#"{"z":1,"a":[2.50]}"#);
         let ask =
             parse(r#"{"id":12,"code":"1","tests":[{"stdout":"1"},{"stdin":"2","stdout":"3"}]}"#);

@@ -1,4 +1,5 @@
-//! Reads the lines of the input within bounds, on a thread of its own. It never parses a line.
+//! Reads the lines of a batch's input on a thread of its own. Limits the length of a line and the number of waiting
+//! lines. This module never parses a line.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
@@ -9,22 +10,23 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shard;
 
-/// The longest line, in bytes: a script of 1 MiB, which is the most that is analysed, with its tests.
+/// The maximum length of a line, in bytes. A line with a script of 1 MiB fits, with its tests. Larger scripts are not
+/// analysed.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most lines that wait for a worker.
+/// The maximum number of lines that wait for a worker.
 const LINES_AHEAD: usize = 4;
 
-/// A line of the input, not parsed yet.
+/// A line of the input that is not parsed yet.
 #[derive(Debug)]
 pub(super) struct RawLine {
-    /// Counted from 1.
+    /// The number of the line in the input, counted from 1.
     pub(super) number: u64,
-    /// `None` if the line is too long.
+    /// The content of the line. `None` if the line is too long.
     pub(super) bytes: Option<Vec<u8>>,
 }
 
-/// The input of a batch, while it is read.
+/// The lines of a batch, while another thread reads them.
 #[derive(Debug)]
 pub(crate) struct Input {
     lines: mpsc::Receiver<RawLine>,
@@ -32,11 +34,12 @@ pub(crate) struct Input {
     read: Arc<AtomicU64>,
 }
 
-/// The end of the input: all of it was read, or an error.
+/// How reading the input ended: at the end of the input, or with an error.
 pub(crate) type InputEnd = io::Result<()>;
 
 impl Input {
-    /// Starts to read `source`. `read` counts the bytes that were read.
+    /// Starts a thread that reads the lines of `source` and keeps those in `shard`. The thread counts the bytes that it
+    /// has read in `read`.
     pub(crate) fn open(
         source: Box<dyn Read + Send>,
         shard: Shard,
@@ -46,25 +49,25 @@ impl Input {
         let (end, ended) = oneshot::channel();
         let counted = Arc::clone(&read);
         thread::Builder::new().name("input".to_owned()).spawn(move || {
-            // Fails only if the receiver is gone.
+            // Sending fails only if the receiver was dropped. Then the result is not needed.
             let _ = end.send(read_lines(BufReader::new(source), shard, &sender, &counted));
         })?;
         Ok(Self { lines, ended, read })
     }
 
-    /// Returns the next line; `None` at the end. Cancel-safe.
+    /// Returns the next line. `None` at the end of the input. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<RawLine> {
         self.lines.recv().await
     }
 
-    /// Returns how the input ended, once there are no more lines.
+    /// Returns how reading the input ended. Call it when `next` has returned `None`.
     pub(super) async fn end(self) -> InputEnd {
         self.ended
             .await
             .unwrap_or_else(|_| Err(io::Error::other("the reader stopped unexpectedly")))
     }
 
-    /// Returns the number of bytes read so far.
+    /// Returns the number of bytes of the input that were read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -96,8 +99,9 @@ fn read_lines(
     }
 }
 
-/// Reads a line into `line`, without its line feed. Of a line longer than `bytes_max`, takes that many bytes and one
-/// more, and skips the rest. Returns the length of the whole line with its line feed; 0 at the end.
+/// Reads a line into `line`, without its line feed. If the line is longer than `bytes_max`, stores its first
+/// `bytes_max` + 1 bytes, and skips the other bytes. Returns the length of the whole line including its line feed.
+/// Returns 0 at the end of the input.
 pub(super) fn read_line(
     source: &mut impl BufRead,
     line: &mut Vec<u8>,

@@ -1,12 +1,12 @@
-//! The memory available to scripts: the machine's, limited by the control groups of this process. It never sets a
-//! limit.
+//! The memory that is available to scripts: the machine's available memory, limited by the control groups of this
+//! process. This module never sets a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const KIB: u64 = 1024;
 
-/// Returns the number of bytes available to scripts; `None` if the system does not report it.
+/// Returns the number of bytes of memory that are available to scripts. `None` if the system does not report it.
 pub(crate) fn available_memory_bytes() -> Option<u64> {
     let machine = available_of(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let group = fs::read_to_string("/proc/self/cgroup").ok();
@@ -22,20 +22,21 @@ fn available_of(meminfo: &str) -> Option<u64> {
     Some(kibibytes.saturating_mul(KIB))
 }
 
-/// Returns the path of the control group of version 2, below its mount point.
+/// Returns the path of this process's control group (version 2), below the mount point of the hierarchy.
 fn own_group(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
     Some(PathBuf::from(path))
 }
 
-/// Returns the bytes left in a group and in each of its ancestors, without those that have no limit.
+/// Returns the number of bytes that are left in a control group, and in each of its ancestors. Skips groups without a
+/// limit.
 fn left_in(mount: &Path, group: &Path) -> Vec<u64> {
     let number = |folder: &Path, file: &str| -> Option<u64> {
         fs::read_to_string(folder.join(file)).ok()?.trim().parse().ok()
     };
     let left = |group: &Path| {
         let folder = mount.join(group);
-        // `max` is not a number, and means no limit.
+        // The content `max` means no limit. It does not parse as a number, so such a group is skipped.
         let limit = number(&folder, "memory.max")?;
         Some(limit.saturating_sub(number(&folder, "memory.current").unwrap_or(0)))
     };

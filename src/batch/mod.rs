@@ -1,13 +1,14 @@
-//! A file of scripts, each run once: a line in, a line out. It never decides about a script: the gateway does.
+//! Runs a batch: a file of scripts, one on each line. Each line is answered with one line. This module never decides
+//! about a script, which is the task of the gateway.
 //!
-//! - `input` reads lines within bounds.
+//! - `input` reads lines, and limits their length.
 //! - `ask` parses a line.
 //! - `pump` gives each worker a line.
 //! - `verifier` passes the script of a line through the same entry for scripts as a client's call.
 //! - `answer` is the answer to a line. `output` writes answers.
 //! - `answered` remembers the lines that an earlier run has answered.
 //! - `summary` counts the answers.
-//! - `stream` does the same for bodies over HTTP.
+//! - `stream` runs a batch from the body of an HTTP request.
 
 mod answer;
 mod answered;

@@ -1,4 +1,4 @@
-//! Writes answers as whole lines, on a thread of its own. It never decides about a line.
+//! Writes answers as whole lines, on a thread of its own. This module never decides about a line.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, SeekFrom, Write};
@@ -15,33 +15,33 @@ use tokio_util::sync::CancellationToken;
 
 use super::answered::{Answered, ResultsError};
 
-/// The most answers that wait to be written.
+/// The maximum number of answers that wait for the writing thread.
 const ANSWERS_AHEAD: usize = 16;
 
-/// The size at which a chunk of lines is written, in bytes.
+/// The size from which collected lines are written, in bytes.
 const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
-/// The reason why a file cannot take answers.
+/// The reason why answers cannot be written to a file.
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
-    /// The file has content, which would be lost.
+    /// The file already has content, which would be lost.
     #[error("it is there already; --resume goes on with it, another name begins anew")]
     Exists,
-    /// The answers would be written to the input.
+    /// The file is the input of the batch.
     #[error("it is the input too")]
     IsInput,
-    /// Both batches would run the same lines.
+    /// Another batch writes to the file. Both batches would run the same lines.
     #[error("another batch is writing to it")]
     InUse,
-    /// The file has no results that could be resumed.
+    /// The file has no results that this batch could resume.
     #[error("--resume: nothing was changed")]
     Results(#[from] ResultsError),
-    /// Any other error.
+    /// The file could not be opened for another reason.
     #[error(transparent)]
     Open(#[from] io::Error),
 }
 
-/// The destination of the answers, and the answers that it already has.
+/// The destination of the answers, and the answers that it has from an earlier run.
 #[derive(Debug)]
 pub(crate) struct Output {
     place: Place,
@@ -51,7 +51,7 @@ pub(crate) struct Output {
 #[derive(Debug)]
 enum Place {
     Stdout,
-    /// A file, and the length of its whole lines in bytes.
+    /// A file, and the total length of its complete lines in bytes.
     File(File, u64),
     /// A device, or a named pipe.
     Stream(File),
@@ -62,25 +62,26 @@ enum Place {
 pub(super) struct Writer {
     lines: mpsc::Sender<Vec<u8>>,
     thread: JoinHandle<io::Result<()>>,
-    /// Cancelled when the answers can no longer be read.
+    /// Cancelled when the program that reads the answers has gone.
     unread: CancellationToken,
 }
 
 impl Output {
-    /// Sends answers to standard output.
+    /// Returns the output that writes answers to standard output.
     pub(crate) fn stdout() -> Self {
         Self { place: Place::Stdout, answered: Answered::default() }
     }
 
-    /// Opens a file for answers. Without `resumes` it must be empty. `input` is the input, if that is a file.
+    /// Opens a file for answers. If `resumes` is `false`, the file must be empty. `input` is the input of the batch, if
+    /// the input is a file.
     pub(crate) fn open(
         path: &Path,
         resumes: bool,
         input: Option<&File>,
     ) -> Result<Self, OutputError> {
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            // Opened for writing alone. A descriptor that could also read would count as a reader, and hide that the
-            // real one left.
+            // Open the stream for writing only. A descriptor that can also read would itself count as a reader, and
+            // this process would not notice that the real reader has gone.
             let stream = OpenOptions::new().write(true).open(path)?;
             return Ok(Self { place: Place::Stream(stream), answered: Answered::default() });
         }
@@ -113,12 +114,12 @@ impl Output {
         }
     }
 
-    /// Returns whether a later run can resume this one.
+    /// Returns whether a later batch can resume this batch from its answers.
     pub(crate) fn can_be_resumed(&self) -> bool {
         matches!(self.place, Place::File(..))
     }
 
-    /// Starts the thread that writes.
+    /// Starts the thread that writes answers.
     pub(super) fn start(self) -> io::Result<(Writer, Answered)> {
         let (lines, waiting) = mpsc::channel(ANSWERS_AHEAD);
         let Self { place, answered } = self;
@@ -132,19 +133,19 @@ impl Output {
     }
 }
 
-/// Returns whether two descriptors refer to the same file.
+/// Returns whether two open files are the same file.
 pub(crate) fn is_same(one: &File, other: &File) -> io::Result<bool> {
     let (one, other) = (one.metadata()?, other.metadata()?);
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
-/// Cancels `unread` when the reader of a stream has gone. Otherwise a script could run for minutes before a write shows
-/// that its answer is useless.
+/// Starts a thread that cancels `unread` when the reader of a stream has gone. Without the thread, a script could run
+/// for minutes before a write shows that its answer is useless.
 fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
     let thread = thread::Builder::new().name("reader".to_owned());
-    // Ends with the process: the reader of most batches stays.
+    // This thread is not joined. It usually ends with the process, because the reader of most batches stays.
     thread.spawn(move || {
-        // `poll` always reports an error or a hang-up, even if no event is requested.
+        // `poll` always reports errors and hang-ups, so no event is requested.
         let mut watched = [PollFd::new(stream.as_fd(), PollFlags::empty())];
         while poll(&mut watched, PollTimeout::NONE) == Err(Errno::EINTR) {}
         unread.cancel();
@@ -153,7 +154,7 @@ fn watch_reader(stream: OwnedFd, unread: CancellationToken) -> io::Result<()> {
 }
 
 impl Place {
-    /// Returns a copy of the descriptor if its reader may leave; `None` for a file.
+    /// Returns a copy of the descriptor of a stream, because the reader of a stream may go away. `None` for a file.
     fn stream(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Self::Stdout => io::stdout().as_fd().try_clone_to_owned().map(Some),
@@ -164,12 +165,12 @@ impl Place {
 
     fn write_all(self, mut lines: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
         match self {
-            // The file stays locked until the process ends.
+            // The file is locked until the process ends, so no other batch writes to it.
             Self::File(mut file, mut whole) => {
                 file.seek(SeekFrom::End(0))?;
                 while let Some(chunk) = next_chunk(&mut lines) {
                     if let Err(error) = file.write_all(&chunk) {
-                        // A part of a line is useless. If this fails too, `--resume` drops it.
+                        // Remove the incomplete line, which is useless. If this fails too, `--resume` removes it.
                         let _ = file.set_len(whole);
                         return Err(error);
                     }
@@ -191,7 +192,7 @@ fn write_stream(mut stream: impl Write, lines: &mut mpsc::Receiver<Vec<u8>>) -> 
     Ok(())
 }
 
-/// Waits for a line, and takes the lines that are ready with it.
+/// Waits for a line, and appends the lines that are already waiting. Stops at `CHUNK_BYTES_MAX` bytes.
 fn next_chunk(lines: &mut mpsc::Receiver<Vec<u8>>) -> Option<Vec<u8>> {
     let mut chunk = lines.blocking_recv()?;
     while chunk.len() < CHUNK_BYTES_MAX
@@ -203,12 +204,12 @@ fn next_chunk(lines: &mut mpsc::Receiver<Vec<u8>>) -> Option<Vec<u8>> {
 }
 
 impl Writer {
-    /// Queues a line, and waits while the queue is full. Returns `false` if nothing more can be written.
+    /// Queues a line. Waits while the queue is full. Returns `false` if no more lines can be written.
     pub(super) async fn write(&self, line: Vec<u8>) -> bool {
         self.lines.send(line).await.is_ok()
     }
 
-    /// Returns when nothing more can be written.
+    /// Returns when no more lines can be written.
     pub(super) async fn failed(&self) {
         tokio::select! {
             () = self.lines.closed() => {}
@@ -216,7 +217,7 @@ impl Writer {
         }
     }
 
-    /// Waits until everything is written, which depends on the reader.
+    /// Waits until all lines are written. The duration of the wait depends on the program that reads the answers.
     pub(super) async fn finish(self) -> io::Result<()> {
         let Self { lines, thread, unread: _ } = self;
         drop(lines);

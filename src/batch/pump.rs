@@ -1,5 +1,5 @@
-//! Runs a batch: keeps as many lines in progress as there are workers, and answers each once. It never decides about a
-//! script: the verifier does.
+//! Runs a batch: keeps as many lines in progress as there are workers, and answers each line once. This module never
+//! decides about a script, which is the task of the verifier.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,25 +19,27 @@ use super::{Bounds, Output, Progress, Status, Verifier};
 use crate::ledger::Presented;
 use crate::terminal;
 
-/// The most answers that wait for an earlier answer, and the most bytes of them. Beyond this, no line is begun.
+/// The maximum number of answers that wait for the answer to an earlier line. At this number, no further line is begun.
 const ORDERED_ANSWERS_MAX: u64 = 10_000;
+/// The maximum size of the answers that wait for the answer to an earlier line, in bytes. At this size, no further line
+/// is begun.
 const ORDERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The interval between two reports of the progress.
+/// The interval between two calls of `show` with the progress.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A batch that is about to begin.
+/// The settings of a batch.
 pub(crate) struct Pump {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) bounds: Bounds,
     pub(crate) workers: usize,
-    /// `true` if answers are written in the order of the lines.
+    /// Whether answers are written in the order of the lines.
     pub(crate) is_ordered: bool,
-    /// Cancelled when no more lines may begin and running scripts must end.
+    /// Cancelled when no further lines may begin and running scripts must end.
     pub(crate) stop: CancellationToken,
 }
 
-/// The end of a batch.
+/// The result of a batch.
 #[derive(Debug)]
 pub(crate) struct Pumped {
     pub(crate) progress: Progress,
@@ -47,50 +49,52 @@ pub(crate) struct Pumped {
 /// The reason why a batch ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// All lines were answered.
+    /// All lines have an answer.
     Complete,
-    /// The batch was stopped.
+    /// The batch was stopped before all lines had an answer.
     Stopped,
-    /// The line of this number and id is different from the line that an earlier run has answered.
+    /// The line with this number and id is not the line that an earlier run has answered under the same id. The batch
+    /// ended there.
     Changed(u64, String),
-    /// The input cannot be read any further.
+    /// The input could not be read to its end.
     Input(io::Error),
-    /// The answers cannot be written any more.
+    /// The answers could not be written.
     Output(io::Error),
 }
 
 /// A line, classified by the work that it needs.
 enum Taken {
     Ask(Ask),
-    /// The line needs no run.
+    /// The line has this answer without a run, because it is invalid.
     Answered(Answer),
-    /// An earlier run has answered the line.
+    /// An earlier run has answered the line, so it is skipped.
     Skipped,
-    /// An earlier run has answered another line with this id.
+    /// An earlier run has answered a different line with this id.
     Changed(String),
 }
 
-/// The answers on their way to the writer.
+/// The answers of this batch, before they are passed to the writer.
 struct Answers {
     writer: Writer,
     progress: Progress,
     order: Option<Order>,
-    /// `true` if cancelled lines are written too, because the batch cannot be resumed.
+    /// Whether the answers to cancelled lines are also written. They are written if the batch cannot be resumed.
     tells_cancelled: bool,
 }
 
-/// Answers that wait for the answers to earlier lines.
+/// The answers of an ordered batch that wait for the answers to earlier lines.
 #[derive(Default)]
 struct Order {
-    /// The number of lines begun, and the number of lines written.
+    /// The number of lines that were begun.
     begun: u64,
+    /// The number of lines with an answer that was passed to the writer or dropped.
     written: u64,
     waiting: BTreeMap<u64, Option<Vec<u8>>>,
     bytes: usize,
 }
 
 impl Pump {
-    /// Answers every line of `input` that `output` has no answer for. Calls `show` with the progress each second.
+    /// Answers every line of `input` that has no answer in `output`. Calls `show` with the progress each second.
     pub(crate) async fn run(
         &self,
         mut input: Input,
@@ -144,7 +148,7 @@ impl Pump {
                 },
             }
         }
-        // Includes the blank lines at the end.
+        // Count also the blank lines at the end of the input, which are read but not returned.
         answers.progress.bytes_read = input.bytes_read();
         let is_over = !self.stop.is_cancelled() && changed.is_none();
         let end = if is_over { Some(input.end().await) } else { None };
@@ -167,9 +171,9 @@ impl Pump {
                 Earlier::OtherAnswered => Taken::Changed(ask.id),
             },
             Err(invalid) => {
-                // A line that cannot be read has its number as id, like a line without an id.
+                // If the id of a line cannot be read, the line has its number as id, as a line without an id does.
                 let id = invalid.id.clone().unwrap_or_else(|| number.to_string());
-                // If an earlier line has this id, an answer under the id belongs to that line.
+                // If an earlier line has the same id, an answer with this id belongs to the earlier line.
                 let own = Some(id.as_str()).filter(|id| !ids.contains(id));
                 match answered.to_invalid(number, own) {
                     Earlier::Unanswered => Taken::Answered(invalid.into()),
@@ -181,7 +185,7 @@ impl Pump {
     }
 }
 
-/// Parses a line, and refuses it if an earlier line has the same id. `None` stands for a line that is too long.
+/// Parses a line, and refuses it if an earlier line has the same id. `line` is `None` if the line is too long.
 pub(super) fn take_up(
     number: u64,
     line: Option<&[u8]>,
@@ -199,7 +203,7 @@ pub(super) fn take_up(
     Err(Invalid { number, id: Some(ask.id), reason })
 }
 
-/// Returns why a batch ended. `input` is `None` if the input was not read to its end.
+/// Returns the reason why a batch ended. `input` is `None` if the input was not read to its end.
 fn ended(input: Option<InputEnd>, output: io::Result<()>) -> Ended {
     match (input, output) {
         (_, Err(error)) => Ended::Output(error),
@@ -210,14 +214,14 @@ fn ended(input: Option<InputEnd>, output: io::Result<()>) -> Ended {
 }
 
 impl Answers {
-    /// Returns whether another line may be begun.
+    /// Returns whether the limits of waiting answers allow another line to begin.
     fn has_room(&self) -> bool {
         self.order.as_ref().is_none_or(|order| {
             order.begun - order.written < ORDERED_ANSWERS_MAX && order.bytes < ORDERED_BYTES_MAX
         })
     }
 
-    /// Returns the place of a new line in the order of all lines.
+    /// Begins a line, and returns its position in the order of all lines.
     fn begin(&mut self) -> u64 {
         self.order.as_mut().map_or(0, |order| {
             order.begun += 1;
@@ -225,7 +229,8 @@ impl Answers {
         })
     }
 
-    /// Writes an answer. In an ordered batch, it waits for the answers to earlier lines.
+    /// Takes an answer and passes it to the writer. In an ordered batch, the answer first waits for the answers to
+    /// earlier lines.
     async fn take(&mut self, place: u64, answer: Answer) {
         let is_told = answer.status != Status::Cancelled || self.tells_cancelled;
         if is_told {
@@ -256,17 +261,17 @@ impl From<Invalid> for Answer {
     }
 }
 
-/// Returns a line that is one line to every reader, including terminals and readers that split text at more than line
-/// feeds.
+/// Returns an answer as a line that every reader takes as one line. Terminals and some other readers split text at more
+/// characters than line feeds.
 pub(super) fn to_line(answer: &Answer) -> Vec<u8> {
-    // Parsed or captured data can always be written as JSON.
+    // Serialization cannot fail for parsed or captured data.
     let text = serde_json::to_string(answer).unwrap_or_default();
     let mut line = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match c {
-            // These occur between values only, because a line's `meta` is written unchanged.
+            // These characters occur between JSON values only: `meta` is written as it was in the line.
             '\t' | '\n' | '\r' => line.push(' '),
-            // These occur in texts only. All have four digits.
+            // The remaining characters occur inside JSON strings only. Each of them has an escape of four digits.
             '\u{2028}' | '\u{2029}' => line.push_str(&escape(c)),
             c if terminal::is_obeyed(c) => line.push_str(&escape(c)),
             c => line.push(c),

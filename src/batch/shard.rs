@@ -1,9 +1,9 @@
-//! The shards of a batch, which may run on different machines. A shard never knows about the others.
+//! The shards of a batch. Each shard may run on a different machine, and knows nothing about the other shards.
 
 use std::str::FromStr;
 
-/// A shard of a batch: every line with a number that, counted from 0, leaves the remainder `index` when divided by
-/// `count`.
+/// A part of the lines of a batch. A line is in the shard if its number, counted from 0, leaves the remainder `index`
+/// when divided by `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shard {
     index: u64,
@@ -11,10 +11,10 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// All lines.
+    /// The only shard of a batch that is not divided. It has all lines.
     pub(crate) const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// Returns whether the line of this number, counted from 1, is in this shard.
+    /// Returns whether the line with this number, counted from 1, is in this shard.
     pub(super) fn has(self, number: u64) -> bool {
         number.wrapping_sub(1) % self.count == self.index
     }

@@ -1,5 +1,5 @@
-//! Runs scripts from bodies of HTTP: one script, or the lines of a stream. Each is answered when its run has ended. It
-//! never handles HTTP itself.
+//! Runs scripts from the bodies of HTTP requests: one script, or a stream of lines. Each script is answered when its
+//! run has ended. This module never handles HTTP itself.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,27 +18,28 @@ use crate::ledger::Presented;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
 
-/// The most ids of one batch that are remembered, which take 40 MB. Consecutive numbers count as one.
+/// The limit of ids that are remembered for one batch, which take 40 MB. A sequence of consecutive numbers counts as
+/// one.
 const IDS_MAX: usize = 1_000_000;
 
-/// A part of a stream, and the room that its bytes take.
+/// A part of a stream, and the memory that is reserved for its bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
     pub(crate) bytes: Vec<u8>,
     pub(crate) room: Held,
 }
 
-/// An answer as a line, and the room that it takes until it is read.
+/// An answer as a line, and the memory that is reserved for it until it is read.
 #[derive(Debug)]
 pub(crate) struct AnswerLine {
     pub(crate) bytes: Vec<u8>,
     pub(crate) room: Option<Held>,
 }
 
-/// A line of a stream: its number, its bytes (`None` if it is too long), and their room.
+/// A line of a stream: its number, its bytes (`None` if it is too long), and the memory that is reserved for the bytes.
 type Line = (u64, Option<Vec<u8>>, Held);
 
-/// The lines of a stream, split from its chunks.
+/// Splits the chunks of a stream into lines. Holds the line that is not complete yet.
 #[derive(Debug, Default)]
 struct Lines {
     begun: Vec<u8>,
@@ -47,20 +48,20 @@ struct Lines {
     number: u64,
 }
 
-/// A batch in a request's body, with its answers in the response's body.
+/// A batch with its lines in a request's body. Its answers go to the response's body.
 pub(crate) struct Batch {
     pub(crate) verifier: Arc<Verifier>,
     pub(crate) bounds: Bounds,
     pub(crate) workers: usize,
     pub(crate) presented: Presented,
-    /// Cancelled when the answers are no longer read, or the server ends.
+    /// Cancelled when the client no longer reads the answers, or when the server ends.
     pub(crate) stop: CancellationToken,
 }
 
 impl Batch {
-    /// Answers each line of `chunks` when its run has ended. Takes no chunk while all workers are busy, or while
-    /// answers are not read. Ends with an error when the caller's token is revoked or has expired. Runs that have
-    /// started go on to their end.
+    /// Answers each line of `chunks` when its run has ended. Takes no further chunk while all workers are busy, or
+    /// while the client does not read answers. Ends with an error when the caller's token is revoked or has expired.
+    /// Runs that have started continue to their end.
     pub(crate) async fn run(
         self,
         mut chunks: mpsc::Receiver<Chunk>,
@@ -122,15 +123,15 @@ impl Batch {
 }
 
 impl AnswerLine {
-    /// Creates an answer that needs no room.
+    /// Creates a short answer, for which no memory is reserved.
     fn small(bytes: Vec<u8>) -> Self {
         Self { bytes, room: None }
     }
 }
 
 impl Lines {
-    /// Returns the lines that this chunk completes, with their numbers. A line that is too long has no bytes. Blank
-    /// lines are left out.
+    /// Returns the lines that `chunk` completes, with their numbers. A line that is too long has no bytes. Blank lines
+    /// are left out. `is_end` completes the last line.
     fn split(&mut self, chunk: Chunk, is_end: bool) -> Vec<Line> {
         let Chunk { bytes, mut room } = chunk;
         let mut whole = Vec::new();
@@ -169,20 +170,21 @@ impl Lines {
     }
 }
 
-/// A script that is not a line of a batch, with its limits.
+/// A script in a request that is not a line of a batch, with the limits that the request asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) code: String,
     pub(crate) stdin: String,
-    /// Reduced to the bounds if it is above them.
+    /// The requested timeout. It is reduced to the maximum.
     pub(crate) timeout: Option<Duration>,
+    /// The requested memory. It is reduced to the maximum.
     pub(crate) memory_mb: Option<u64>,
 }
 
-/// One script of a body.
+/// One script in a request.
 #[derive(Debug)]
 pub(crate) enum Single<'a> {
-    /// A line of a batch.
+    /// A script in the format of a line of a batch.
     Line(&'a [u8]),
     Wanted(&'a Wanted),
 }
@@ -194,34 +196,33 @@ pub(crate) struct OneAnswer {
 }
 
 impl OneAnswer {
-    /// Returns the status of the script.
     pub(crate) fn status(&self) -> Status {
         self.answer.status
     }
 
-    /// Returns the answer in the form of a batch.
+    /// Returns the answer as a line in the format of a batch.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         to_line(&self.answer)
     }
 
-    /// Returns the exit code, the standard output and the standard error of the run; `None` without a run.
+    /// Returns the exit code, the standard output and the standard error of the run. `None` if no run has ended.
     pub(crate) fn end(&self) -> Option<(i32, &str, &str)> {
         let end = self.answer.end.as_ref()?;
         Some((end.exit_code, &end.stdout, &end.stderr))
     }
 
-    /// Returns the duration of the run.
+    /// Returns the duration of the run. Zero without a run.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_millis(self.answer.duration_ms.unwrap_or_default())
     }
 
-    /// Returns the reason why the script has no run or no outcome.
+    /// Returns the reason why the script was not run, or why its run has no outcome.
     pub(crate) fn error(&self) -> Option<&str> {
         self.answer.error.as_deref()
     }
 }
 
-/// Answers one script.
+/// Runs one script and returns its answer.
 pub(crate) async fn answer_one(
     verifier: &Verifier,
     single: Single<'_>,
@@ -279,7 +280,7 @@ mod tests {
         assert!(lines.split(chunk(b"{123"), false).is_empty());
         assert_eq!(free(), 96);
         let mut found = lines.split(chunk(b"56}\n\n  \n{2}\n{"), false);
-        // Two lines of seven and three bytes, and one byte of an unfinished line.
+        // Memory is reserved for two lines of seven and three bytes, and for one byte of an unfinished line.
         assert_eq!((found.len(), free()), (2, 100 - 7 - 3 - 1));
         found.pop();
         assert_eq!(free(), 100 - 7 - 1);

@@ -1,4 +1,4 @@
-//! Counts the answers of a batch while it runs, and summarises them at its end. It never displays them.
+//! Counts the answers of a batch while it runs, and summarises them at its end. This module never displays them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use serde::Serialize;
 use super::answer::Answer;
 use super::{Analysis, Status};
 
-/// The counts of a batch so far.
+/// The counts of a batch so far, for the display of its progress.
 #[derive(Debug)]
 pub(crate) struct Progress {
     started: Instant,
     counts: [u64; Status::ALL.len()],
-    /// The lines that passed.
+    /// The number of lines with a script that passed.
     pub(crate) passed: u64,
-    /// The lines that an earlier run had answered.
+    /// The number of lines that were skipped, because an earlier run has answered them.
     pub(crate) skipped: u64,
-    /// The bytes of the input that were read.
+    /// The number of bytes of the input that were read.
     pub(crate) bytes_read: u64,
     durations: Durations,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Progress {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunBy {
     pub(crate) workers: usize,
-    /// The most memory of each script, in MiB.
+    /// The maximum memory of each run, in MiB.
     pub(crate) memory_mb: u64,
     pub(crate) analysis: Analysis,
 }
@@ -34,21 +34,22 @@ pub(crate) struct RunBy {
 /// The summary of a batch, for programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    /// The lines that this run has answered.
+    /// The number of lines that this run has answered.
     pub(crate) lines: u64,
     pub(crate) statuses: BTreeMap<&'static str, u64>,
     pub(crate) passed: u64,
     pub(crate) skipped: u64,
     pub(crate) seconds: f64,
     pub(crate) scripts_per_second: f64,
-    /// The percentiles of the durations of runs, in milliseconds.
+    /// The median duration of a line, in milliseconds. The duration of a line is the total duration of its runs.
     pub(crate) p50_ms: f64,
+    /// The 99th percentile of the durations of lines, in milliseconds.
     pub(crate) p99_ms: f64,
     pub(crate) workers: usize,
     pub(crate) memory_mb: u64,
-    /// `report` if findings did not stop scripts.
+    /// `report` if findings did not block scripts.
     pub(crate) analysis: &'static str,
-    /// `true` if the whole input was answered.
+    /// Whether every line of the input has an answer.
     pub(crate) complete: bool,
 }
 
@@ -73,29 +74,29 @@ impl Progress {
         }
     }
 
-    /// Returns the number of lines with this status.
+    /// Returns the number of answers with this status.
     pub(crate) fn of(&self, status: Status) -> u64 {
         let counts = Status::ALL.iter().zip(&self.counts);
         counts.filter(|(one, _)| **one == status).map(|(_, count)| count).sum()
     }
 
-    /// Returns the number of answered lines.
+    /// Returns the number of lines that were answered.
     pub(crate) fn lines(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns the time since the start.
+    /// Returns the time since the start of the batch.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Returns the lines per second so far.
+    /// Returns the number of answered lines per second since the start of the batch.
     #[expect(clippy::cast_precision_loss, clippy::as_conversions, reason = "a rate for people")]
     pub(crate) fn rate(&self) -> f64 {
         self.lines() as f64 / self.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the summary at the end.
+    /// Returns the summary of a batch that has ended.
     pub(crate) fn summary(&self, run: &RunBy, complete: bool) -> Summary {
         let counts = Status::ALL.iter().zip(&self.counts).filter(|(_, count)| **count > 0);
         Summary {
@@ -122,18 +123,19 @@ fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }
 
-/// A histogram of durations: exact up to 64 ms, and within 1/32 above.
+/// A histogram of durations in milliseconds. Durations up to 64 ms are exact. Longer durations are rounded down by at
+/// most 1/32.
 #[derive(Debug, Default)]
 struct Durations(BTreeMap<u64, u64>);
 
 impl Durations {
     fn add(&mut self, milliseconds: u64) {
-        // Keeps the six highest bits.
+        // Keep the six highest bits and clear the others.
         let dropped = (u64::BITS - milliseconds.leading_zeros()).saturating_sub(6);
         *self.0.entry(milliseconds >> dropped << dropped).or_default() += 1;
     }
 
-    /// Returns the duration that `percent` of the runs do not exceed.
+    /// Returns the duration that `percent` of the durations do not exceed.
     #[expect(
         clippy::cast_precision_loss,
         clippy::as_conversions,
@@ -164,7 +166,7 @@ mod tests {
         assert!((durations.quantile(99) - 50.0).abs() < f64::EPSILON);
         (0..1000).for_each(|_| durations.add(123_456));
         assert!((durations.quantile(99) / 123_456.0 - 1.0).abs() < 1.0 / 32.0);
-        // Bounded for any number of durations.
+        // The size of the histogram is limited for any number of durations.
         (0..1_000_000).for_each(|milliseconds| durations.add(milliseconds));
         assert!(durations.0.len() < 600);
     }

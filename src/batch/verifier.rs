@@ -1,4 +1,5 @@
-//! Answers one line of a batch: decide, run, answer. It never reads or writes lines.
+//! Answers one line of a batch: decides its script, runs it, and creates the answer. This module never reads or writes
+//! lines.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,57 +23,60 @@ use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
 use super::ask::{Ask, Test};
 
-/// The most attempts for a line that this machine could not run, and the pause between them.
+/// The maximum number of attempts to answer a line, if this machine may be the cause of a bad answer.
 const ATTEMPTS_MAX: u8 = 2;
+/// The pause between two attempts to answer a line.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// The reason why the timeout of a run does not count against the script.
+/// The reason in the answer if a script timed out because other processes kept it from the processors. Such a timeout
+/// does not count as a failure of the script.
 const STARVED: &str = "its time was up, and other processes kept it from the processors, or from pipes of the usual size";
 
-/// The verifier of a batch, which passes each script through the one entry for scripts.
+/// Answers the lines of a batch. It passes each script through the one entry for scripts.
 pub(crate) struct Verifier {
     scripts: Arc<Scripts>,
     analysis: Analysis,
-    /// `true` if a script with tests is not run again once a test has failed.
+    /// Whether the runs of a script end when one of its tests has failed.
     is_fail_fast: bool,
 }
 
-/// The effect of findings.
+/// The effect of findings of the analysis on a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Analysis {
-    /// Findings block the script, as for clients.
+    /// Findings block the script, as they do for clients.
     Blocks,
-    /// Findings are reported, and the script runs. Only at tier T3.
+    /// Findings are reported, and the script runs, but at tier T3 only.
     Reports,
 }
 
-/// The runs of a script, one for each test.
+/// The results of a script's runs, one for each test.
 struct TestRuns {
     tests: Vec<TestAnswer>,
-    /// The first run that did not pass, or else the last run.
+    /// The first run that did not pass. If all runs passed, the last run.
     shown: Option<(Status, Outcome)>,
-    /// The reason why a run has no verdict, and whether another attempt would end the same way.
+    /// The reason why a run has no result. The flag is `true` if another attempt would end in the same way.
     error: Option<(String, bool)>,
 }
 
 impl Verifier {
-    /// Creates a verifier for `scripts`, which must treat findings according to `analysis`.
+    /// Creates a verifier for `scripts`. Their gateway must treat findings as `analysis` requires.
     pub(crate) fn new(scripts: Arc<Scripts>, analysis: Analysis, is_fail_fast: bool) -> Self {
         Self { scripts, analysis, is_fail_fast }
     }
 
-    /// Returns whether a caller may still run scripts, by the proof that has authenticated it.
+    /// Checks whether a caller may still run scripts: the proof that authenticated the caller must still hold.
     pub(super) async fn may_run(&self, presented: &Presented) -> Result<(), ScriptError> {
         self.scripts.require(presented.proof(), None).await
     }
 
-    /// Waits for room for an answer of this many bytes, which is held until the answer is read.
+    /// Waits until an answer of this many bytes fits into the memory for unread answers. The memory counts as used
+    /// until the returned value is dropped, when the answer is read.
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
         self.scripts.room_for(user, bytes).await
     }
 
-    /// Answers a line, which was taken up at `taken`. A panic becomes an answer too.
+    /// Answers a line. `taken` is the time at which the line was taken from the input. A panic also becomes an answer.
     pub(super) async fn answer(
         &self,
         ask: Ask,
@@ -96,12 +100,12 @@ impl Verifier {
         Answer { meta, analysis, line_sha256, queue_ms: milliseconds(waited), ..answer }
     }
 
-    /// Ends the processes that live between runs. No run may be in progress.
+    /// Ends the processes that outlive single runs. No run may be in progress.
     pub(crate) async fn shut_down(&self) {
         self.scripts.shut_down(async {}).await;
     }
 
-    /// Answers a line. If this machine may be the cause of the answer, tries once more.
+    /// Answers a line. If this machine may be the cause of a bad answer, tries again once.
     async fn try_to_answer(
         &self,
         ask: Ask,
@@ -149,8 +153,8 @@ impl Verifier {
         }
     }
 
-    /// Runs a script once for each test. Each run has a turn of its own, because a line may have a thousand tests, and
-    /// other scripts must not wait for all of them.
+    /// Runs a script once for each test. Each run waits for its own turn. A line may have a thousand tests, and the
+    /// scripts of other lines should not wait for all of them.
     async fn run(&self, ask: &Ask, permit: &Permit, cancel: &CancellationToken) -> TestRuns {
         let mut runs = TestRuns { tests: Vec::new(), shown: None, error: None };
         let limits = RunLimits {
@@ -166,7 +170,8 @@ impl Verifier {
             };
             let run = self.run_once(permit, turn, test, limits, cancel).await;
             match run {
-                // If a test has failed before, that is the verdict.
+                // A starved run has no result. If a test has failed before, the failed test decides, so the starved run
+                // does not matter.
                 Ok(outcome) if outcome.is_starved && !runs.has_failed() => {
                     runs.error = Some((STARVED.to_owned(), false));
                     return runs;
@@ -186,11 +191,12 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script. Nothing can start while a run that was killed has not ended, so this waits. The wait is not an
-    /// attempt, and does not count against the line.
+    /// Runs a script once. While an earlier run that was killed has not ended, no run can start, so this function waits
+    /// and then tries again. The wait does not count as an attempt to answer the line.
     ///
-    /// At a tier where scripts can send signals to their supervisor, its death is not treated as a defect of this
-    /// machine. The run counts as ended by SIGKILL, so that no script can escape its verdict.
+    /// At some tiers, a script can send signals to its supervisor. At such a tier, the death of a supervisor is not
+    /// treated as a defect of this machine. The run counts as ended by SIGKILL, so that no script can escape the result
+    /// of its test.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -221,8 +227,8 @@ impl Verifier {
         }
     }
 
-    /// Returns the tier of the sandbox; `None` if scripts cannot run here, or the batch ended before the tier was
-    /// known.
+    /// Returns the tier of the sandbox. `None` if scripts cannot run on this machine, or if the batch ended before the
+    /// tier was known.
     async fn tier(&self, cancel: &CancellationToken) -> Option<Tier> {
         let readiness = cancel.run_until_cancelled(self.scripts.readiness()).await?;
         readiness.ok().flatten().map(|ready| ready.tier)

@@ -24,17 +24,18 @@ pub(super) struct Options {
     format: BomFormat,
 }
 
-/// The format of the bill.
+/// The format of the bill of materials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BomFormat {
     /// The documented manifest, with its hash
     Qwed,
-    // clap prints the backticks of doc comments in the help of values, and clippy requires them around this name.
+    // The `help` attribute replaces a doc comment here. Clippy requires backticks around the name in a doc comment, and
+    // clap would print the backticks.
     #[value(help = "CycloneDX 1.6")]
     Cyclonedx,
 }
 
-/// Prints a bill with the names in the options.
+/// Prints a bill of materials with the names in the options.
 pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
     let Options { llm_model, engines, tools, format } = options;
     let bom = match AiBom::from_names(llm_model, engines, tools) {
@@ -52,19 +53,20 @@ pub(super) fn print(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Logs an error at the start of a session if its bill could not be written at the end.
+/// Logs an error if the bill of materials cannot be written to `file`. Called at the start of a session, because the
+/// bill is written only after its end.
 pub(super) fn warn_if_unusable(file: &Path) {
     if let Err(reason) = require_usable(file) {
         tracing::error!("QWED_MCP_AIBOM: no bill can be written to {}: {reason}", file.display());
     }
 }
 
-/// Fails if a bill could not be written, as far as this can be checked in advance.
+/// Returns the reason if a bill of materials cannot be written to `file`, as far as this can be checked in advance.
 pub(super) fn require_usable(file: &Path) -> Result<(), String> {
     aibom::destination(file).map(drop).map_err(|error| error.to_string())
 }
 
-/// Writes the bill of a session after its end.
+/// Writes the bill of materials of a session. Called after the session has ended.
 pub(super) fn write(session: &Session, file: &Path) -> anyhow::Result<()> {
     let written = session
         .write(file)

@@ -85,7 +85,7 @@ pub(super) struct Signed {
 }
 
 impl Signed {
-    /// Reads the checkpoints, if an option names their file.
+    /// Reads the checkpoints from the file that `--checkpoint` names. Returns `None` without that option.
     fn read(&self, settings: &Settings) -> anyhow::Result<Option<Checkpoints>> {
         let Some(file) = &self.checkpoint else { return Ok(None) };
         let keys = public_keys(self.key.as_deref(), settings)?;
@@ -164,7 +164,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
             }
         }
         Command::Export { since_seq, follow, format: ExportFormat::Json } => {
-            // By default print every row, because a number may have been changed to anything.
+            // The default is the lowest number, not 0, because the number of a manipulated row may be negative.
             export(&store, since_seq.unwrap_or(i64::MIN), *follow)
         }
     }
@@ -197,7 +197,7 @@ fn verify(
     let verification = store.verify_audit(heads)?;
     let checkpoints = checkpoints.map(|checkpoints| compare(store, checkpoints)).transpose()?;
     let found = artifacts.map(|artifacts| match verify_artifacts(artifacts, store) {
-        // A store error keeps its type, which decides the exit code.
+        // Return the store error itself, because the exit code of the command depends on its type.
         Err(IntegrityError::Store(error)) => Err(anyhow::Error::new(error)),
         found => found.context("failed to compare the artifacts of runs"),
     });
@@ -247,7 +247,7 @@ fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCod
     }
 }
 
-/// Verifies an export, from a file or from standard input.
+/// Verifies an export. Reads it from `file`, or from standard input if `file` is `-`.
 fn verify_file(
     file: &Path,
     heads: &[AuditHash],
@@ -310,14 +310,14 @@ fn lines_of_export(verified: &ExportVerification) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Logs why a named file cannot be read, and returns the exit code of a usage error.
+/// Logs the reason why a file in the arguments cannot be read, and returns the exit code for usage errors.
 #[expect(clippy::unnecessary_wraps, reason = "as a command ends")]
 fn unreadable(error: &anyhow::Error) -> anyhow::Result<ExitCode> {
     tracing::error!("{error:#}");
     Ok(ExitCode::from(super::USAGE))
 }
 
-/// Compares checkpoints with the rows of the store.
+/// Compares the signed checkpoints with the rows of the store.
 fn compare(
     store: &Store,
     mut checkpoints: Checkpoints,
@@ -333,7 +333,8 @@ fn field_of_checkpoints(found: Option<&CheckpointVerification>) -> Option<(Strin
     found.map(|found| ("checkpoints".to_owned(), json!(found)))
 }
 
-/// Formats the comparison with the checkpoints for people. Empty if none was requested.
+/// Formats the comparison with the checkpoints as lines of text. Returns an empty string if no comparison was
+/// requested.
 fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
     let Some(found) = found else { return String::new() };
     let CheckpointVerification { same, earlier, last, last_signed, rows_behind, .. } = found;
@@ -382,7 +383,8 @@ fn as_text(verification: &AuditVerification) -> String {
     lines.join("\n")
 }
 
-/// Formats the verification of the chain, or of one chain for each instance, with the heads to note down.
+/// Formats the verification of the log, with a line for each instance if each has its own chain. The lines contain the
+/// heads, which an admin can note and pass to a later `verify --head`.
 fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     let AuditVerification { rows, head, broken, known_head, instances, .. } = verification;
     let name_of_head = if broken.is_some() { "last good head" } else { "head" };
@@ -411,7 +413,7 @@ fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// Formats the comparison of the tokens with the log for people.
+/// Formats the comparison of the tokens with the log as lines of text.
 fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     let Some(tokens) = &verification.tokens else {
         return vec!["tokens were not compared with the log, which is no witness now".to_owned()];
@@ -440,7 +442,7 @@ fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     lines
 }
 
-/// Formats the comparison of the runs' folders with the log for people.
+/// Formats the comparison of the runs' folders with the log as lines of text.
 fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     let ArtifactsVerification { intact, unconfirmed, in_progress, interrupted, removed, .. } =
         found;
@@ -457,7 +459,7 @@ fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     }
     if found.different > 0 {
         lines.push(format!("NOT WHAT RUNS LEFT: {}", found.different));
-        // `Difference` contains no control characters.
+        // `Difference` contains no control characters, so it needs no escaping.
         let line = |it: &RunDifference| format!("- {}: {}", it.run_id, it.difference);
         lines.extend(found.differences.iter().map(line));
     }

@@ -15,7 +15,7 @@ use super::output::{document, print, print_styled};
 use crate::safety::{self, Analysis, Finding, Severity};
 use crate::terminal::{BOLD, DIM, Label, visible};
 
-/// The output format.
+/// The format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum CheckFormat {
     /// A line for each finding, for people
@@ -26,15 +26,15 @@ pub(super) enum CheckFormat {
     Sarif,
 }
 
-/// The analysis of one file.
+/// A file with its analysis.
 struct Checked {
     /// The file name as given on the command line, or `<stdin>`.
     name: String,
     analysis: Analysis,
 }
 
-/// Analyses the files and prints the findings, or a line if there are none. The exit code is 0 without findings, 1 with
-/// findings, and 2 if a file could not be read or analysed.
+/// Analyses the files and prints the findings, or a single line if there are no findings. The exit code is 0 without
+/// findings, 1 with findings, and 2 if a file could not be read or analysed.
 pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<ExitCode> {
     let mut checked = Vec::new();
     let mut has_failed = false;
@@ -78,7 +78,7 @@ fn as_text(checked: &[Checked]) -> String {
             };
             let place = painted(BOLD, &place);
             let rule = finding.rule_id().map(|id| painted(DIM, &format!(" [{id}]")));
-            // Writing to a string cannot fail.
+            // Ignore the results of `writeln!`, because writing to a string cannot fail.
             let finding = visible(&finding.to_string());
             let _ = writeln!(text, "{place}: {label}: {finding}{}", rule.unwrap_or_default());
         }
@@ -121,12 +121,12 @@ fn finding_json(finding: &Finding) -> Value {
     })
 }
 
-/// Returns the findings and the notes, in source order.
+/// Returns the findings and the notes together, in the order of their positions in the source.
 fn findings_of(analysis: &Analysis) -> Vec<(&Finding, Severity)> {
     let findings = analysis.findings.iter().map(|finding| (finding, Severity::Block));
     let notes = analysis.notes.iter().map(|note| (note, Severity::Note));
     let mut all: Vec<_> = findings.chain(notes).collect();
-    // Findings without a position come last, as in each of the two lists.
+    // Findings and notes without a position come last.
     all.sort_by_key(|(finding, _)| (finding.position.is_none(), finding.position));
     all
 }

@@ -31,8 +31,8 @@ pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the diagnosis of scripts and, with a policy, of tests. The exit code shows whether code can run. With a
-/// policy, a closed admin gate is the admin's choice and not a failure.
+/// Prints the diagnosis of scripts and, with a policy, of tests. The exit code reports whether code can run. With a
+/// policy, a closed admin gate is the admin's choice and therefore not a failure.
 pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
@@ -72,7 +72,7 @@ fn text(
     rows.extend(governed.iter().flat_map(|governed| governed.rows()));
     let mut text = format!("qwed-mcp {}\n\n", env!("CARGO_PKG_VERSION"));
     for (name, value) in rows {
-        // Writing to a string cannot fail.
+        // Ignore the results of `writeln!`, because writing to a string cannot fail.
         let _ = writeln!(text, "{name:<18}{value}");
     }
     text.push('\n');
@@ -151,7 +151,8 @@ fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String
     rows
 }
 
-/// Returns a row for each layer. If all layers were not tried for the same reason, returns one row.
+/// Returns a row for each layer of the sandbox. Returns only one row if no layer was tried and the reason is the same
+/// for all.
 fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     let not_tried = |(_, state): &(Layer, LayerState)| match state {
         LayerState::NotTried(why) => Some(*why),
@@ -177,7 +178,7 @@ fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
     diagnosis.layers.iter().map(row).collect()
 }
 
-/// Describes how the interpreter was found, and why sources with a higher priority were not used.
+/// Describes where the interpreter was found, and why the sources with a higher priority were not used.
 fn source_text(source: &Source) -> String {
     const UNSET: &str = "QWED_MCP_PYTHON is not set";
     const NOT_MADE: &str = "`qwed-mcp env create` has made none that can be used";
@@ -198,7 +199,7 @@ fn source_text(source: &Source) -> String {
     }
 }
 
-/// Returns the source as a word for the JSON output.
+/// Returns the source of the interpreter as a word for the JSON output.
 fn source_word(source: &Source) -> &'static str {
     match source {
         Source::Configured => "configured",
@@ -209,7 +210,7 @@ fn source_word(source: &Source) -> &'static str {
     }
 }
 
-/// Returns how to get missing packages, if any are missing.
+/// Returns the remedy for missing packages. Returns `None` if no package is missing.
 fn packages_remedy(diagnosis: &Diagnosis) -> Option<&'static str> {
     let is_any_missing = diagnosis.packages.values().any(Option::is_none);
     let source = &diagnosis.interpreter.as_ref().ok()?.source;
@@ -224,7 +225,7 @@ fn packages_remedy(diagnosis: &Diagnosis) -> Option<&'static str> {
     })
 }
 
-/// Returns the label of the row that explains why a tier is unavailable.
+/// Returns the label of the row that explains why a tier of the sandbox is unavailable.
 fn failed_row(tier: Tier) -> &'static str {
     match tier {
         Tier::T3 => "T3 failed:",
@@ -248,7 +249,7 @@ fn mode(mode: SandboxMode) -> &'static str {
     }
 }
 
-/// Describes the effect of an enforced layer.
+/// Describes the effect of an enforced layer of the sandbox.
 fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
     match layer {
         Layer::Namespaces => "user, pid, mount, net, ipc, uts".to_owned(),

@@ -24,13 +24,14 @@ use crate::ledger::time_text;
 use crate::logging::Causes;
 use crate::terminal::visible;
 
-/// The most characters of a progress line on a terminal.
+/// The maximum length of a progress line on a terminal, in characters.
 const LINE_CHARS_MAX: usize = 78;
 
-/// The longest time without a progress line if standard error is not a terminal.
+/// The interval after which a progress line is printed even without progress. It applies if standard error is not a
+/// terminal.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// The exit code after Ctrl-C, as in shells.
+/// The exit code after Ctrl-C, the same as in shells.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Subcommand)]
@@ -127,7 +128,7 @@ fn create(
 
 const UNCHANGED: &str = "no environment was made, and nothing was changed";
 
-/// Makes an environment, imports its packages in the sandbox, and then makes it visible to servers.
+/// Builds an environment and imports its packages in the sandbox. Servers can use the environment only after that.
 async fn make(
     turn: &Turn<'_>,
     order: &Order,
@@ -160,7 +161,7 @@ async fn interrupted() {
         Box::pin(async move {
             match signal(kind) {
                 Ok(mut signal) => drop(signal.recv().await),
-                // Without a handler, the signal ends the process, which is its default action.
+                // Without a handler, the signal ends this process by default, so there is nothing to wait for.
                 Err(_) => std::future::pending().await,
             }
         })
@@ -168,7 +169,7 @@ async fn interrupted() {
     futures_util::future::select_all(signals).await;
 }
 
-/// Returns the packages that were added to the previous environment and are missing in the new one.
+/// Returns the packages that the user added to the previous environment and that are missing in the new one.
 fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
     let asked_before = before.map(|before| before.marker.with.clone()).unwrap_or_default();
     let is_there = |text: &String| {
@@ -178,7 +179,7 @@ fn left_out(before: Option<&Environment>, now: &Environment) -> Vec<String> {
     asked_before.into_iter().filter(|text| !is_there(text)).collect()
 }
 
-/// Returns a hint which servers use the new environment.
+/// Returns a hint that names the servers which use the new environment.
 fn hint(settings: &Settings) -> &'static str {
     if settings.python.is_some() {
         "It is used where QWED_MCP_PYTHON is not set; it is set here"
@@ -206,8 +207,8 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes incomplete environments, and those that are older than the newest. Returns the names of older environments
-/// that are in use. A failure is only logged, because these environments are never used.
+/// Removes incomplete environments and those older than the newest, except environments in use. Returns the names of
+/// older environments that are in use. Only logs a failure, because the remaining environments are never used.
 fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     turn.clean_up().unwrap_or_else(|error| {
         tracing::warn!(error = %Causes(&error), "older environments are not removed");
@@ -215,7 +216,7 @@ fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     })
 }
 
-/// Cleans up, unless another process is making or removing environments.
+/// Removes incomplete and older environments, unless another process is creating or removing environments.
 fn clean_up_if_free(environments: &Environments) -> anyhow::Result<()> {
     if !environments.path().exists() {
         return Ok(());
@@ -305,14 +306,14 @@ fn as_json(environments: &Environments, environment: &Environment) -> Value {
     })
 }
 
-/// Progress on standard error: one line that is rewritten on a terminal, and a line for each step elsewhere.
+/// The display of progress on standard error. On a terminal, one line is rewritten. Elsewhere, each step gets a line.
 struct Display {
     is_terminal: bool,
     step: String,
-    /// The last line of the step's output.
+    /// The last line of output from the current step.
     detail: String,
     begun: Instant,
-    /// The time of the last line, if standard error is not a terminal.
+    /// The time at which the last progress line was printed. Used if standard error is not a terminal.
     said: Instant,
 }
 
@@ -343,7 +344,7 @@ impl Display {
         }
     }
 
-    /// Returns a line with the elapsed time, if the last line is at least [`SILENCE_MAX`] old.
+    /// Returns a line with the elapsed time, if the last line was printed at least [`SILENCE_MAX`] ago.
     fn reminder(&mut self, now: Instant) -> Option<String> {
         if now.duration_since(self.said) < SILENCE_MAX {
             return None;
@@ -353,15 +354,15 @@ impl Display {
         Some(format!("{} … ({seconds} s so far)", self.step))
     }
 
-    /// Rewrites the progress line of a terminal.
+    /// Rewrites the progress line on the terminal.
     fn renew(&self) {
         let line = format!("{} ({}) {}", self.step, seconds_since(self.begun), self.detail);
         let line: String = visible(&line).chars().take(LINE_CHARS_MAX).collect();
-        // A lost progress line is harmless.
+        // Ignore the error, because a lost progress line is harmless.
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
     }
 
-    /// Clears the progress line of a terminal.
+    /// Clears the progress line on the terminal.
     fn clear(&self) {
         if self.is_terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -102,16 +102,17 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the variables that the options set. Fails with the interpreter if it is not an executable file.
+/// Returns the variables that the options set, with their values. Fails if `--python` does not name an executable file.
+/// The error is the value of the option.
 fn variables(options: &Options, places: &Places) -> Result<Vec<(String, String)>, PathBuf> {
     let mut variables = Vec::new();
     if options.allow_code {
         variables.push((ALLOW_CODE.to_owned(), "true".to_owned()));
     }
     if let Some(python) = &options.python {
-        // A bare name is looked up on `PATH`, as in a shell.
+        // A value without a slash is a name, which is looked up on `PATH`, as in a shell.
         let name = python.to_str().filter(|name| !name.contains('/'));
-        // Symlinks are not resolved: an interpreter finds its virtual environment by the path of the symlink.
+        // Do not resolve symlinks, because an interpreter finds its virtual environment by the path of the symlink.
         let path = || std::path::absolute(python).ok().filter(|path| is_program(path));
         let path = name.and_then(|name| places.program(name)).or_else(path);
         let path = path.and_then(|path| path.into_os_string().into_string().ok());
@@ -120,7 +121,8 @@ fn variables(options: &Options, places: &Places) -> Result<Vec<(String, String)>
     Ok(variables)
 }
 
-/// Returns whether an interpreter works but lacks `SymPy`. Starts the interpreter once, to find its packages.
+/// Returns whether an interpreter works but has no `SymPy` package. Starts the interpreter once to list its folders of
+/// packages.
 fn lacks_sympy(python: &str) -> bool {
     let Ok(runtime) = super::runtime() else { return false };
     let folders = runtime.block_on(package_folders(Path::new(python)));
@@ -128,7 +130,7 @@ fn lacks_sympy(python: &str) -> bool {
     folders.is_some_and(|folders| !folders.iter().any(has_sympy))
 }
 
-/// Prints the clients that are found, and the entries of this server in their files.
+/// Prints the clients that are installed on this machine, with the entries of this server in their files.
 fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
     let mut table = Table::new([("CLIENT", 14), ("ENTRY", 5), ("CODE", 4), ("FILE", 0)]);
     let (mut missing, mut problems, mut found) = (Vec::new(), String::new(), 0);
@@ -139,7 +141,7 @@ fn list(places: &Places, project: Option<&Path>) -> anyhow::Result<ExitCode> {
         let state = match state(client, places, project) {
             Ok(state) => state,
             Err(error) => {
-                // Writing to a string cannot fail.
+                // Ignore the results of `writeln!`, because writing to a string cannot fail.
                 let _ = writeln!(problems, "{}: {error}", client.name);
                 continue;
             }
@@ -188,7 +190,7 @@ struct Job<'a> {
     options: &'a Options,
     places: &'a Places,
     project: Option<PathBuf>,
-    /// `None` for a removal.
+    /// The command that the entry starts. `None` if the entry is to be removed.
     launch: Option<Launch>,
     variables: Vec<(String, String)>,
 }
@@ -263,7 +265,7 @@ impl Job<'_> {
         let request = Request { action, name, project: self.project.as_deref() };
         let change = Change::prepare(client, request, self.places)?;
         let mut text = format!("{}: {}\n", client.title, change.file.display());
-        // The difference is shown before anything is written.
+        // Show the difference before anything is written.
         text.push_str(&change.diff);
         show("the change", &text)?;
         let is_made = !self.options.dry_run && !change.is_nothing();
@@ -279,7 +281,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Returns the interpreter that `--python` names.
+    /// Returns the path of the interpreter that `--python` names.
     fn python(&self) -> Option<&str> {
         let python = self.variables.iter().find(|(name, _)| name == PYTHON);
         python.map(|(_, path)| path.as_str())
@@ -291,7 +293,8 @@ impl Job<'_> {
     }
 }
 
-/// Prints a text with control characters escaped, because it contains names and commands from files of other programs.
+/// Prints a text with control characters escaped. The text contains names and commands from the files of other
+/// programs.
 fn show(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut shown = String::new();
     for line in text.split_inclusive(['\n', '\t']) {
@@ -301,7 +304,7 @@ fn show(subject: &str, text: &str) -> anyhow::Result<()> {
     print(subject, &shown)
 }
 
-/// Describes a change that was made, or that a dry run would make.
+/// Describes a change that was made. If `is_dry`, describes the change that would be made.
 fn outcome(change: &Change, is_dry: bool) -> String {
     let name = &change.name;
     let verb = if is_dry { "would be" } else { "is" };
@@ -321,14 +324,14 @@ fn outcome(change: &Change, is_dry: bool) -> String {
     }
 }
 
-/// Notes to print after all files are changed.
+/// The notes that are printed after all files are changed.
 #[derive(Debug, Default)]
 struct Notes {
     /// The titles of the clients with an entry that was added, changed or removed.
     changed: Vec<&'static str>,
     lines: Vec<String>,
     is_gate_shut: bool,
-    /// Whether an entry was changed or printed.
+    /// Whether at least one entry was changed or printed.
     has_entry: bool,
     has_backup: bool,
 }
@@ -418,7 +421,7 @@ impl Notes {
     }
 }
 
-/// Explains the command of the entry, if it is an unusual one.
+/// Explains why the entry contains an unusual command. Returns `None` for a usual command.
 fn note(launch: &Launch) -> Option<String> {
     let command = &launch.command;
     Some(match launch.note.as_ref()? {
@@ -439,12 +442,14 @@ fn note(launch: &Launch) -> Option<String> {
     })
 }
 
-/// The setting of Ubuntu that reserves user namespaces for programs with a profile.
+/// The setting of Ubuntu that refuses user namespaces to programs without an `AppArmor` profile.
 const APPARMOR_RESTRICTS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
-/// The profile that allows user namespaces, if an admin has installed it.
+/// The path of the `AppArmor` profile that allows user namespaces to this program. It exists only if an admin has
+/// installed it.
 const APPARMOR_PROFILE: &str = "/etc/apparmor.d/qwed-mcp";
 
-/// Returns the commands that an admin must run before scripts can run on Ubuntu, because a profile applies to one path.
+/// Returns the command that an admin must run before scripts can run on Ubuntu. Returns `None` if the kernel does not
+/// restrict user namespaces, or if the profile is for this program's path. A profile applies to only one path.
 fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Option<String> {
     let read = |file: &Path| fs::read_to_string(file).unwrap_or_default();
     if read(setting).trim() != "1" {
@@ -458,7 +463,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
         );
     }
     let command = &launch.command;
-    // A profile may quote the path, because paths may contain spaces.
+    // A path in a profile may be in quotes, because it may contain spaces. So look for both forms.
     let is_known = read(profile).contains(&format!("\"{command}\""))
         || read(profile).contains(&format!(" {command} "));
     (!is_known).then(|| {
@@ -471,7 +476,7 @@ fn restricted_namespaces(launch: &Launch, setting: &Path, profile: &Path) -> Opt
     })
 }
 
-/// Quotes a path for a shell.
+/// Quotes a path for a shell, if it contains special characters.
 fn quoted(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if path.chars().all(is_plain) {

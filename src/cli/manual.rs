@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use super::output::{make_folder, print};
 
-/// Prints the completions of the command line for `shell`.
+/// Prints a script that completes the command line in `shell`.
 pub(super) fn print_completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     let mut command = super::command();

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::terminal::visible;
 
-/// Adds the version of this program to a JSON object, and formats the object.
+/// Adds the field `version`, with the version of this program, to a JSON object, and formats the object.
 pub(super) fn document(mut object: Value) -> String {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
@@ -21,7 +21,7 @@ pub(super) fn document(mut object: Value) -> String {
 /// Creates a folder and its parents.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     match fs::create_dir_all(folder) {
-        // A file with this name exists.
+        // The path exists, but it is not a folder.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(io::ErrorKind::NotADirectory.into())
         }
@@ -29,7 +29,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// An error in printing a text, with the cause as its source.
+/// The error for a text that could not be printed. `subject` names the text. The source is the I/O error.
 #[derive(Debug, Error)]
 #[error("failed to print {subject}")]
 pub(super) struct NotPrinted {
@@ -38,7 +38,7 @@ pub(super) struct NotPrinted {
 }
 
 impl NotPrinted {
-    /// Converts the result of printing. A closed pipe is not an error.
+    /// Converts an I/O error of printing to [`NotPrinted`]. A closed pipe is not an error.
     fn check(subject: &str, printed: io::Result<()>) -> anyhow::Result<()> {
         let printed = unless_closed(printed);
         Ok(printed.map_err(|source| Self { subject: subject.to_owned(), source })?)
@@ -48,8 +48,8 @@ impl NotPrinted {
 /// Prints a text. `subject` names the text in an error. A closed pipe is not an error, because its reader has read
 /// enough.
 ///
-/// The text may contain file names and output of other programs. On a terminal, control characters in it are therefore
-/// made visible.
+/// The text may contain file names and the output of other programs, and therefore control characters. On a terminal,
+/// this function makes these visible.
 pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout();
     let shown = if stdout.is_terminal() { visible(text).into() } else { Cow::Borrowed(text) };
@@ -57,15 +57,15 @@ pub(super) fn print(subject: &str, text: &str) -> anyhow::Result<()> {
     NotPrinted::check(subject, printed)
 }
 
-/// Prints a text with colours, and removes the colours if the output does not support them. The caller must make text
-/// from other sources [`visible`] before.
+/// Prints a text with colours, and removes the colours if the output does not support them. This function does not
+/// escape control characters: for a text from another source, the caller must call [`visible`] first.
 pub(super) fn print_styled(subject: &str, text: &str) -> anyhow::Result<()> {
     let mut stdout = anstream::stdout();
     let printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     NotPrinted::check(subject, printed)
 }
 
-/// Ignores the error of a closed pipe.
+/// Converts the error of a closed pipe to `Ok`, and returns all other results unchanged.
 pub(super) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

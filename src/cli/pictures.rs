@@ -1,7 +1,7 @@
-//! Delivers the pictures of a script to a shell: as files in a folder, or shown by the terminal.
+//! Delivers the pictures of a script to the user of a shell: writes them to a folder, or shows them on the terminal.
 //!
-//! A picture is passed on unchanged. Terminals that need pixels (Sixel) are not supported, because this process has all
-//! rights of its user and must not decode data from a script.
+//! A picture is passed on unchanged. Some terminals need decoded pixels (Sixel). These are not supported, because this
+//! process has all rights of its user and must not decode data from a script.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,16 +16,16 @@ use crate::config::terminal;
 use crate::executor::{Picture, Pictures};
 use crate::terminal::Label;
 
-/// A protocol for showing a PNG on a terminal.
+/// A protocol by which a terminal shows a PNG file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
-    /// <https://sw.kovidgoyal.net/kitty/graphics-protocol/>
+    /// The protocol of kitty: <https://sw.kovidgoyal.net/kitty/graphics-protocol/>.
     Kitty,
-    /// <https://iterm2.com/documentation-images.html>
+    /// The protocol of iTerm2: <https://iterm2.com/documentation-images.html>.
     ITerm2,
 }
 
-/// The terminals that show pictures, with the variable and the value that identify each.
+/// The terminals that show pictures. The variable and its value identify the terminal.
 const TERMINALS: [(&str, &str, Protocol); 6] = [
     ("TERM", "xterm-kitty", Protocol::Kitty),
     ("TERM", "xterm-ghostty", Protocol::Kitty),
@@ -35,11 +35,11 @@ const TERMINALS: [(&str, &str, Protocol); 6] = [
     ("TERM_PROGRAM", "mintty", Protocol::ITerm2),
 ];
 
-/// The most payload characters in one command of kitty's protocol.
+/// The maximum length of the payload in one command of kitty's protocol, in characters.
 const KITTY_CHUNK_BYTES: usize = 4096;
 
-/// Writes the pictures into `folder`. Without a folder, shows them if standard output is a terminal that can. Otherwise
-/// prints their number to standard error.
+/// Writes the pictures into `folder`. Without a folder, shows the pictures if standard output is a terminal that can
+/// show them. Otherwise prints the number of pictures to standard error.
 pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Result<()> {
     if let Some(folder) = folder {
         return write(&pictures.all, folder);
@@ -50,7 +50,8 @@ pub(super) fn deliver(pictures: &Pictures, folder: Option<&Path>) -> anyhow::Res
         (Some(protocol), _) => {
             let shown: String =
                 pictures.all.iter().map(|picture| show(picture, protocol)).collect();
-            // This program makes the escape sequences itself, so they are not made visible.
+            // Write the text directly, because `output::print` would escape the escape sequences. They come from this
+            // program, not from the script.
             let mut stdout = io::stdout();
             let written = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
             unless_closed(written).context("failed to print the pictures")?;
@@ -77,7 +78,7 @@ fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
         let path = folder.join(format!("picture-{number}.png"));
         let mut file = File::create(&path).with_context(|| failed(&path))?;
         if let Err(error) = file.write_all(&picture.png) {
-            // A partial picture is useless, so remove it, but never a device or a pipe.
+            // A partial picture is useless, so remove it. Never remove a device or a pipe.
             if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
                 let _ = fs::remove_file(&path);
             }
@@ -89,9 +90,10 @@ fn write(pictures: &[Picture], folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the protocol of the terminal, identified by the variables that `lookup` returns.
+/// Returns the protocol that the terminal supports. `lookup` returns the values of the variables that identify the
+/// terminal.
 fn protocol(lookup: impl Fn(&str) -> Option<String>) -> Option<Protocol> {
-    // tmux and screen pass neither protocol on to the terminal.
+    // tmux and screen do not pass the escape sequences of either protocol to the terminal.
     let is_multiplexed = lookup("TMUX").is_some() || lookup("STY").is_some();
     let is = |name: &str, value: &str| lookup(name).is_some_and(|found| found == value);
     let found = TERMINALS.iter().find(|(name, value, _)| is(name, value));
@@ -109,12 +111,12 @@ fn show(picture: &Picture, protocol: Protocol) -> String {
         Protocol::Kitty => {
             let mut text = String::new();
             let mut rest = encoded.as_str();
-            // q=2 suppresses the terminal's response, which the shell would read as typed input.
+            // The key q=2 suppresses the terminal's response, which the shell would otherwise read as typed input.
             let mut keys = "a=T,f=100,q=2,";
             while !rest.is_empty() {
                 let (chunk, behind) = rest.split_at(rest.len().min(KITTY_CHUNK_BYTES));
                 let goes_on = u8::from(!behind.is_empty());
-                // Writing to a string cannot fail.
+                // Ignore the results of `write!`, because writing to a string cannot fail.
                 let _ = write!(text, "\x1b_G{keys}m={goes_on};{chunk}\x1b\\");
                 (rest, keys) = (behind, "");
             }

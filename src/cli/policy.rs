@@ -1,4 +1,4 @@
-//! `qwed-mcp policy`: checks a policy file, and tests how it decides about a call. It never makes the call.
+//! `qwed-mcp policy`: checks a policy file, and tests how the policy decides about a call. It never makes the call.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
     let place = StorePlace::of(settings, &folder);
-    // Without a store there were no runs.
+    // If no store exists, nothing has run yet, so there are no runs to count.
     let has_store = options.user.is_some() && place.has_store();
     let store = has_store.then(|| place.open_to_read()).transpose()?;
     let executor = OneShotExecutor::new(settings, untrusted);
@@ -150,7 +150,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
         Some(_) => format!("{} can be used\n\n", file.display()),
         None => format!("{} cannot be used\n\n", file.display()),
     };
-    // Writing to a string cannot fail.
+    // Ignore the results of `writeln!`, because writing to a string cannot fail.
     for (name, value) in check.policy.iter().flat_map(rows) {
         let _ = writeln!(text, "{name:<18}{value}");
     }
@@ -166,7 +166,7 @@ fn as_text(file: &Path, check: &PolicyCheck) -> String {
     text
 }
 
-/// Returns the permissions of a policy as rows of the text output.
+/// Returns the permissions of a policy as rows of the text output: their labels and their texts.
 fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
     let Policy { allowlist, sandbox, budget, workspace_root, retention, sha256, .. } = policy;
     let names: Vec<&str> = allowlist.iter().map(|tool| tool.name()).collect();

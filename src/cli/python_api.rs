@@ -2,8 +2,8 @@
 //! command.
 //!
 //! A request is a line of JSON, `{"call": NAME, …arguments}`. The reply is a line of JSON, `{"result": …}` or
-//! `{"error": TEXT}`. Replies have the order of the requests. The program ends with its input. The arguments and
-//! results match the documented Python classes.
+//! `{"error": TEXT}`. The replies are in the order of the requests. The program exits at the end of its input. The
+//! arguments and results match the documented Python classes.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::process::ExitCode;
@@ -22,18 +22,20 @@ use crate::provenance::SkillProvenanceGuard;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case", deny_unknown_fields)]
 enum Call {
-    /// `RiskBasedExecutionGateway.evaluate_and_route`.
+    /// The method `RiskBasedExecutionGateway.evaluate_and_route` of the Python package.
     EvaluateAndRoute {
         tool_name: String,
         arguments: Arguments,
-        /// Whether `QWED_MCP_TRUSTED_CODE_EXECUTION` in the caller's environment allows code to run.
+        /// Whether the variable `QWED_MCP_TRUSTED_CODE_EXECUTION` allows scripts to run, in the environment of the
+        /// Python program.
         trusted_code_execution: bool,
     },
-    /// `SkillProvenanceGuard.verify_skill`.
+    /// The method `SkillProvenanceGuard.verify_skill` of the Python package.
     VerifySkill { manifest: Map<String, Value>, guard: Guard },
-    /// `SkillProvenanceGuard(…)`: checks that its entries are valid.
+    /// The constructor `SkillProvenanceGuard(…)` of the Python package: checks that the trusted registries and domains
+    /// are valid.
     CheckGuard { guard: Guard },
-    /// `AIBOMGenerator.generate_manifest`.
+    /// The method `AIBOMGenerator.generate_manifest` of the Python package.
     GenerateManifest {
         llm_model: String,
         qwed_engines_used: Vec<String>,
@@ -41,7 +43,7 @@ enum Call {
     },
 }
 
-/// The arguments of `SkillProvenanceGuard(…)`.
+/// The arguments of the Python constructor `SkillProvenanceGuard(…)`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Guard {
@@ -62,7 +64,7 @@ impl Guard {
     }
 }
 
-/// Answers the calls on standard input until its end.
+/// Answers the calls on standard input, one on each line, until the end of the input.
 pub(super) fn answer() -> anyhow::Result<ExitCode> {
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let mut line = String::new();
@@ -78,12 +80,12 @@ pub(super) fn answer() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serialises a reply with a result. The fields keep the documented order.
+/// Formats a successful reply as JSON. The fields of the result keep the documented order.
 fn with_result(result: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!(r#"{{"result":{}}}"#, serde_json::to_string(result)?))
 }
 
-/// Carries out the call in a line, and returns the reply.
+/// Executes the call in a line of JSON, and returns the reply as a line of JSON.
 fn reply(line: &str) -> anyhow::Result<String> {
     match serde_json::from_str(line).map_err(|error| anyhow!(json_fault(&error)))? {
         Call::EvaluateAndRoute { tool_name, arguments, trusted_code_execution } => {

@@ -1,5 +1,5 @@
-//! `qwed-mcp receipt`: makes the key that signs receipts, and shows and verifies receipts. Also opens the writer of
-//! receipts for other commands.
+//! `qwed-mcp receipt`: creates the key that signs receipts, and prints and verifies receipts. It also opens the writer
+//! of receipts for other commands.
 
 use std::fmt::Write as _;
 use std::io;
@@ -22,10 +22,10 @@ use crate::receipt::{
     read_bounded, verify,
 };
 
-/// The folder for receipts of governed runs, in the data folder.
+/// The name of the folder for the receipts of governed runs. It is in the data folder.
 const RECEIPT_FOLDER: &str = "receipts";
 
-/// The most bytes of a file that is compared with a receipt.
+/// The maximum size of a file that is compared with a receipt, in bytes.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, Subcommand)]
@@ -82,12 +82,12 @@ fn subject(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), file.into()))
 }
 
-/// Returns the key store in the data folder.
+/// Returns the store of signing keys in the data folder.
 fn key_store(settings: &Settings) -> anyhow::Result<KeyStore> {
     Ok(KeyStore::new(data_folder(settings.data_dir.as_deref())?.join(KEY_FOLDER)))
 }
 
-/// Reads the public keys that verify receipts, from `named` or from the data folder.
+/// Reads the public keys that verify receipts, from the path `named`, or from the data folder without a path.
 pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::Result<PublicKeys> {
     Ok(match named {
         Some(path) => PublicKeys::read(path)?,
@@ -95,8 +95,8 @@ pub(super) fn public_keys(named: Option<&Path>, settings: &Settings) -> anyhow::
     })
 }
 
-/// Returns the writer of receipts, if any run leaves receipts. Scripts do if the admin names a folder; governed runs
-/// always do.
+/// Returns the writer of receipts. Returns `None` if no run leaves a receipt. A script leaves one if the admin names a
+/// folder for receipts. A governed run always leaves one.
 pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_none() && settings.policy.is_none() {
         return Ok(None);
@@ -107,7 +107,8 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
     } else {
         let store = key_store(settings)?;
         let file = store.signing_key();
-        // Receipts of scripts need a key that the admin makes. For governed runs alone, a missing key is created.
+        // If the admin names a folder for the receipts of scripts, the admin must also create the key. If only governed
+        // runs leave receipts, create a missing key.
         let key = match named {
             Some(_) => SigningKey::load(&file),
             None => store.signing_key_or_new(),
@@ -128,7 +129,7 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
     Ok(Some(Arc::new(receipts.with_outputs(settings.receipts_outputs))))
 }
 
-/// Returns the writer of receipts, if the admin wants receipts of scripts.
+/// Returns the writer of receipts if scripts leave receipts, and `None` otherwise.
 pub(super) fn writer_of_scripts(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>>> {
     if settings.receipts.is_some() { writer(settings) } else { Ok(None) }
 }
@@ -190,11 +191,11 @@ fn show(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats a receipt for people.
+/// Formats a receipt as lines of text.
 fn as_text(receipt: &Verified) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {
-        // Writing to a string cannot fail.
+        // Ignore the results of `writeln!`, because writing to a string cannot fail.
         let _ = writeln!(text, "{name:<13}{value}");
     };
     row("signed by", &format!("{} (not verified)", receipt.keyid));
@@ -252,7 +253,7 @@ fn as_text(receipt: &Verified) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A receipt that is not good, or that could not be read.
+/// The error for a receipt that fails its verification, or for a file that cannot be read.
 enum Bad {
     Receipt(ReceiptError),
     Unreadable(String),
@@ -315,8 +316,8 @@ fn verify_one(
         let content = read_bounded(file, CONTENT_BYTES_MAX)
             .map_err(|error| Bad::Unreadable(format!("{}: {error}", file.display())))?;
         let compare = |content: &[u8]| compare_subject(&receipt.statement, name, content);
-        // Receipts cover streams as clients get them, without white space at the end. A file of a stream may still have
-        // it.
+        // A receipt contains the digest of a stream as a client receives it, without white space at the end. A file of
+        // the stream may still end in white space, so compare the trimmed content first.
         let is_stream = ["stdout", "stderr"].contains(&name.as_str());
         let trimmed = is_stream.then(|| compare(without_end_space(&content)));
         trimmed.filter(Result::is_ok).unwrap_or_else(|| compare(&content)).map_err(Bad::Receipt)?;

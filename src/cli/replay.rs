@@ -1,5 +1,5 @@
-//! `qwed-mcp replay`: runs the script of a receipt again, and reports differences. It never runs a script before the
-//! receipt, the script and its input are verified.
+//! `qwed-mcp replay`: runs the script of a receipt again, and reports differences. It runs the script only after it has
+//! verified the receipt, the script and the standard input.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,25 +27,25 @@ use crate::receipt::{
 };
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 
-/// The most replays that can be requested.
+/// The maximum value of `--times`.
 const TIMES_MAX: i64 = 100;
 
-/// The most characters shown of a line that differs.
+/// The maximum length of a differing line in the output, in characters. A longer line is cut.
 const LINE_CHARS_MAX: usize = 200;
 
-/// The longest time of a replay, the same as for `run --timeout`. A receipt may contain any time.
+/// The maximum time limit of a replay, the same as for `run --timeout`. The time limit in a receipt may be longer.
 const WALL_MAX: Duration = Duration::from_secs(600);
 
-/// The most bytes of a script, and of its standard input.
+/// The maximum size of a script, and of a script's standard input, in bytes each.
 const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The exit codes.
+/// The exit codes of `replay`.
 mod code {
-    /// The result matches the receipt.
+    /// The result of each replay matches the receipt.
     pub(super) const IDENTICAL: u8 = 0;
-    /// The result differs from the receipt, each time in the same way.
+    /// The result differs from the receipt, and all replays have the same result.
     pub(super) const DIFFERS: u8 = 1;
-    /// The receipt or the keys are not good or could not be read, or the script does not match the receipt.
+    /// The receipt is invalid, the receipt or the keys could not be read, or the script does not match the receipt.
     pub(super) const BAD: u8 = 2;
     /// A replay could not be run.
     pub(super) const NOT_RUN: u8 = 3;
@@ -82,28 +82,28 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns the folder of the stored outputs, if it exists.
+    /// Returns the folder that contains the stored outputs, or `None` if there is none.
     fn output_folder(&self) -> Option<PathBuf> {
         self.outputs.clone().or_else(|| outputs_beside(&self.receipt))
     }
 }
 
-/// The result of a replay.
+/// The result of all replays of a receipt.
 #[derive(Debug, Default)]
 struct Replayed {
-    /// The differences in the environment.
+    /// The differences between the environment in the receipt and the present environment.
     environment: Vec<String>,
-    /// The differences in the result of the first replay that differs.
+    /// The differences between the result in the receipt and the result of the first replay that differs.
     result: Vec<String>,
-    /// For each stream that differs, its first different line, or why it cannot be shown.
+    /// For each stream that differs, its first different line, or the reason why the line cannot be shown.
     lines: Vec<String>,
-    /// The number of replays that were made.
+    /// The number of completed replays.
     runs: usize,
-    /// The number of different results among the replays.
+    /// The number of distinct results among the replays.
     distinct: usize,
-    /// The reason why no replay, or no further replay, was made.
+    /// The reason why no replay was made, or why the remaining replays were not made.
     not_run: Option<String>,
-    /// The causes of differences that the receipt lists.
+    /// The possible causes of differences that the receipt lists.
     may_differ_by: Vec<String>,
 }
 
@@ -118,12 +118,12 @@ impl Replayed {
     }
 }
 
-/// The result of a run, as receipts record it. Runs with equal results are identical.
+/// The result of a run, as a receipt records it. Two runs are identical if their results are equal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct RunResult {
     ending: String,
     exit_code: i32,
-    /// The digests of the streams and of the pictures, by name.
+    /// The digest of each stream and of each picture, with its name.
     contents: Vec<(String, String)>,
 }
 
@@ -141,7 +141,7 @@ impl RunResult {
         }
     }
 
-    /// Returns the result in a receipt, or `None` if the receipt has no run.
+    /// Returns the result that a receipt records. Returns `None` if the receipt is about a script that was not run.
     fn of_receipt(
         statement: &Statement<serde_json::Value>,
         predicate: &Predicate<'_>,
@@ -155,7 +155,7 @@ impl RunResult {
         Some(Self { ending, exit_code, contents: contents.collect() })
     }
 
-    /// Lists the fields in which `now` differs from `self`.
+    /// Lists the fields in which the result `now` differs from `self`, with both values.
     fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         if self.ending != now.ending {
@@ -222,7 +222,8 @@ pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<Exit
     show(options, &replayed)
 }
 
-/// Reads the standard input of the script, if it read any, and compares it with the receipt.
+/// Reads the standard input of the script and compares it with the receipt. Returns an empty input if the receipt
+/// contains none.
 fn stdin(options: &Options, receipt: &Verified) -> Result<Stdin, String> {
     let is_there = receipt.statement.digest("stdin").is_some();
     let Some(file) = &options.stdin else {
@@ -262,11 +263,11 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // The replay is deterministic if the run of the receipt was.
+    // Make the replay deterministic if the recorded run was deterministic.
     let settings =
         Settings { deterministic: predicate.deterministic.is_some(), ..settings.clone() };
     let settings = &settings;
-    // A new interpreter each time, so that earlier runs cannot affect the result.
+    // Use an executor that starts a new interpreter for each replay, so that earlier runs cannot affect the result.
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let again = async {
         let scripts = Scripts::new(settings, Gateway::blocking(settings), executor.clone());
@@ -280,7 +281,7 @@ fn replay(
     Ok(runtime.block_on(again))
 }
 
-/// The replay of one receipt.
+/// The replays of one receipt, with the receipt's predicate and everything that a run needs.
 struct Again<'a> {
     executor: &'a OneShotExecutor,
     scripts: &'a Scripts,
@@ -329,7 +330,8 @@ impl Again<'_> {
         replayed
     }
 
-    /// Runs the script once. Returns `None` if the run was cancelled, which never happens here.
+    /// Runs the script once. Returns `None` if the run was cancelled, which cannot happen because nothing cancels the
+    /// token.
     async fn run_once(
         &self,
         permit: &Permit,
@@ -360,9 +362,11 @@ impl Again<'_> {
         streams.into_iter().filter_map(line).collect()
     }
 
-    /// Compares the environment of the receipt with the present one. Fails if the present one cannot be described.
+    /// Lists the differences between the environment in the receipt and the present environment. Fails if the present
+    /// environment cannot be described.
     async fn environment(&self) -> Result<Vec<String>, String> {
-        // If nothing can run, the decision reports the reason.
+        // Without surroundings no script can run. The decision about the script then reports the reason, so return no
+        // differences.
         let Some(surroundings) = self.executor.surroundings().await else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();
@@ -384,7 +388,7 @@ impl Again<'_> {
         Ok(differences)
     }
 
-    /// Decides about the script by the present rules. The error is the reason for a refusal.
+    /// Decides about the script by the present rules. The error contains the reason for a refusal.
     async fn decide(&self, code: String) -> Result<Permit, String> {
         let request = Request {
             arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
@@ -410,12 +414,12 @@ impl Again<'_> {
     }
 }
 
-/// Returns the time limit of a replay, from the limits in a receipt.
+/// Returns the time limit of a replay: the time limit in the receipt, but at most [`WALL_MAX`].
 fn wall(limits: &Limits) -> Duration {
     Duration::from_millis(limits.wall_ms).min(WALL_MAX)
 }
 
-/// Returns the first line in which two streams differ, from both streams.
+/// Describes the first line in which two contents of a stream differ, with the line from both.
 fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
     let (then, now) = (String::from_utf8_lossy(then), String::from_utf8_lossy(now));
     if then == now {
@@ -427,7 +431,7 @@ fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
         number += 1;
         match (then.next(), now.next()) {
             (Some(then), Some(now)) if then == now => {}
-            // `lines` drops the line ends.
+            // `lines` removes the line ends, so only these can still differ.
             (None, None) => return format!("{name}: the ends of lines differ"),
             (then, now) => {
                 let (then, now) = (line(then), line(now));
@@ -437,7 +441,8 @@ fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
     }
 }
 
-/// Formats a line of output for display: on one line, and not longer than a screen.
+/// Formats a line of output in quotes. Escapes control characters, and cuts the line after [`LINE_CHARS_MAX`]
+/// characters.
 fn line(text: Option<&str>) -> String {
     let Some(text) = text else { return "the end".to_owned() };
     let mut shown: String = text.chars().take(LINE_CHARS_MAX).collect();
@@ -468,7 +473,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
 
 fn as_text(verdict: &str, replayed: &Replayed) -> String {
     let mut text = String::new();
-    // The environment comes first, because it may explain the other differences. Writing to a string cannot fail.
+    // Print the environment first, because it may explain the other differences. Writing to a string cannot fail.
     if replayed.environment.is_empty() {
         let _ = writeln!(text, "environment: as in the receipt");
     } else {

@@ -1,7 +1,7 @@
 //! `qwed-mcp run`: runs one script as a client's call would, and shows its output to a person.
 //!
-//! The script's output goes to the streams of the same name while it runs. Messages about the run go to standard error.
-//! The exit code is the end of the run.
+//! While the script runs, its output is passed on to this process's standard output and standard error. Messages about
+//! the run go to standard error. The exit code reports how the run ended.
 
 mod batch;
 mod screen;
@@ -28,41 +28,42 @@ use crate::server::{CallContext, CallEnd, Reply, Server};
 use crate::terminal::Label;
 use screen::{Printed, Screen};
 
-/// The longest time limit that can be requested, the same as for a background job.
+/// The maximum value of `--timeout`, in seconds. It is the same as for a background job.
 const SECONDS_MAX: f64 = 600.0;
 
-/// The most bytes of a script's standard input, the same as for a line of a batch.
+/// The maximum size of a script's standard input, in bytes. It is the same as for a line of a batch.
 const STDIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Exit codes that do not come from the script. They are above the codes of most scripts, and the same as in env(1),
-/// timeout(1) and `docker run`.
+/// The exit codes that do not come from the script. They are higher than the exit codes of most scripts, and the same
+/// as in env(1), timeout(1) and `docker run`.
 mod code {
-    /// The time limit was reached.
+    /// The script reached its time limit.
     pub(super) const TIMED_OUT: u8 = 124;
     /// The script was allowed but could not be run, or the arguments are invalid.
     pub(super) const NOT_RUN: u8 = 125;
     /// The gateway refused the script.
     pub(super) const REFUSED: u8 = 126;
-    /// The script, or its input, could not be read.
+    /// The script, or the file for its standard input, could not be read.
     pub(super) const UNREADABLE: u8 = 127;
-    /// A signal ended the script: this plus the number of the signal.
+    /// The base of the exit codes for signals: the number of the signal is added to it.
     pub(super) const SIGNAL: u8 = 128;
-    /// SIGINT, from Ctrl-C.
+    /// The command received SIGINT, for example after Ctrl-C.
     pub(super) const INTERRUPTED: u8 = SIGNAL + 2;
-    /// SIGKILL, from a limit of the sandbox or the limit on output.
+    /// The script was killed with SIGKILL, for example because it reached a limit of the sandbox or the limit on
+    /// output.
     pub(super) const KILLED: u8 = SIGNAL + 9;
-    /// SIGPIPE: the output has no reader.
+    /// The output has no reader, as after SIGPIPE.
     pub(super) const UNREAD: u8 = SIGNAL + 13;
-    /// SIGTERM.
+    /// The command received SIGTERM.
     pub(super) const TERMINATED: u8 = SIGNAL + 15;
 }
 
-/// The exit code for invalid arguments. For a single script it differs from most scripts' own codes.
+/// Returns the exit code for invalid arguments. For a single script, it differs from the exit codes of most scripts.
 pub(super) fn usage(is_batch: bool) -> u8 {
     if is_batch { batch::USAGE } else { code::NOT_RUN }
 }
 
-/// Rejects options of `run` that do not fit together, as far as clap does not.
+/// Rejects combinations of `run`'s options that clap cannot reject.
 pub(super) fn check(
     command: &mut clap::Command,
     given: &clap::ArgMatches,
@@ -101,7 +102,8 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns whether the command prints the error of a run. A batch and `--json` have it in their results.
+    /// Returns whether the command prints the error of a run. It does not for a batch or with `--json`, because their
+    /// results contain the error.
     pub(super) fn prints_error(&self) -> bool {
         self.batch.batch.is_none() && !self.json
     }
@@ -113,8 +115,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// Runs the script or the batch of the options. For a single script, the exit code is [`code::NOT_RUN`] if an error of
-/// ours keeps it from running to its end.
+/// Runs the script or the batch that the options name. For a single script, the exit code is [`code::NOT_RUN`] if an
+/// error of this program prevents a complete run.
 pub(super) fn run(options: &Options) -> ExitCode {
     let mut settings = super::settings();
     super::doctor::warn_of_unknown_variables();
@@ -151,7 +153,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     if let Some(folder) = folder {
         pictures::make_folder(folder)?;
     }
-    // A single script gains nothing from a warm interpreter.
+    // Warm no interpreter, because a single script gains nothing from one.
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let receipts = super::receipt::writer_of_scripts(settings)?;
@@ -168,7 +170,7 @@ fn read_stdin(file: &Path) -> io::Result<Stdin> {
     Ok(bytes.as_slice().into())
 }
 
-/// Calls the tool, and shows the outcome.
+/// Calls the tool, and prints the output, the pictures and the outcome.
 async fn call(
     server: &Server,
     (code, stdin): (String, Stdin),
@@ -201,7 +203,7 @@ async fn call(
             (reply, true)
         }
     };
-    // A stopped terminal may block this for any time.
+    // Wait on another thread, because a stopped terminal (Ctrl-S) can block the write for any time. Ctrl-C still works.
     let printed = tokio::task::spawn_blocking(move || screen.close(is_interrupted));
     let Some(printed) = unless_interrupted(&mut interrupts, printed).await else {
         return Ok(ExitCode::from(code::INTERRUPTED));
@@ -212,7 +214,8 @@ async fn call(
     }
     let code = if is_interrupted { code::INTERRUPTED } else { exit_code(reply.end) };
     let folder = folder.map(Path::to_owned);
-    // This may block too: on the terminal, or on a disk that does not respond.
+    // Print on another thread, because the terminal, or a disk that does not respond, can block the write. Ctrl-C still
+    // works.
     let shown = tokio::task::spawn_blocking(move || {
         if is_json {
             show_json(reply, folder.as_deref())
@@ -227,14 +230,15 @@ async fn call(
     Ok(ExitCode::from(code))
 }
 
-/// Shows the pictures and the end of a run. The end is shown even if the pictures could not be delivered.
+/// Shows the pictures, then the messages and the exit code of a run. The messages are shown even if the pictures could
+/// not be delivered.
 fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Result<()> {
     let delivered = pictures::deliver(&reply.pictures, folder);
     tell(reply, elapsed);
     delivered
 }
 
-/// Prints the result, and writes the pictures if a folder is named.
+/// Prints the result of the call as JSON, and writes the pictures if `folder` is given.
 fn show_json(reply: Reply, folder: Option<&Path>) -> anyhow::Result<()> {
     let pictures = Arc::clone(&reply.pictures);
     print("the result", &format!("{:#}\n", reply.into_json()?))?;
@@ -244,7 +248,7 @@ fn show_json(reply: Reply, folder: Option<&Path>) -> anyhow::Result<()> {
     }
 }
 
-/// Waits for `work`. Returns `None` after Ctrl-C; unfinished work then ends with this process.
+/// Waits for `work`. Returns `None` after Ctrl-C. The unfinished work then ends together with this process.
 async fn unless_interrupted<T>(
     interrupts: &mut Signal,
     work: impl Future<Output = T>,
@@ -270,7 +274,7 @@ fn exit_code(end: CallEnd) -> u8 {
     }
 }
 
-/// Prints the messages about a run, and its exit code.
+/// Prints the messages about a run, and the exit code if the script exited.
 fn tell(reply: &Reply, elapsed: Duration) {
     let first = match reply.end {
         CallEnd::Ran(Ending::Exited(0..)) => Label::Note,

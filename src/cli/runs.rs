@@ -23,7 +23,7 @@ use crate::governance::{
 use crate::ledger::{AUDIT_ROWS_MAX, AuditFilter, RunIdStart, Store, StoreError, StorePlace};
 use crate::logging::Causes;
 
-/// The most runs that can be listed.
+/// The maximum number of runs that the command can list.
 const LIMIT_MAX: i64 = 10_000;
 
 #[derive(Debug, Subcommand)]
@@ -81,7 +81,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// A run with its row of the audit log.
+/// A run, with fields from its row in the audit log.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -140,7 +140,7 @@ fn as_table(runs: &[Listed], has_more: bool) -> String {
     format!("{table}{more}")
 }
 
-/// Formats a number of bytes for people, with a `+` if not all were counted.
+/// Formats a number of bytes in KiB, MiB or GiB, with a `+` if not all bytes were counted.
 fn size(bytes: u64, has_more: bool) -> String {
     let more = if has_more { "+" } else { "" };
     let units = [("GiB", 30_u32), ("MiB", 20), ("KiB", 10)];
@@ -153,7 +153,8 @@ fn size(bytes: u64, has_more: bool) -> String {
     }
 }
 
-/// Returns the only run with an id that begins with `start`. Logs an error if none or several do.
+/// Returns the only run with an id that begins with `start`. Returns `None` and logs an error if there is no such run,
+/// or several.
 fn find(store: &Store, start: &RunIdStart) -> anyhow::Result<Option<Uuid>> {
     if let Some(run_id) = start.whole() {
         return Ok(Some(run_id));
@@ -245,7 +246,7 @@ fn as_text(evidence: &Evidence, unconfirmed: Option<&str>) -> String {
     let mut last = String::new();
     for (name, value) in lines {
         let shown = if name == last { "" } else { name.as_str() };
-        // Tests choose names and texts, so these are escaped. Writing to a string cannot fail.
+        // Escape the names and texts, because the tests of the workspace choose them. Writing to a string cannot fail.
         let _ = writeln!(text, "{shown:<9}  {}", printable(&value));
         last = name;
     }

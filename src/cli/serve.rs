@@ -1,4 +1,4 @@
-//! `qwed-mcp serve`: the options for serving, and the start of a server for a team over HTTP. A server that other
+//! `qwed-mcp serve`: defines the options for serving, and starts a server for a team over HTTP. A server that other
 //! machines can reach never starts without tokens.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::oidc::{self, AccessTokens, KeySource};
 use crate::server::Server;
 use crate::shares::Share;
 
-/// The highest limit for a user's requests, in flight or per second. A higher number would not limit anything.
+/// The maximum value of `--user-concurrency` and `--user-rate`. A higher value would not limit anything.
 const USER_BOUND_MAX: i64 = 10_000;
 
 /// The options of `serve`.
@@ -77,7 +77,7 @@ pub(super) struct Options {
     pub(super) log_format: LogFormat,
 }
 
-/// Parses an IP address and a port; `localhost` is 127.0.0.1.
+/// Parses an IP address with a port, such as 127.0.0.1:8000. The name `localhost` stands for 127.0.0.1.
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     let port = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let local = port.map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -96,7 +96,7 @@ pub(super) enum LogFormat {
 }
 
 impl LogFormat {
-    /// Returns the reader of a log in this format.
+    /// Returns the kind of reader that a log in this format is for.
     pub(super) fn reader(self) -> logging::Reader {
         match self {
             Self::Text => logging::Reader::Admin,
@@ -106,7 +106,7 @@ impl LogFormat {
 }
 
 impl Options {
-    /// Fails if other machines could run scripts without a token. Called before anything is started.
+    /// Fails if users on other machines could run scripts without a token. Called before anything is started.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let is_anybodys = !self.require_token && self.oidc_issuer.is_none();
         if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && is_anybodys) {
@@ -118,7 +118,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the accepted tokens, or `None` if calls need no token.
+    /// Returns the tokens that callers may present. Returns `None` if calls need no token.
     async fn bearers(
         &self,
         server: &Server,
@@ -179,7 +179,7 @@ impl Options {
     }
 }
 
-/// Opens the store of tokens, which must exist.
+/// Opens the store that contains the tokens. Fails if the store does not exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
     StorePlace::of(settings, &folder).open_existing().context("nobody could be let in")

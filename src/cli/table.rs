@@ -1,31 +1,34 @@
-//! Formats tables for a terminal: columns as wide as their widest cell, with two spaces between them.
+//! Formats tables for a terminal. Each column is as wide as its widest cell, with two spaces between columns.
 
 use std::fmt;
 
 /// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The widest cell that still widens its column, in characters.
+/// The maximum width of a column, in characters, unless the caller requests a wider one. A longer cell does not widen
+/// its column.
 const CELL_CHARS_MAX: usize = 60;
 
-/// A table with `N` columns. Its first row has their names.
+/// A table with `N` columns. Its first row contains the names of the columns.
 pub(super) struct Table<const N: usize> {
     /// The width of each column so far, in characters.
     widths: [usize; N],
     rows: Vec<[String; N]>,
-    /// The limit for wrapping the last column; `None` if it is not wrapped.
+    /// The widths at which the last column is wrapped. `None` if it is not wrapped.
     width: Option<WidthLimit>,
 }
 
-/// The most characters of a line, and the fewest of the last column.
+/// The limits for wrapping the last column of a table.
 #[derive(Clone, Copy)]
 pub(super) struct WidthLimit {
+    /// The maximum width of a line, in characters.
     pub(super) line: usize,
+    /// The minimum width of the last column, in characters. It has priority over the maximum width of a line.
     pub(super) last_column: usize,
 }
 
 impl<const N: usize> Table<N> {
-    /// Creates a table with these columns: their names, and their minimum widths.
+    /// Creates a table. `columns` contains the name and the minimum width of each column.
     pub(super) fn new(columns: [(&str, usize); N]) -> Self {
         let widths = columns.map(|(_, width)| width);
         let mut table = Self { widths, rows: Vec::new(), width: None };
@@ -33,16 +36,15 @@ impl<const N: usize> Table<N> {
         table
     }
 
-    /// Wraps the last column between words.
+    /// Lets the table wrap the last column between words.
     pub(super) fn wrapped(self, width: WidthLimit) -> Self {
         Self { width: Some(width), ..self }
     }
 
-    /// Adds a row.
     pub(super) fn row(&mut self, cells: [&str; N]) {
         let cells = cells.map(printable);
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            // A longer cell shifts only its own row.
+            // A cell longer than the limit does not widen its column. It shifts the later cells of its own row.
             *width = cell.chars().count().min(CELL_CHARS_MAX).max(*width);
         }
         self.rows.push(cells);
@@ -66,8 +68,8 @@ impl<const N: usize> fmt::Display for Table<N> {
     }
 }
 
-/// Returns a text on one line, with control characters escaped, because clients, tests and writers to the store choose
-/// texts.
+/// Returns a text on one line, with control characters escaped. Texts need this because clients, tests and programs
+/// that write to the store choose them.
 pub(super) fn printable(text: &str) -> String {
     let mut printable = String::new();
     for c in text.chars() {
@@ -79,7 +81,7 @@ pub(super) fn printable(text: &str) -> String {
     printable
 }
 
-/// Splits the text between words into lines of at most `chars_max` characters. A longer word gets a line of its own.
+/// Splits a text between words into lines of at most `chars_max` characters. A word that is longer gets its own line.
 fn lines(text: &str, chars_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

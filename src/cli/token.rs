@@ -1,5 +1,5 @@
-//! `qwed-mcp token`: makes, lists, rotates and revokes the tokens for governed tools. It shows a token only once, when
-//! it makes it.
+//! `qwed-mcp token`: creates, lists, rotates and revokes the tokens for governed tools. It prints a token only once,
+//! when it creates the token.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::ledger::{
     Revoked, Role, Rotated, Store, StorePlace, Token, TokenId, TokenRecord, UserName, time_text,
 };
 
-/// The longest validity of a token: ten years.
+/// The maximum validity of a token: ten years.
 const SPAN_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 #[derive(Debug, Subcommand)]
@@ -86,13 +86,14 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
     }
 }
 
-/// Makes a token and prints nothing else on standard output, so that it can be piped to its destination unseen.
+/// Creates a token. Prints only the token on standard output, so that the admin can pipe it to its destination without
+/// seeing it.
 fn create(store: &Store, options: &Create) -> anyhow::Result<ExitCode> {
     let (record, token) = store.create_token(&options.user, options.role, options.expires)?;
     hand_over(&record, &token)
 }
 
-/// Replaces a token, and prints the new one in the same way.
+/// Revokes a token and creates its replacement. Prints only the new token on standard output.
 fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Result<ExitCode> {
     match store.rotate_token(id, expires)? {
         Rotated::Now(record, token) => hand_over(&record, &token),
@@ -121,7 +122,7 @@ fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
         None => "without an end".to_owned(),
     };
     let role = record.role.as_str();
-    // The token is printed already, so a failure here is harmless.
+    // Ignore the error, because the token is already printed.
     let _ = writeln!(
         io::stderr(),
         "token {id} for {user}, role {role}, {expires}; it is shown this once, so keep it"
@@ -185,7 +186,7 @@ fn as_table<'u>(
     table.to_string()
 }
 
-/// Returns a time without fractions of a second.
+/// Returns a time as text, without fractions of a second.
 pub(super) fn seconds(time: &str) -> String {
     match time.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
@@ -206,7 +207,7 @@ fn as_json(token: &TokenRecord, last_use: Option<&str>, now: DateTime<Utc>) -> V
     })
 }
 
-/// Parses a duration, a number and a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
+/// Parses a duration, which is a number followed by a unit: `90s`, `15m`, `12h`, `30d`, `8w`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
     let expected = "expected a number and one of s, m, h, d, w, for example 30d; at most 3650d";
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

@@ -35,14 +35,14 @@ pub(super) struct Options {
     format: Format,
 }
 
-/// The verification of one manifest.
+/// A manifest file with its verification.
 struct Judged<'o> {
     file: &'o Path,
     verification: Result<SkillVerification, ManifestError>,
 }
 
-/// Verifies the manifests and prints the findings. The exit code is 0 if all skills are trusted, 1 if one is not, and 2
-/// if a manifest could not be read.
+/// Verifies the manifests and prints the findings. The exit code is 0 if all skills are trusted, 1 if at least one
+/// skill is not trusted, and 2 if a manifest could not be read.
 pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
     if options.artifact.is_some() && options.files.len() > 1 {
         tracing::error!("--artifact is the file of one skill: name one manifest with it");
@@ -82,7 +82,8 @@ fn guard(options: &Options) -> Result<SkillProvenanceGuard, InvalidEntry> {
     guard.with_trusted_registries(&options.trusted_registries)
 }
 
-/// Rejects an entry that would cover nothing, so that the error names its option.
+/// Parses the value of `--trusted-registry`. Rejects a value that would match no registry here, so that the error names
+/// the option.
 fn registry(text: &str) -> Result<String, String> {
     let tried = SkillProvenanceGuard::new().with_trusted_registries([text]);
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
@@ -93,7 +94,7 @@ fn domain(text: &str) -> Result<String, String> {
     tried.map(|_| text.to_owned()).map_err(|error| format!("it {}", error.reason()))
 }
 
-/// Returns a line for each skill, followed by a line for each of its findings.
+/// Returns a table with a row for each skill. Each finding gets a row after its skill.
 fn as_table(judged: &[Judged<'_>]) -> String {
     let mut table = Table::new([("STATUS", 10), ("RISK", 6), ("SKILL", 24), ("FILE", 0)]);
     for Judged { file, verification } in judged {
@@ -107,7 +108,7 @@ fn as_table(judged: &[Judged<'_>]) -> String {
                     table.row(["", "", "", &format!("- {finding}")]);
                 }
             }
-            // The reason is in the log.
+            // The table does not contain the reason, because it is logged.
             Err(_) => table.row(["UNREADABLE", "-", "-", &file]),
         }
     }

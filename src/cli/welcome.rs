@@ -1,4 +1,4 @@
-//! The text that `qwed-mcp` prints on a terminal, where no MCP client has started it.
+//! Prints a text on a terminal if a person, and not an MCP client, has started `qwed-mcp`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -8,12 +8,12 @@ use serde_json::json;
 use super::output::print_styled;
 use crate::terminal::{BOLD, visible};
 
-/// Returns whether a person started the program. A client would have connected pipes.
+/// Returns whether a person started the program. If a client had started it, standard input would be a pipe.
 pub(super) fn is_person() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Prints a description of the program, and how to configure a client for it.
+/// Prints a description of the program, and an example of a client's configuration for it.
 pub(super) fn print_welcome() -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     let program = program

@@ -1,4 +1,4 @@
-//! Tests of how each variable is read.
+//! Tests how each variable is read from the environment.
 
 use super::*;
 

@@ -18,10 +18,11 @@ use super::tool::{Job, PythonWanted, Tool, ToolError};
 
 /// The temporary name of the marker while it is written.
 const MARKER_BEGUN: &str = "qwed-env.json.new";
-/// The parsed lock, and the versions that added packages must keep to.
+/// The file with the parsed lock.
 const LOCK_FILE: &str = "requirements.lock";
+/// The file with the versions that added packages must keep to.
 const CONSTRAINTS_FILE: &str = "constraints.txt";
-/// The added packages.
+/// The file with the added packages.
 const REQUIREMENTS_FILE: &str = "requirements.in";
 
 /// The specification of a new environment.
@@ -34,7 +35,7 @@ pub(crate) struct Order {
     pub(crate) is_offline: bool,
 }
 
-/// An error in building an environment, which leaves no environment behind.
+/// An error in building an environment. After an error, no environment is left behind.
 #[derive(Debug, Error)]
 pub(crate) enum BuildError {
     #[error(transparent)]
@@ -66,7 +67,7 @@ pub(crate) struct Builder<'t> {
     turn: &'t Turn<'t>,
 }
 
-/// An environment without a marker. It is invisible to servers, and is removed when this is dropped.
+/// An environment without a marker. It is invisible to servers, and is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Draft<'t> {
     turn: &'t Turn<'t>,
@@ -111,7 +112,7 @@ impl<'t> Builder<'t> {
         let folder = draft.path.as_path();
         let startup = Startup::record(folder).map_err(BuildError::Unrecorded)?;
         tool.install(&job, &lock_file, progress).await?;
-        // No file of the environment is started or read between its installation and this check.
+        // Between the installation of packages and this check, no file of the environment is started or read.
         startup.compare(folder).map_err(BuildError::StartupChanged)?;
 
         progress(Progress::Step("Compiling"));
@@ -156,7 +157,7 @@ impl Draft<'_> {
     fn base(&self) -> Result<PathBuf, BuildError> {
         let base = self.python().canonicalize().map_err(|_| BuildError::BaseUnknown)?;
         let own = self.path.canonicalize().map_err(|_| BuildError::BaseUnknown)?;
-        // A copied interpreter would load its libraries from the environment.
+        // Rejects a copied interpreter, because it would load its libraries from the environment.
         if base.starts_with(own) { Err(BuildError::BaseUnknown) } else { Ok(base) }
     }
 
@@ -165,8 +166,8 @@ impl Draft<'_> {
         self.made.packages.contains_key(&normalised(distribution))
     }
 
-    /// Writes the marker, which makes the environment visible. The caller has tested that its interpreter works, and
-    /// passes its version.
+    /// Writes the marker, which makes the environment visible. The caller must have tested that the environment's
+    /// interpreter works. `python` is the version of the interpreter.
     pub(crate) fn complete(mut self, python: String) -> Result<Environment, BuildError> {
         self.made.python = python;
         let marker = Marker::new(self.made.clone());

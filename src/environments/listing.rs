@@ -18,24 +18,25 @@ use crate::data_folder::{NoDataFolder, data_folder};
 use crate::folder::{Folder, Kind};
 use crate::strict_modes::{Unprotected, require_protected};
 
-/// The folder of the environments, in the data folder.
+/// The name of the folder with all environments, in the data folder.
 pub(crate) const FOLDER: &str = "environments";
 
 /// The file that is locked by the process that makes or removes environments.
 const LOCK: &str = ".lock";
 
-/// The prefix of the names of environments, before a number.
+/// The prefix of an environment's name. A number follows.
 const NAME: &str = "env-";
 
-/// The suffix of a file next to the folder of an environment that is being made. A package can write a marker into the
-/// folder, but it cannot remove this file.
+/// The suffix of a file that exists next to an environment's folder while the environment is being made. While the file
+/// exists, the environment is not used. A package can write a marker into the folder, but it cannot remove this file.
 const BEGUN: &str = ".begun";
 
-/// The most names in the folder. It has one environment for each version in use.
+/// The maximum number of names in the folder of environments. The folder has one environment for each version in use.
 const NAMES_MAX: usize = 10_000;
 
-/// The retries to use an environment while another process checks whether it is in use, and the pause between them.
+/// The maximum number of retries to use an environment while another process checks whether the environment is in use.
 const TRIES_MAX: u32 = 50;
+/// The pause between two retries to use an environment.
 const TRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// The environments of this user.
@@ -65,7 +66,7 @@ impl Environment {
     }
 }
 
-/// An environment in use, which is not removed while this value exists.
+/// An environment in use. The environment is not removed while this value exists.
 #[derive(Debug)]
 pub(crate) struct InUse {
     pub(crate) environment: Environment,
@@ -75,10 +76,10 @@ pub(crate) struct InUse {
 /// The reason why a complete environment must not be used.
 #[derive(Debug, Error)]
 pub(crate) enum Unusable {
-    /// Other users could have written code into it.
+    /// Other users could have written code into the environment.
     #[error("{reason}")]
     Unprotected { path: PathBuf, reason: Unprotected },
-    /// Its interpreter would start with other code than when it was made.
+    /// The environment's interpreter would start with other code than when the environment was made.
     #[error(
         "{reason} after the environment was made, so that other code may run outside of the sandbox; \
          `qwed-mcp env create` makes a new one"
@@ -105,19 +106,19 @@ pub(crate) enum ChangeError {
     Remove { folder: PathBuf, source: io::Error },
 }
 
-/// The outcome of a removal.
+/// The outcome of an attempt to remove an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
     Removed,
-    /// A server uses it.
+    /// A server uses the environment, so the environment was not removed.
     InUse,
 }
 
 impl Environments {
-    /// Returns the location of the environments, which need not exist.
+    /// Returns the location of the environments. The location need not exist.
     pub(crate) fn of(settings: &Settings) -> Result<Self, NoDataFolder> {
         let data = data_folder(settings.data_dir.as_deref())?;
-        // The paths of interpreters must be the same in every working directory.
+        // Makes the path absolute, because the paths of interpreters must be the same in every working directory.
         let data = std::path::absolute(&data).map_err(|_| NoDataFolder)?;
         Ok(Self { path: data.join(FOLDER) })
     }
@@ -126,7 +127,7 @@ impl Environments {
         &self.path
     }
 
-    /// Returns the newest complete environment, which is not removed while the caller holds it.
+    /// Returns the newest complete environment. The environment is not removed while the returned value exists.
     pub(crate) fn newest(&self) -> Result<Option<InUse>, Unusable> {
         let mut numbers = self.numbers().unwrap_or_default();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
@@ -140,7 +141,8 @@ impl Environments {
         Ok(Some(found))
     }
 
-    /// Returns the environment that contains a program, if any.
+    /// Returns the environment that contains a program, if any. The environment is not removed while the returned value
+    /// exists.
     pub(crate) fn holding(&self, program: &Path) -> Result<Option<InUse>, Unusable> {
         let name =
             program.strip_prefix(&self.path).ok().and_then(|rest| rest.iter().next()?.to_str());
@@ -166,7 +168,7 @@ impl Environments {
         lock.is_some_and(|(_, file)| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Takes the turn to make and remove environments. Creates their folder if it is missing.
+    /// Takes the turn to make and remove environments. Creates the folder of environments if it is missing.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, ChangeError> {
         let mut builder = DirBuilder::new();
         let created = builder.recursive(true).mode(0o700).create(&self.path);
@@ -192,7 +194,7 @@ impl Environments {
     /// Opens a complete environment, and locks it against removal.
     fn take(&self, name: &str) -> Option<InUse> {
         let (environment, file) = self.open(name)?;
-        // A process that checks whether the environment is in use holds the lock for a moment.
+        // Retries, because a process that checks whether the environment is in use holds the lock for a moment.
         let mut tries_left = TRIES_MAX;
         while let Err(error) = file.try_lock_shared() {
             if tries_left == 0 || matches!(error, TryLockError::Error(_)) {
@@ -201,7 +203,8 @@ impl Environments {
             tries_left -= 1;
             thread::sleep(TRY_PAUSE);
         }
-        // A process that removes the environment removes the marker first.
+        // A process that removes an environment removes the marker first. So an environment with a removed marker must
+        // not be used.
         let is_there = file.metadata().is_ok_and(|marker| marker.nlink() > 0);
         is_there.then_some(InUse { environment, _lock: file })
     }
@@ -246,7 +249,7 @@ fn number_of(name: &str) -> Option<u32> {
     (name_of(number) == name).then_some(number)
 }
 
-/// The turn to make and remove environments. Only one process has it at a time.
+/// The turn to make and remove environments. Only one process has the turn at a time.
 #[derive(Debug)]
 pub(crate) struct Turn<'e> {
     environments: &'e Environments,
@@ -262,7 +265,7 @@ impl Turn<'_> {
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
         for name in numbers.into_iter().map(name_of).filter(|name| !is_complete(name)) {
-            // Symlinks and files with such a name were not made by this program.
+            // Symlinks and files with such a name are kept, because this program did not make them.
             if self.folder.stat(OsStr::new(&name)).is_ok_and(|stat| stat.kind == Kind::Folder) {
                 self.remove_tree(&name)?;
             }
@@ -289,24 +292,25 @@ impl Turn<'_> {
             Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // From here on the environment does not exist, even if the rest of the removal fails.
+        // Without the marker the environment does not exist, even if the rest of the removal fails.
         let folder = self.folder.folder(OsStr::new(&environment.name)).map_err(failed)?;
         folder.remove_file(OsStr::new(MARKER)).and_then(|()| folder.sync()).map_err(failed)?;
         self.remove_tree(&environment.name)?;
         Ok(Removal::Removed)
     }
 
-    /// Returns the name of the next environment, with a number above all existing ones.
+    /// Returns the name of the next environment. Its number is above the numbers of all existing environments.
     pub(super) fn next_name(&self) -> Result<String, ChangeError> {
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
         Ok(name_of(numbers.into_iter().max().unwrap_or(0).saturating_add(1)))
     }
 
-    /// Creates the folder of a new environment. Regardless of its contents, it is not used before `end`.
+    /// Creates the folder of a new environment. Whether or not the folder contains a marker, the environment is not
+    /// used before [`Self::end`].
     pub(super) fn begin(&self, name: &str) -> io::Result<()> {
         match self.folder.create_file(&begun(name)) {
-            // Left by a process that was killed.
+            // The file may be left by a process that was killed. It can be used again.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             created => drop(created?),
         }
@@ -321,8 +325,8 @@ impl Turn<'_> {
         self.folder.sync()
     }
 
-    /// Removes the file that marks an unfinished environment, after its folder is gone. If the file stays, it is
-    /// harmless.
+    /// Removes the file that marks an unfinished environment, after the environment's folder is gone. A failure is
+    /// ignored, because the file is harmless.
     fn forget(&self, name: &str) {
         let _ = self.folder.remove_file(&begun(name));
     }

@@ -16,8 +16,8 @@ use super::package::{is_name, is_version, normalised};
 /// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
 
-/// The modules of `SDK` with names that differ from their packages' names, and these packages. The verification
-/// libraries have a separate table.
+/// Pairs of a module and its package, for the modules of packages in [`SDK`] that have another name than their package.
+/// The verification libraries are in a different table.
 const MODULES: [(&str, &str); 11] = [
     ("PIL", "pillow"),
     ("attr", "attrs"),
@@ -32,7 +32,7 @@ const MODULES: [(&str, &str); 11] = [
     ("yaml", "pyyaml"),
 ];
 
-/// The most bytes of a lock file. The lock of the QWED packages has a quarter of a megabyte.
+/// The maximum size of a lock file, in bytes. The lock of the QWED packages has a quarter of a megabyte.
 const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// The hash algorithms that pip accepts, with their numbers of hexadecimal digits.
@@ -80,7 +80,7 @@ struct DownloadInfo {
 
 #[derive(Deserialize)]
 struct ArchiveInfo {
-    /// The algorithm, `=`, and the digits.
+    /// The name of the hash algorithm, `=`, and the hexadecimal digits of the hash.
     hash: String,
 }
 
@@ -116,7 +116,7 @@ impl Lock {
         Ok(Self { is_sdk: true, ..Self::parse(SDK)? })
     }
 
-    /// Returns the QWED package that contains `module`, if their names differ.
+    /// Returns the QWED package that contains `module`, if the package and the module have different names.
     pub(crate) fn sdk_package(module: &str) -> Option<&'static str> {
         MODULES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
     }
@@ -142,12 +142,12 @@ impl Lock {
         self.pins.iter().map(Pin::package).collect()
     }
 
-    /// Returns the names of the packages that every environment with this lock has.
+    /// Returns the names of the packages without a marker, which every environment with this lock has.
     pub(super) fn unconditional_names(&self) -> BTreeSet<String> {
         self.pins.iter().filter(|pin| pin.marker.is_none()).map(Pin::package).collect()
     }
 
-    /// Returns the text for pip and uv. It contains only parsed entries.
+    /// Returns the lock as text for pip and uv. The text is made from the parsed entries, and contains nothing else.
     pub(super) fn text(&self) -> String {
         self.lines(|pin| {
             let hashes = pin.hashes.iter().flat_map(|hash| [" --hash=", hash]);
@@ -155,7 +155,7 @@ impl Lock {
         })
     }
 
-    /// Returns only the versions, as constraints for added packages.
+    /// Returns the versions without their hashes, as constraints for packages that the admin adds.
     pub(super) fn constraints(&self) -> String {
         // Constraints must not contain extras.
         let bare = |pin: &Pin| {
@@ -166,8 +166,9 @@ impl Lock {
         Self { pins, is_sdk: false }.lines(|_| String::new())
     }
 
-    /// Merges these packages with those resolved for additions. A package with the same version in both keeps the
-    /// hashes from this lock.
+    /// Merges the packages of this lock with `resolved`, the packages that were resolved for additions. A resolved
+    /// package replaces the package with the same name. If both have the same version, the hashes of this lock are
+    /// kept.
     pub(super) fn with(&self, resolved: &Self) -> Self {
         let is_resolved = |pin: &Pin| resolved.pins.iter().any(|other| other.is_of(pin));
         let kept = self.pins.iter().filter(|pin| !is_resolved(pin)).cloned();
@@ -232,7 +233,7 @@ impl Lock {
     }
 }
 
-/// Returns a line without a comment at its end. A comment is a `#` at the start of a word.
+/// Removes the comment at the end of a line. A comment begins with a `#` at the start of a word.
 fn without_comment(line: &str) -> &str {
     let is_comment = |(at, _): &(usize, &str)| {
         *at == 0 || line.get(..*at).is_some_and(|before| before.ends_with([' ', '\t']))

@@ -1,4 +1,4 @@
-//! The marker of a complete environment, which lists its contents. An environment without a marker does not exist.
+//! The marker of a complete environment, which lists its contents. An environment without a marker is never used.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ pub(super) const MARKER: &str = RECORD_FILE;
 /// The version of the marker's format.
 const FORMAT: u32 = 1;
 
-/// The most bytes of a marker. With the QWED packages it has a few kilobytes.
+/// The maximum size of a marker, in bytes. With the QWED packages it has a few kilobytes.
 const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The description of a complete environment.
@@ -23,13 +23,13 @@ const MARKER_BYTES_MAX: u64 = 1024 * 1024;
 pub(crate) struct Marker {
     format: u32,
     pub(crate) created: DateTime<Utc>,
-    /// The version as in `platform.python_version()`.
+    /// The version of Python, as in `platform.python_version()`.
     pub(crate) python: String,
     /// The program that made the environment, and its version.
     pub(crate) tool: String,
-    /// The version of this program.
+    /// The version of qwed-mcp that made the environment.
     pub(crate) qwed_mcp: String,
-    /// Whether the packages are from the lock in this program.
+    /// Whether the packages are from the lock file that qwed-mcp contains.
     pub(crate) is_sdk: bool,
     /// The hash of the lock.
     pub(crate) lock_sha256: String,
@@ -71,7 +71,7 @@ impl Marker {
         }
     }
 
-    /// Reads a marker. Anything else is an error, including a marker of a later version.
+    /// Reads a marker. Returns an error for any other content, and for a marker with another version of the format.
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut bytes = Vec::new();
         file.take(MARKER_BYTES_MAX).read_to_end(&mut bytes)?;

@@ -5,9 +5,9 @@
 //! newest. A process that uses an environment holds a lock on its marker. A process that removes the environment must
 //! get this lock first. One process at a time makes and removes environments.
 //!
-//! No code of a package runs here. Packages are wheels, which are unpacked and then compiled by the Python that the
-//! environment was made from. `startup` keeps a wheel from changing the files that the environment's interpreter starts
-//! with. The caller tests inside the sandbox whether packages can be imported.
+//! No code of a package runs in this module. Packages are wheels, which are unpacked and then compiled by the Python
+//! from which the environment was made. `startup` keeps a wheel from changing the files that the environment's
+//! interpreter starts with. The caller of this module tests inside the sandbox whether packages can be imported.
 
 mod builder;
 mod listing;

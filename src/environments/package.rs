@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The longest requirement: a name and a few version conditions.
+/// The maximum number of characters of a requirement. This is enough for a name and a few version conditions.
 const REQUIREMENT_CHARS_MAX: usize = 200;
 
-/// The version comparisons (PEP 440). Each comes before its own prefixes.
+/// The version comparisons (PEP 440). Each comparison comes before its own prefixes, because the first match is used.
 const COMPARISONS: [&str; 8] = ["===", "==", "~=", "!=", "<=", ">=", "<", ">"];
 
 /// A package name, with optional extras and version conditions. URLs, paths and options are rejected, because they
@@ -19,7 +19,7 @@ pub(crate) struct Requirement {
     text: String,
 }
 
-/// The error of a text that is not a requirement.
+/// The error for a text that is not a requirement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "expected the name of a package, and conditions on its version if any, such as polars or polars>=1,<2"

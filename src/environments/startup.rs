@@ -1,10 +1,11 @@
 //! Records and compares the files that decide which code the interpreter of an environment starts with: its symlink,
 //! `pyvenv.cfg`, and everything else outside `site-packages`.
 //!
-//! The server starts that interpreter outside the sandbox, with `-I -S`. It then loads the standard library of the
-//! Python that the environment was made from, and nothing from `site-packages`. A wheel may put files anywhere in the
-//! environment. Therefore these files are recorded before packages are installed. They are compared after the
-//! installation, and whenever the environment is taken. This module never starts a program.
+//! The server starts that interpreter outside the sandbox, with `-I -S`. The interpreter then loads the standard
+//! library of the Python from which the environment was made, and nothing from `site-packages`. A wheel may put files
+//! anywhere in the environment. Therefore the files that the interpreter starts with are recorded before packages are
+//! installed. They are compared after the installation, and whenever a process begins to use the environment. This
+//! module never starts a program.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-/// The file with the record, in the environment. It is not recorded itself.
+/// The file in the environment that contains the record. The file itself is not recorded.
 pub(super) const RECORD_FILE: &str = "qwed-env.json";
 
 /// The folders to which packages may add files.
@@ -23,9 +24,11 @@ const OPEN_FOLDERS: [&str; 5] = ["bin", "etc", "include", "lib", "share"];
 
 /// The names in `bin` that an interpreter reads at its start (`Modules/getpath.py` of `CPython`).
 const READ_IN_BIN: [&str; 2] = ["pyvenv.cfg", "pybuilddir.txt"];
+/// The ending of further names in `bin` that an interpreter reads at its start.
 const READ_IN_BIN_ENDING: &str = "._pth";
 
-/// Prefixes of names in `lib` that belong to standard libraries and to the interpreter's own library.
+/// Prefixes of names in `lib` to which packages may not add files. The names belong to standard libraries and to the
+/// interpreter's own library.
 const CLOSED_IN_LIB: [&str; 4] = ["python", "pypy", "libpython", "libpypy"];
 
 /// The empty lock file that uv creates when it installs packages.
@@ -33,13 +36,13 @@ const LOCK_OF_UV: &str = ".lock";
 
 const SITE_PACKAGES: &str = "site-packages";
 
-/// The most entries outside `site-packages`. An environment with all QWED packages has a few hundred.
+/// The maximum number of entries outside `site-packages`. An environment with all QWED packages has a few hundred.
 const ENTRIES_MAX: usize = 100_000;
-/// The deepest folder outside `site-packages`.
+/// The maximum depth of a folder outside `site-packages`.
 const DEPTH_MAX: usize = 64;
 
-/// A record of the files that an environment starts with, by their paths in it: the type of each entry, the target of a
-/// symlink, the SHA-256 of a file.
+/// A record of the files that an environment's interpreter starts with. The keys are paths in the environment. Each
+/// value is the type of an entry, with the target of a symlink or the SHA-256 of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Startup(BTreeMap<String, String>);
@@ -60,7 +63,7 @@ pub(crate) enum Changed {
 }
 
 impl Startup {
-    /// Records an environment.
+    /// Records the files that the environment's interpreter starts with.
     pub(super) fn record(environment: &Path) -> Result<Self, Changed> {
         let mut found = Self(BTreeMap::new());
         let mut entries_left = ENTRIES_MAX;
@@ -84,7 +87,7 @@ impl Startup {
         }
     }
 
-    /// Adds the entries of a folder, recursively, except those that packages may add.
+    /// Adds the entries of a folder and its subfolders to the record, except for the entries that packages may add.
     fn add(
         &mut self,
         environment: &Path,
@@ -143,7 +146,7 @@ fn is_interpreter(name: &str) -> bool {
     version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || ".dtw".contains(c)))
 }
 
-/// Returns whether a folder is the packages' own, such as `lib/python3.13/site-packages`.
+/// Returns whether a folder is the folder of installed packages, such as `lib/python3.13/site-packages`.
 fn is_site_packages(name: &Path) -> bool {
     let mut parts = name.iter();
     parts.next().is_some_and(|part| part == "lib" || part == "lib64")
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn what_an_interpreter_starts_with_may_not_change() {
         for (name, expected) in [
-            // The existing entry is replaced by a file.
+            // The first four entries exist, and the test replaces each of them by a file.
             ("pyvenv.cfg", "changed"),
             ("bin/python", "changed"),
             ("bin/python3", "changed"),
@@ -238,7 +241,7 @@ mod tests {
         symlink("/etc", folder.path().join("include/site")).unwrap();
         let error = startup.compare(folder.path()).unwrap_err().to_string();
         assert!(error.ends_with("include/site was added"), "{error}");
-        // The same target, but through a symlink.
+        // `lib` has the same content as before, but is now a symlink, which counts as a change.
         let (folder, startup) = made();
         fs::rename(folder.path().join("lib"), folder.path().join("share")).unwrap();
         symlink("share", folder.path().join("lib")).unwrap();

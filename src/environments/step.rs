@@ -1,5 +1,5 @@
-//! Runs the external programs that make an environment, and shows their output as progress. They never receive this
-//! program's own variables, because tokens are among them.
+//! Runs the external programs that make an environment, and shows their output as progress. The programs never receive
+//! the variables of qwed-mcp itself, because tokens are among them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -15,18 +15,19 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-/// The most time for a step, which may download hundreds of megabytes over a slow connection.
+/// The timeout for a step, which may download hundreds of megabytes over a slow connection.
 const STEP_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The interval at which a silent step shows that it is still running.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The most lines kept of a step's output: the last ones, which explain a failure.
+/// The maximum number of lines that are kept of a step's output. The last lines are kept, because they explain a
+/// failure.
 const LINES_MAX: usize = 12;
-/// The most characters kept of a line.
+/// The maximum number of characters that are kept of a line.
 const LINE_CHARS_MAX: usize = 300;
 
-/// The prefixes of variables that a step does not receive, and the reasons.
+/// The prefixes of environment variables that a step does not receive, and the reasons.
 const WITHHELD: [(&str, &str); 24] = [
     ("QWED_", "tokens are among them"),
     ("PYTHONHOME", "another Python's standard library"),
@@ -59,7 +60,7 @@ const WITHHELD: [(&str, &str); 24] = [
 pub(crate) enum Progress<'t> {
     /// A step begins.
     Step(&'t str),
-    /// A line of its output.
+    /// A line of the step's output.
     Line(&'t str),
     /// The step is still running.
     Tick,
@@ -105,7 +106,8 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 /// Runs a step to its end, and returns the last lines of its output. Dropping the future kills the step and the
 /// processes that it started.
 ///
-/// The step's standard input is `lock`. The turn therefore lasts until the step ends, even if this process is killed.
+/// The step's standard input is `lock`, the lock of the turn to make environments. So the turn lasts until the step
+/// ends, even if this process is killed.
 pub(super) async fn run(
     mut command: Command,
     lock: File,
@@ -118,7 +120,7 @@ pub(super) async fn run(
         Ok(child) => Group { child, is_over: false },
         Err(source) => return Err(StepError::Start { program, source }),
     };
-    // The command holds the lock too.
+    // The command still holds a descriptor of the lock, which is no longer needed in this process.
     drop(command);
     let (stdout, stderr) = (group.child.stdout.take(), group.child.stderr.take());
     let mut output = Output::default();
@@ -142,7 +144,7 @@ pub(super) async fn run(
     }
 }
 
-/// A process and the processes that it started. They are killed when this is dropped before the process ends.
+/// A process and the processes that it started. They are killed when this value is dropped before the process ends.
 struct Group {
     child: Child,
     is_over: bool,
@@ -152,7 +154,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(id) = id.filter(|_| !self.is_over) {
-            // The process may have ended, but its PID cannot be reused before it is waited for.
+            // The process may have ended. But its PID cannot be reused before it is waited for, so no other process is
+            // killed.
             let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
         }
     }
@@ -193,7 +196,7 @@ impl Output {
     }
 }
 
-/// A stream, and the start of its next line.
+/// An output stream of a step, and the start of the stream's next line.
 struct Stream<R> {
     reader: Option<R>,
     begun: Vec<u8>,
@@ -217,7 +220,7 @@ impl<R: AsyncRead + Unpin> Stream<R> {
         };
         let mut lines = Vec::new();
         for byte in bytes.iter().take(count) {
-            // A progress bar rewrites its line.
+            // A carriage return ends a line too, because a progress bar rewrites its line.
             if matches!(byte, b'\n' | b'\r') {
                 lines.extend(text(&std::mem::take(&mut self.begun)));
             } else if self.begun.len() < 4 * LINE_CHARS_MAX {

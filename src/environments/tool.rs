@@ -20,34 +20,35 @@ pub(super) const VERSION_MIN: (u32, u32) = (3, 10);
 /// The newest minor version that is looked up by a name such as `python3.16`.
 const MINOR_MAX: u32 = 16;
 
-/// Folders in the home folder that may contain uv, in addition to `PATH`: from its own installer, and from Cargo.
+/// The folders in the home folder that are searched for uv, in addition to `PATH`. uv's own installer uses the first
+/// folder, and Cargo uses the second.
 const UV_IN_HOME: [&str; 2] = [".local/bin", ".cargo/bin"];
-/// Folders of Homebrew, which graphical programs do not have on their `PATH`.
+/// The folders of Homebrew that are searched for uv. Graphical programs do not have them on their `PATH`.
 const UV_ELSEWHERE: [&str; 3] =
     ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin"];
 
-/// The most time for a program to print its version.
+/// The timeout for a program that prints its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Prints the version of an interpreter. With `-S` and `-I`, only Python's own code runs.
+/// The arguments with which an interpreter prints its version. With `-S` and `-I`, only Python's own code runs.
 const ASK: [&str; 4] =
     ["-I", "-S", "-c", "import sys; print('Python %d.%d.%d' % sys.version_info[:3])"];
 
-/// Compiles the installed packages, because scripts cannot write there. `-S` skips `.pth` files, because their lines
-/// are code.
+/// The arguments with which Python compiles the installed packages. Scripts cannot compile packages, because they
+/// cannot write to the environment. `-S` skips `.pth` files, because lines of `.pth` files can be code.
 const COMPILE: [&str; 10] =
     ["-I", "-S", "-W", "ignore", "-m", "compileall", "-qq", "-j", "0", "lib"];
 
-/// Runs pip with the arguments that follow.
+/// A Python program that runs pip with the arguments that follow it.
 const RUN_PIP: &str = include_str!("run_pip.py");
 
-/// Accepts only wheels, because building any other package runs its code.
+/// The arguments that allow only wheels. Building any other package would run code of the package.
 const ONLY_WHEELS: [&str; 2] = ["--only-binary", ":all:"];
 
-/// The error of `python -m venv` on Debian and its derivatives, where a part of it is a separate package.
+/// The error of `python -m venv` on Debian and its derivatives, where `ensurepip` is in a separate package.
 const NO_ENSUREPIP: &str = "ensurepip is not available";
 
-/// The Python for an environment.
+/// The Python that the admin wants for an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PythonWanted {
     /// Any version that the packages support.
@@ -106,7 +107,7 @@ impl FromStr for PythonWanted {
 }
 
 impl PythonWanted {
-    /// Returns the version in uv's syntax, which messages use too.
+    /// Returns the wanted version in uv's syntax. Messages use this syntax too.
     fn as_text(&self) -> String {
         match self {
             Self::Any => format!(">={}.{}", VERSION_MIN.0, VERSION_MIN.1),
@@ -126,7 +127,7 @@ impl PythonWanted {
         }
     }
 
-    /// Returns the names to look up for a fitting interpreter.
+    /// Returns the names under which a fitting interpreter is looked up, in order of preference.
     fn names(&self) -> Vec<PathBuf> {
         match self {
             Self::Any => {
@@ -152,7 +153,7 @@ pub(super) enum Tool {
 }
 
 impl Tool {
-    /// Finds uv, or a Python that fits.
+    /// Finds uv. If there is no uv, finds a Python that fits.
     pub(super) async fn find(python: &PythonWanted) -> Result<Self, ToolError> {
         for program in uv_places() {
             if let Some(version) = answer(&program, &["--version"], "uv ").await {
@@ -258,8 +259,9 @@ impl Tool {
         lock.ok_or(ToolError::Unresolved)
     }
 
-    /// Installs the locked packages, from wheels only, so that none of their code runs. Call this once for an
-    /// environment, because each start of its interpreter runs the `.pth` files in it.
+    /// Installs the locked packages, from wheels only, so that none of their code runs. Call this only once for an
+    /// environment. A second call would start the environment's interpreter, and each start runs the `.pth` files of
+    /// the installed packages.
     pub(super) async fn install(
         &self,
         job: &Job<'_>,
@@ -269,7 +271,8 @@ impl Tool {
         let mut install = match self {
             Self::Uv { program, .. } => {
                 let mut install = job.uv(program, &["pip", "install", "--python"]);
-                // To compile, uv would start the interpreter with the installed packages.
+                // Without this option, uv would compile the packages. To do so, it would start the interpreter with
+                // them.
                 install.arg(job.python()).arg("--no-compile-bytecode");
                 install
             }
@@ -285,7 +288,7 @@ impl Tool {
     }
 }
 
-/// The folder of an environment that is being made, and how to make it.
+/// An environment that is being made: its folder, the lock of the turn, and whether downloads are forbidden.
 pub(super) struct Job<'j> {
     pub(super) folder: &'j Path,
     pub(super) turn: &'j File,
@@ -297,7 +300,7 @@ impl Job<'_> {
         self.folder.join("bin/python")
     }
 
-    /// Compiles everything with the Python that the environment was made from. A failure is not an error, because
+    /// Compiles all packages with the Python from which the environment was made. A failure is not an error, because
     /// packages contain files that do not compile.
     pub(super) async fn compile(
         &self,
@@ -320,7 +323,7 @@ impl Job<'_> {
         cloned.map_err(failed).map_err(ToolError::Make)
     }
 
-    /// Creates a command that reads nothing from the current folder.
+    /// Creates a command that runs in the environment's folder, so that it reads nothing from the current folder.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = command(program);
         command.current_dir(self.folder);
@@ -337,7 +340,7 @@ impl Job<'_> {
 
     fn uv(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.command(program);
-        // uv looks for project settings from the current folder upwards.
+        // uv looks for project settings from its current folder upwards, so it runs in the root folder.
         command.current_dir("/").args(["--color", "never", "--no-progress"]);
         command.args(self.is_offline.then_some("--offline")).args(arguments);
         command
@@ -360,7 +363,7 @@ fn uv_places() -> Vec<PathBuf> {
 fn on_path(name: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let entries = std::env::split_paths(&path).filter(|entry| entry.is_absolute());
-    // Joining with an absolute path returns that path.
+    // If `name` is an absolute path, `join` returns `name`.
     let mut found: Vec<PathBuf> =
         entries.map(|entry| entry.join(name)).filter(|it| is_program(it)).collect();
     if found.is_empty() && name.is_absolute() && is_program(name) {
@@ -373,7 +376,7 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 > 0)
 }
 
-/// Runs a program to get its version, and returns the text after `start`.
+/// Runs a program to get its version. Returns the part of its output that follows `start`.
 async fn answer(program: &Path, arguments: &[&str], start: &str) -> Option<String> {
     let mut ask = command(program);
     ask.args(arguments).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());

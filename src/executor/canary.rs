@@ -50,7 +50,7 @@ pub(crate) struct TemporaryFolderError {
 }
 
 impl TemporaryFolderError {
-    /// The admin's remedy.
+    /// The admin's remedy for all of these problems.
     pub(super) const REMEDY: &str = "set TMPDIR to a folder that the server may write to";
 
     /// Returns the message without the path, for clients.
@@ -81,13 +81,14 @@ pub(super) fn temporary_folder() -> Result<PathBuf, TemporaryFolderError> {
 #[derive(Debug)]
 pub(super) struct Canary {
     folder: PathBuf,
-    /// Held for the lifetime of the canary. A folder without a lock was left behind by a killed server.
+    /// The lock on the folder, held for the lifetime of the canary. A folder without a lock was left behind by a killed
+    /// server.
     _lock: File,
     pub(super) script: String,
 }
 
 impl Canary {
-    /// Creates the file in the folder for temporary files. Dropping the canary removes it.
+    /// Creates the file in the folder for temporary files, and the script. Dropping the canary removes the file.
     ///
     /// `library` is the macOS library with the calls that the script tries. It is set for Seatbelt only.
     pub(super) fn new(
@@ -102,7 +103,7 @@ impl Canary {
     }
 
     fn new_in(parent: &Path, program: &Path, library: Option<&Path>) -> io::Result<Self> {
-        // A separate folder, because the sandbox may have a temporary folder of its own at `parent`.
+        // The file gets a folder of its own, because the sandbox may have its own temporary folder at `parent`.
         let folder = parent.join(format!("qwed-mcp-canary-{}", Uuid::new_v4().simple()));
         let lock = supervisor::create_locked(&folder)?;
         let file = folder.join("file");
@@ -121,8 +122,8 @@ impl Canary {
         Ok(canary)
     }
 
-    /// Returns the attempts that succeeded and must not have. `output` is the script's output. `None` if `output` is
-    /// not a list of attempts, because the script did not run to its end.
+    /// Returns the attempts that succeeded although the tier must prevent them. `output` is the script's output. `None`
+    /// if `output` is not a list of attempts, because the script did not run to its end.
     pub(super) fn escapes(tier: Tier, output: &str) -> Option<Vec<String>> {
         let mut opened: Vec<String> = serde_json::from_str(output).ok()?;
         opened.retain(|way| !known_gaps(tier).contains(&way.as_str()));
@@ -143,8 +144,8 @@ impl Drop for Canary {
     }
 }
 
-/// Gives `paths` to the user that scripts run as, if the server is root. The sandbox must keep the script away, not the
-/// owner of the file.
+/// Makes the user that scripts run as the owner of `paths`, if the server is root. The test is whether the sandbox
+/// keeps the script away from the file, not whether the file's owner does.
 fn open_to_scripts(paths: [&PathBuf; 2]) {
     if IS_SUPPORTED && nix::unistd::geteuid().is_root() {
         for path in paths {
@@ -170,7 +171,8 @@ mod tests {
         let other = File::open(&folder).unwrap();
         assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)));
         drop(canary);
-        // A process that another test is starting holds the descriptor until it executes its program.
+        // This may wait. A process that another test is starting holds a copy of the lock's descriptor until it
+        // executes its program.
         other.lock().unwrap();
         assert!(!folder.exists());
     }

@@ -7,12 +7,13 @@ use crate::safety::is_in_standard_library;
 /// The top-level modules of the libraries that scripts draw with.
 const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
 
-/// Returns the index of the fork server for a script. `imports` is `None` if the imports are unknown. `loaded` lists
-/// the modules of each fork server. Each list includes the previous list.
+/// Returns the index of the fork server for a script. `imports` is `None` if the script's imports are unknown. `loaded`
+/// lists the modules of each fork server. Each list includes the previous list.
 ///
-/// Chooses the first fork server that has loaded all imports. Standard modules do not count, because most of them load
-/// in no time. If no fork server has all imports, or they are unknown, chooses the last fork server without a drawing
-/// library: other packages probably need the modules that it has loaded. A script that draws gets the last fork server.
+/// Chooses the first fork server that has loaded all imports of the script. Modules of the standard library do not
+/// count, because most of them load in no time. If no fork server has loaded all imports, or if the imports are
+/// unknown, chooses the last fork server without a drawing library, because other packages probably need the modules
+/// that it has loaded. A script that draws gets the last fork server.
 pub(super) fn of(imports: Option<&[String]>, loaded: &[&[String]]) -> usize {
     let imported: Vec<&str> =
         imports.unwrap_or_default().iter().map(|name| topmost(name)).collect();

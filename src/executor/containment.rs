@@ -27,7 +27,8 @@ use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
 use super::{OneShotExecutor, RunError, RunLimits, Surroundings};
 
-/// The memory limit for the test of the limit: more than an interpreter needs, and soon exceeded.
+/// The memory limit with which the limit itself is tested, in bytes. An interpreter needs less, and the test script
+/// soon exceeds it.
 const TRIED_MEMORY_BYTES: u64 = 128 * 1024 * 1024;
 
 /// An interpreter, and the plan that contains its scripts.
@@ -40,9 +41,9 @@ pub(crate) struct Contained {
     /// The last workspace that was found to hold no file of the interpreter. Remembered because the check takes a
     /// hundred lookups.
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
-    /// The measures that make runs reproducible; `None` if they are not wanted, and for runs of a project.
+    /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
-    /// The folder with stand-ins for the parts of macOS, for tests.
+    /// The folder with stand-ins for the parts of macOS that contain scripts. Only tests have one.
     pub(super) apple_parts: Option<PathBuf>,
 }
 
@@ -65,7 +66,7 @@ impl Contained {
         self.order_for(Role::Script, &input, scratch, limits, group)
     }
 
-    /// Returns the order for an interpreter in this role, which reads `input` once it is contained.
+    /// Returns the order for an interpreter in `role`. The interpreter reads `input` after it is contained.
     pub(super) fn order_for(
         &self,
         role: Role,
@@ -112,7 +113,7 @@ impl Contained {
     /// Returns the interpreter and the sandbox of scripts, for receipts.
     pub(super) fn surroundings(&self) -> Surroundings {
         let Self { interpreter, plan, .. } = self;
-        // Supervisors receive the plan in this form.
+        // The hash is computed from JSON, because supervisors receive the plan in this form.
         let text = serde_json::to_vec(plan).unwrap_or_default();
         Surroundings {
             program_file: plan.program_file.clone(),
@@ -128,10 +129,10 @@ impl Contained {
         }
     }
 
-    /// Returns the summary for clients.
+    /// Returns a summary of the containment for clients.
     pub(super) fn ready(&self) -> Ready {
         let is_expected = self.passed_over.iter().all(|(_, obstacle)| obstacle.is_expected());
-        // A fault takes precedence over an expected obstacle.
+        // Reports the first fault. If there is none, reports the first expected obstacle.
         let reason = self.passed_over.iter().find(|(_, obstacle)| !obstacle.is_expected());
         let reason = reason.or(self.passed_over.first());
         let step_down =
@@ -183,7 +184,8 @@ impl Containment {
         }
     }
 
-    /// Returns the best containment that the admin accepts and that holds. Tests each candidate with `executor`.
+    /// Returns the containment at the best tier that the admin accepts and that passes the tests. Runs the tests with
+    /// `executor`.
     pub(super) async fn get(&self, executor: &OneShotExecutor) -> Result<&Contained, NotContained> {
         self.found
             .get_or_try_init(|| async {
@@ -220,7 +222,7 @@ impl Containment {
         }
     }
 
-    /// Returns the containment at `tier`, if it holds.
+    /// Returns the containment at `tier`, if it passes the tests.
     async fn try_tier(
         &self,
         tier: Tier,
@@ -239,10 +241,10 @@ impl Containment {
         temporary_folder()?;
         let KernelLacks { namespaces, landlock, file_tree, .. } = self.kernel_lacks;
         let needed = tier.landlock_abi_min();
-        // Without a sandbox, Landlock still keeps signals within the run.
+        // `Tier::Off` does not need Landlock. It uses Landlock if possible, to keep signals within the run.
         let is_used = needed > 0 || tier == Tier::Off;
         let present = if is_used && !landlock { supported_abi() } else { 0 };
-        // Before any question to the kernel, because a wrong setting is wrong at every tier.
+        // The plan is made before the kernel's features are checked, because a wrong setting is wrong at every tier.
         let (reach, read_paths) = (&interpreter.reach, &self.read_paths);
         let plan = Plan::new(tier, present, reach, read_paths, self.memory_mb)?;
         if namespaces && tier == Tier::T3 {
@@ -269,7 +271,8 @@ impl Containment {
         if tier == Tier::Off {
             return Ok(contained);
         }
-        // Installed packages prove nothing about the sandbox, and must not run in an untested sandbox.
+        // The test runs without installed packages (`is_isolated`). They prove nothing about the sandbox, and must not
+        // run in an untested sandbox.
         let mut isolated = contained.clone();
         isolated.plan.is_isolated = true;
         let library = contained.seatbelt().map(|seatbelt| seatbelt.library);
@@ -295,8 +298,8 @@ impl Containment {
     }
 }
 
-/// Tests that the memory limit holds, with a script that exceeds it. Only Seatbelt needs this, because there the
-/// system's own accounting is the only limit. Nothing else would notice that the limit has no effect.
+/// Tests that the memory limit holds, with a script that exceeds it. Only Seatbelt needs this test: there, macOS's own
+/// accounting is the only limit, and nothing else would notice that it has no effect.
 async fn try_memory_limit(
     mut isolated: Contained,
     executor: &OneShotExecutor,
@@ -322,7 +325,7 @@ fn log_step_down(tier: Tier, passed_over: &[(Tier, Obstacle)]) {
         if obstacle.is_expected() {
             tracing::warn!(remedy, "{better} is unavailable, scripts run at {tier}: {obstacle}");
         } else {
-            // The debug output contains the path that failed. The message does not.
+            // The log also gets the debug output, because it contains the path that failed. The message does not.
             tracing::error!(
                 remedy,
                 ?obstacle,

@@ -1,16 +1,16 @@
 //! Makes runs of a script reproducible, as far as possible.
 //!
-//! Random number generators without a seed get a seed that is derived from the script (`python/numbers.py`). Addresses
-//! are the same in each run if the kernel allows that. Numerical libraries use kernels that every processor supports.
-//! Time, threads and secrets are never changed.
+//! Random number generators without a seed get a seed that is derived from the script (`python/numbers.py`). Memory
+//! addresses are the same in each run if the operating system allows that. Numerical libraries use compute kernels that
+//! every processor supports. Time, threads and secrets are never changed.
 
 use crate::config::KernelLacks;
 use crate::sandbox::can_fix_addresses;
 
-/// The measures that are available on this machine.
+/// The measures for reproducible runs that are available on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Determinism {
-    /// Whether addresses are the same in each run.
+    /// Whether memory addresses are the same in each run.
     pub(crate) fixes_addresses: bool,
 }
 
@@ -26,7 +26,7 @@ impl Determinism {
     }
 }
 
-/// A variable that keeps a library from choosing its kernels by the processor.
+/// An environment variable that keeps a numerical library from choosing its compute kernels by the processor.
 struct Pinned {
     name: &'static str,
     value: &'static str,
@@ -34,12 +34,13 @@ struct Pinned {
     why: &'static str,
 }
 
-/// The features of processors that the loops of `NumPy` can use beyond the baseline of its build. `NumPy` ignores names
-/// that a build does not know.
+/// The processor features that `NumPy` is kept from using: all that its loops can use beyond the baseline of its build.
+/// `NumPy` ignores names that its build does not know.
 const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR \
                        X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
 
-/// The variables. Another kernel would add in another order, and round differently.
+/// The variables that make numerical libraries choose the same compute kernels on every processor. Another kernel would
+/// add numbers in another order, and round differently.
 const PINNED: [Pinned; 4] = [
     Pinned {
         name: "OPENBLAS_CORETYPE",

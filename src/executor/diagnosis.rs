@@ -51,20 +51,20 @@ type FoundPackage = (String, Option<String>, Option<String>);
 
 const PYTEST_SCRIPT: &str = "import pytest\nprint(pytest.__version__)";
 
-/// Imports the modules in `NAMES`, which is defined before this text.
+/// A script that imports the modules in the list `NAMES`. The definition of `NAMES` is put before this text.
 const IMPORTS_SCRIPT: &str =
     "import importlib\nfor name in NAMES:\n    importlib.import_module(name)\n";
 
-/// The timeout for all imports. The first import of new files reads them from the disk.
+/// The timeout for all imports together. It is long because the first import of new files reads them from the disk.
 const IMPORTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 const PACKAGES_SCRIPT: &str = include_str!("python/packages.py");
 
-/// The layers of macOS, in the order in which a run passes them.
+/// The layers of the sandbox on macOS, in the order in which a run passes them.
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 const LAYERS: [Layer; 2] = [Layer::ResourceLimits, Layer::Seatbelt];
 
-/// The layers of the sandbox, in the order in which a run passes them.
+/// The layers of the sandbox on Linux, in the order in which a run passes them.
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 const LAYERS: [Layer; 7] = [
     Layer::Namespaces,
@@ -83,7 +83,7 @@ pub(crate) enum PackagesError {
     Interpreter(FindError),
     #[error("its packages cannot be imported: {0}")]
     Import(String),
-    /// No script can run here, with any interpreter.
+    /// No script can run on this machine, with any interpreter.
     #[error("its packages were not imported, as no script can run here: {reason}")]
     NotTried { version: String, reason: String },
 }
@@ -103,7 +103,7 @@ pub(crate) struct Diagnosis {
     pub(crate) script_user: Option<ScriptUser>,
     /// The better tiers that the admin accepts and scripts do not get, best first, with the reasons.
     pub(crate) passed_over: Vec<(Tier, Obstacle)>,
-    /// The state of each layer.
+    /// The state of each layer of the sandbox.
     pub(crate) layers: Vec<(Layer, LayerState)>,
     /// The limits of a run; `None` if no script can run.
     pub(crate) limits: Option<Limits>,
@@ -121,7 +121,7 @@ pub(crate) struct FoundInterpreter {
     pub(crate) program: PathBuf,
     pub(crate) version: String,
     pub(crate) source: Source,
-    /// The candidates that take precedence but cannot be used.
+    /// The candidates that take precedence over this interpreter but cannot be used.
     pub(crate) passed_over: Vec<Unusable>,
 }
 
@@ -160,9 +160,9 @@ pub(crate) enum LayerState {
     Enforced,
     /// Scripts do not have the layer.
     Missing {
-        /// The reason.
+        /// The reason why scripts do not have the layer.
         why: String,
-        /// The admin's remedy.
+        /// The admin's remedy, if one is known.
         remedy: Option<String>,
     },
     /// Unknown: the layer was not tried, for this reason.
@@ -186,7 +186,7 @@ impl OneShotExecutor {
         };
         let contained = match &interpreter {
             Ok(_) => self.contained().await,
-            // `contained` would search for the interpreter again.
+            // Reuses the error, because `contained` would search for the interpreter again.
             Err(error) => Err(NotContained::FindInterpreter(error.clone())),
         };
         let (contained, refusal) = match contained {
@@ -212,7 +212,7 @@ impl OneShotExecutor {
             layers: layers(tier, obstacles, self.containment.mode),
             limits: contained.map(|contained| contained.plan.limits),
             control_groups: match tier {
-                // A script has run, so the search for control groups is over.
+                // A script has run. So the search for control groups is over, and its result can be described.
                 Some(Tier::T1 | Tier::T2 | Tier::T3) => self.groups.describe(),
                 Some(Tier::Seatbelt) => Err("macOS has none".to_owned()),
                 Some(Tier::Off) => Err("nothing is bounded without a sandbox".to_owned()),
@@ -244,8 +244,8 @@ impl OneShotExecutor {
         }
     }
 
-    /// Imports, inside of the sandbox, each module of verification scripts with a distribution that `is_there`. Returns
-    /// the version of the interpreter.
+    /// Imports the modules of verification scripts, inside of the sandbox. Skips the modules of each distribution for
+    /// which `is_there` returns false. Returns the version of the interpreter.
     pub(crate) async fn try_packages(
         &self,
         is_there: impl Fn(&str) -> bool,
@@ -290,13 +290,13 @@ impl OneShotExecutor {
         found.into_iter().filter_map(|(_, name, version)| Some((name?, version))).collect()
     }
 
-    /// Looks up modules from inside of the sandbox. Returns for each module its distribution and its version, which is
-    /// `None` if the module cannot be imported.
+    /// Looks up the modules in `names`, inside of the sandbox. Returns for each module its distribution and its
+    /// version. The version is `None` if the module cannot be imported.
     async fn ask_for_packages(&self, contained: &Contained, names: &Value) -> Vec<FoundPackage> {
         if !self.may_look_inside(contained) {
             return Vec::new();
         }
-        // A missing name is `null` in JSON and `None` in Python.
+        // A missing name is `null` in JSON, and must be `None` in the Python script.
         let names = names.to_string().replace("null", "None");
         let script = format!("NAMES = {names}\n{PACKAGES_SCRIPT}");
         let run = self.supervise_own(contained, &script).await;
@@ -321,8 +321,8 @@ impl OneShotExecutor {
     }
 }
 
-/// Returns the state of each layer for scripts that run at `tier`. `obstacles` were found on the way there; `None` if
-/// nothing was tried.
+/// Returns the state of each layer for scripts that run at `tier`. `obstacles` are the reasons why tiers are
+/// unavailable; `None` if no tier was tried.
 fn layers(
     tier: Option<Tier>,
     obstacles: Option<&[(Tier, Obstacle)]>,

@@ -13,8 +13,8 @@ pub(crate) enum Stream {
 
 type Listener = dyn Fn(Stream, &[u8]) + Send + Sync;
 
-/// The listener of a run's output, if there is one. It receives the output within the limits, in the pieces in which it
-/// was read. It must not block, because the run would wait too.
+/// The listener that receives a run's output, if there is one. It receives only the output within the limits, in the
+/// pieces in which the server reads it. The listener must not block, because the run would wait too.
 #[derive(Clone, Default)]
 pub(crate) struct Echo(Option<Arc<Heard>>);
 
@@ -40,7 +40,8 @@ impl Echo {
         }
     }
 
-    /// Returns whether the listener has received output of the run. Then the run cannot be repeated.
+    /// Returns whether the listener has received output of the run. If so, the run cannot be repeated, because that
+    /// output cannot be taken back.
     pub(super) fn has_begun(&self) -> bool {
         self.0.as_ref().is_some_and(|heard| heard.has_begun.load(Ordering::Relaxed))
     }

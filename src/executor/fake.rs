@@ -63,7 +63,7 @@ impl FakeExecutor {
         }
     }
 
-    /// Returns the number of scripts and projects that it was asked to run.
+    /// Returns the number of scripts and projects that this executor has received.
     pub(crate) fn runs(&self) -> usize {
         self.runs.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ pub(super) struct Given<'a> {
     pub(super) source: &'a str,
     /// The data that the script reads from its standard input.
     pub(super) stdin: &'a [u8],
-    /// The script as it is signed; `None` for a source of the server's own.
+    /// The unchanged script, as it is signed; `None` if the source is one of the server's own scripts.
     script: Option<&'a str>,
 }
 
@@ -23,13 +23,12 @@ impl<'a> Given<'a> {
         Self { source, stdin: script.stdin(), script: Some(script_text) }
     }
 
-    /// Creates the input for a source of the server's own, which reads nothing.
+    /// Creates the input for one of the server's own scripts, which reads nothing from its standard input.
     pub(super) fn source(source: &'a str) -> Self {
         Self { source, stdin: &[], script: None }
     }
 
-    /// Returns the seed of the script's random numbers: the SHA-256 of the script. `None` for a source of the server's
-    /// own.
+    /// Returns the seed of the script's random numbers: the SHA-256 of the script. `None` for the server's own scripts.
     pub(super) fn seed(&self) -> Option<[u8; 32]> {
         self.script.map(|script| Sha256::digest(script).into())
     }

@@ -1,5 +1,5 @@
-//! Finds Python, once. On many machines `python3` is a shell script of a version manager, which takes longer than
-//! Python itself.
+//! Finds Python once, and remembers it. A search for each run would be slow: on many machines `python3` is a shell
+//! script of a version manager, which takes longer than Python itself.
 //!
 //! This module never starts an interpreter of the workspace.
 
@@ -19,38 +19,39 @@ use super::untrusted::{Untrusted, UntrustedFolder};
 /// The reason why the server has no interpreter. It contains no path, because clients see it. The log has the details.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum FindError {
-    /// The interpreter that the admin named cannot be used. No other was tried.
+    /// The interpreter that the admin configured cannot be used. No other interpreter was tried.
     #[error(
         "the interpreter that QWED_MCP_PYTHON names could not be used: {}. \
          Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later, or to a name that is on \
          PATH; ~ and variables are not expanded", .0.error
     )]
     Configured(Unusable),
-    /// The interpreter is in the workspace. Probing it would run code of the workspace.
+    /// The interpreter is in the workspace. Probing it would run code of the workspace outside of the sandbox.
     #[error(
         "the interpreter is in the workspace, whose code must not run outside of the sandbox; \
          ask the admin to make its virtual environment elsewhere (QWED_MCP_PYTHON)"
     )]
     InWorkspace(Unusable),
-    /// Another user can change the environment, and could have put code into it.
+    /// Another user can change the environment that contains the interpreter, and could have put code into it.
     #[error(
         "the environment of `qwed-mcp env create` can be changed by others than the server's user, so \
          it is not used; ask the admin to look at the server's log"
     )]
     EnvironmentUnprotected(Unusable),
-    /// The environment was changed. Probing it would run code that does not belong to its Python.
+    /// The environment that contains the interpreter was changed. Probing the interpreter would run code that does not
+    /// belong to its Python.
     #[error(
         "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask the admin to \
          look at the server's log"
     )]
     EnvironmentChanged(Unusable),
-    /// The location of the workspace is unknown, and its code must not run.
+    /// The location of the workspace is unknown, so any interpreter could be in it. Code of the workspace must not run.
     #[error(
         "no interpreter is started, as it is not known where the workspace is, whose code must not \
          run outside of the sandbox: {0}"
     )]
     WorkspaceUnknown(String),
-    /// All candidates were tried.
+    /// All candidates were tried, and none can be used.
     #[error(
         "no Python 3.8 or later was found in VIRTUAL_ENV or on PATH. \
          Set QWED_MCP_PYTHON to the absolute path of one, or run `qwed-mcp env create`"
@@ -92,9 +93,9 @@ pub(crate) enum Source {
 pub(super) struct Found {
     pub(super) interpreter: Interpreter,
     pub(super) source: Source,
-    /// The candidates that take precedence but cannot be used.
+    /// The candidates that take precedence over this interpreter but cannot be used.
     pub(super) passed_over: Vec<Unusable>,
-    /// Keeps the environment of the interpreter from being removed.
+    /// While this value exists, the environment that contains the interpreter is not removed.
     _in_use: Option<InUse>,
 }
 
@@ -103,12 +104,12 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct InterpreterFinder {
     configured: Option<OsString>,
-    /// `None` without a data folder.
+    /// The environments of `qwed-mcp env create`; `None` if the server has no data folder.
     environments: Option<Environments>,
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
     found: OnceCell<Found>,
-    /// The candidates of the last failed search, which were logged.
+    /// The candidates of the last failed search, as they were logged. They are not logged again.
     logged: Mutex<String>,
 }
 
@@ -135,7 +136,7 @@ impl InterpreterFinder {
         found
     }
 
-    /// Logs the candidates that were tried, unless the last search tried the same.
+    /// Logs the candidates that were tried, unless the last failed search logged the same candidates.
     fn log_once(&self, error: &FindError) {
         let tried = error.tried().iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,7 +155,7 @@ impl InterpreterFinder {
 
     async fn find(&self) -> Result<Found, FindError> {
         let untrusted = self.untrusted.clone();
-        // The lookup may read files of the admin, which blocks.
+        // The lookup may read the admin's files, so it runs in a thread for blocking work.
         let untrusted = tokio::task::spawn_blocking(move || untrusted.folder()).await;
         let untrusted = untrusted.unwrap_or_else(|_| Err("internal error".to_owned()));
         let untrusted = untrusted.map_err(FindError::WorkspaceUnknown)?;
@@ -187,7 +188,7 @@ impl InterpreterFinder {
                     let made = made.take_if(|_| matches!(source, Source::Made(_)));
                     return Ok(Found { interpreter, source, passed_over, _in_use: made.or(held) });
                 }
-                // With the next candidate, tests would run without the packages that they need.
+                // The search ends here. With the next candidate, tests would run without the packages that they need.
                 Err(unusable) if matches!(unusable.error, ProbeError::InWorkspace) => {
                     return Err(FindError::InWorkspace(unusable));
                 }
@@ -200,7 +201,8 @@ impl InterpreterFinder {
         Err(FindError::NotFound(passed_over))
     }
 
-    /// Returns the environment of `env create` that contains the candidate. The result keeps it from being removed.
+    /// Returns the environment of `env create` that contains the candidate. While the returned value exists, the
+    /// environment is not removed.
     fn environment_of(&self, candidate: &Path) -> Result<Option<InUse>, FindError> {
         let environments = self.environments.as_ref();
         let held = environments.map_or(Ok(None), |environments| environments.holding(candidate));
@@ -235,7 +237,7 @@ pub(crate) async fn package_folders(python: &Path) -> Option<Vec<PathBuf>> {
     probe(python, None).await.ok().map(|interpreter| interpreter.packages)
 }
 
-/// Returns the newest environment of `env create`. The result keeps it from being removed.
+/// Returns the newest environment of `env create`. While the returned value exists, the environment is not removed.
 fn made(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
     environments.map_or(Ok(None), Environments::newest).map_err(|unusable| not_used(&unusable))
 }
@@ -251,9 +253,9 @@ fn not_used(environment: &UnusableEnvironment) -> FindError {
     }
 }
 
-/// Returns the interpreter of the virtual environment that contains this program. Resolves the symlinks by which the
-/// program was started. Only a virtual environment was made for this program: next to a program in `/usr/bin` is the
-/// system's Python.
+/// Returns the interpreter of the virtual environment that contains this program, after resolving symlinks to the
+/// program. `None` if the program is not in a virtual environment: a Python next to a program in `/usr/bin` is the
+/// system's Python, and was not installed for this program.
 fn beside_program() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.canonicalize().ok()?;
     let folder = program.parent()?;

@@ -1,18 +1,18 @@
 //! Runs scripts that the gateway has authorized, and nothing else.
 //!
-//! An [`Executor`] takes an [`AuthorizedScript`], limits and a cancellation token, and returns an [`Outcome`]. However
-//! a run ends, every process that it started is dead or being killed by then. This module never decides whether a
-//! script may run.
+//! An [`Executor`] takes an [`AuthorizedScript`], limits and a cancellation token, and returns an [`Outcome`]. When the
+//! outcome is returned, every process of the run is dead or being killed, regardless of how the run ended. This module
+//! never decides whether a script may run.
 //!
 //! Two implementations exist:
 //!
 //! - [`OneShotExecutor`] starts a new interpreter for each run. `interpreter` finds Python once. `containment` chooses
-//!   the sandbox, or names the `obstacle` against it. `project` does so for tests, which have more rights. `one_shot`
-//!   is the server's side of a run. It exchanges an order and a [`report`](crate::sandbox::report) with a
-//!   [`supervisor`](crate::sandbox::supervisor), a separate process for each run that starts Python, watches it and
-//!   cleans up after it.
-//! - `warm` (Linux only) runs scripts in children of an interpreter that has already loaded their modules. It falls
-//!   back to the first implementation if no such child is available.
+//!   the sandbox, or returns the `obstacle` that makes a sandbox unavailable. `project` makes the sandbox for tests,
+//!   which have more rights. `one_shot` is the server's side of a run. It exchanges an order and a
+//!   [`report`](crate::sandbox::report) with a [`supervisor`](crate::sandbox::supervisor), a separate process for each
+//!   run that starts Python, watches it and cleans up after it.
+//! - `warm` (Linux only) runs each script in a child of an interpreter that has already loaded the modules of
+//!   verifications. If no such child is available, `warm` uses a [`OneShotExecutor`].
 
 #![cfg_attr(
     any(not(target_os = "linux"), qwed_portable),
@@ -88,10 +88,11 @@ use crate::sandbox::{LaunchError, Tier};
 
 /// The interface of all executors.
 pub(crate) trait Executor: Send + Sync + 'static {
-    /// Runs `script` within `limits` until it ends or `cancel` is cancelled. Passes its output to `echo` while it runs.
+    /// Runs `script` within `limits` until it ends or `cancel` is cancelled. Passes the script's output to `echo` while
+    /// the script runs.
     ///
-    /// The future must be polled to its end. Dropping it kills the run, but then nothing waits until the processes are
-    /// dead.
+    /// The caller must poll the future until it completes. Dropping the future kills the run, but then nothing waits
+    /// until the run's processes are dead.
     fn run(
         &self,
         script: AuthorizedScript,
@@ -100,27 +101,27 @@ pub(crate) trait Executor: Send + Sync + 'static {
         echo: Echo,
     ) -> BoxFuture<'_, Ran>;
 
-    /// Runs a project's own code within its limits until it ends or `cancel` is cancelled. As for [`Executor::run`],
-    /// the future must be polled to its end.
+    /// Runs a project's own code within the limits in `project`, until the code ends or `cancel` is cancelled. The
+    /// caller must poll the future until it completes, as for [`Executor::run`].
     fn run_project(&self, project: ProjectRun, cancel: CancellationToken) -> BoxFuture<'_, Ran>;
 
     /// Tests whether scripts can be contained in the way that the admin configured. Remembers a success, because the
-    /// test takes as long as two short scripts. After a failure the next call tests again.
+    /// test takes as long as two short scripts. After a failure, the next call tests again.
     fn readiness(&self) -> BoxFuture<'_, Readiness>;
 
     /// Returns the version of the scripts' interpreter, and the packages that provide `modules`. Takes as long as a
-    /// short script. `None` if nothing can run.
+    /// short script. Returns `None` if no script can run.
     fn inventory(&self, modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>>;
 
-    /// Finds the interpreter for scripts and tests, and the folders of its packages. Runs only the search. `None` if no
-    /// interpreter is found.
+    /// Finds the interpreter for scripts and tests, and the folders of its packages. Does not test the sandbox. Returns
+    /// `None` if no interpreter is found.
     fn installation(&self) -> BoxFuture<'_, Option<Installation>>;
 
-    /// Returns the interpreter and the sandbox that scripts run in. They do not change once they are known. `None` if
-    /// nothing can run.
+    /// Returns the interpreter and the sandbox that scripts run in. After the first success, each call returns the same
+    /// value. Returns `None` if no script can run.
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>>;
 
-    /// Prepares for calls, in the background.
+    /// Starts preparations for the first calls, in the background. By default it does nothing.
     fn warm_up(&self) {}
 
     /// Counts the fork servers by their state. All counts are zero for an executor without fork servers.
@@ -128,8 +129,8 @@ pub(crate) trait Executor: Send + Sync + 'static {
         ForkServers::default()
     }
 
-    /// Ends the processes that live between runs, and returns when they are gone. Does not end runs: each run has its
-    /// own cancellation token.
+    /// Ends the processes that exist between runs, such as fork servers, and waits until they are gone. Does not end
+    /// runs: each run has its own cancellation token.
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -140,9 +141,10 @@ pub(crate) trait Executor: Send + Sync + 'static {
 pub(crate) struct ForkServers {
     pub(crate) ready: usize,
     pub(crate) starting: usize,
-    /// Not running: not needed so far, idle for too long, failed to start, or closed.
+    /// The number of fork servers that do not run: they were not needed so far, were idle for too long, failed to
+    /// start, or were closed.
     pub(crate) off: usize,
-    /// Starts that replaced an earlier fork server.
+    /// The number of starts that replaced an earlier fork server.
     pub(crate) restarts: u64,
 }
 
@@ -152,7 +154,7 @@ pub(crate) struct Installation {
     /// The reason for choosing this interpreter.
     pub(crate) source: Source,
     pub(crate) program: PathBuf,
-    /// The version, as `platform.python_version()` returns it.
+    /// The version of Python, as `platform.python_version()` returns it.
     pub(crate) version: String,
     /// The folders of installed packages.
     pub(crate) packages: Vec<PathBuf>,
@@ -163,10 +165,10 @@ pub(crate) struct Installation {
 pub(crate) struct Surroundings {
     /// The canonical path of the interpreter's program.
     pub(crate) program_file: PathBuf,
-    /// The name, as `sys.implementation.name` has it.
+    /// The name of the Python implementation, as in `sys.implementation.name`.
     pub(crate) implementation: String,
     pub(crate) version: String,
-    /// The folders of installed packages.
+    /// The folders of the interpreter's installed packages.
     pub(crate) packages: Vec<PathBuf>,
     /// The environment variables of scripts.
     pub(crate) variables: Vec<(String, String)>,
@@ -175,7 +177,7 @@ pub(crate) struct Surroundings {
     pub(crate) tier: Tier,
     /// The memory limit of a run, in MiB.
     pub(crate) memory_mib: u64,
-    /// The SHA-256 of the plan, in hexadecimal digits.
+    /// The SHA-256 of the sandbox's plan, in hexadecimal digits.
     pub(crate) plan_sha256: String,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them.
     pub(crate) determinism: Option<Determinism>,
@@ -184,17 +186,17 @@ pub(crate) struct Surroundings {
 /// The reason why scripts can read a file of the server's user.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum InReach {
-    /// The tier does not keep scripts away from files.
+    /// At this tier, scripts can read all files of the server's user.
     #[error("tier {0} of the sandbox lets scripts read all files of this user")]
     Tier(Tier),
-    /// The file is in a package or a folder that scripts may read.
+    /// `file` is in `folder`, which scripts can read. The path in `file` may be another name of the file.
     #[error("{} is in {}, which scripts can read", .file.display(), .folder.display())]
     Folder { file: PathBuf, folder: PathBuf },
 }
 
 impl Surroundings {
-    /// Returns why scripts can read one of `files`, which are canonical paths. `None` if they can read none of them.
-    /// For a tier that does not protect files, returns the reason even if `files` is empty.
+    /// Returns why scripts can read one of `files`, which are canonical paths. Returns `None` if scripts can read none
+    /// of these files. For a tier that does not protect files, returns the reason even if `files` is empty.
     pub(crate) fn reach_of<'p>(
         &self,
         files: impl IntoIterator<Item = &'p PathBuf>,
@@ -205,7 +207,7 @@ impl Surroundings {
         }
         let files: Vec<&PathBuf> = files.into_iter().collect();
         let by_its_name = self.readable.iter().find_map(|path| {
-            // This also finds a file below another mount of the folder.
+            // `UntrustedFolder::holds` also finds a file below another mount of the folder.
             let folder = UntrustedFolder::new(path)?;
             let file = files.iter().find(|file| folder.holds(file))?;
             Some(InReach::Folder { file: (*file).clone(), folder: path.clone() })
@@ -224,26 +226,29 @@ impl Surroundings {
 /// The outcome of a run, or the reason why the run did not happen.
 pub(crate) type Ran = Result<Outcome, RunError>;
 
-/// The containment of scripts, or the reason why no sandbox is available. `None` if no interpreter was found.
+/// The containment of scripts, or the reason why no sandbox is available. `Ok(None)` means that no interpreter was
+/// found.
 pub(crate) type Readiness = Result<Option<Ready>, SandboxUnavailable>;
 
-/// A run of a project's own code, to test the project on this machine. The code reads its folders, may start the
-/// interpreter again, and leaves files behind. It always runs alone in a new interpreter, at tier 2 or better.
+/// A run of a project's own code, to test the project on this machine. The code may read the project's folders, start
+/// the interpreter again, and leave files behind. It always runs in a new interpreter, at tier 2 or better.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectRun {
     /// The Python source that starts the code.
     pub(crate) source: String,
-    /// The folder of the code, as a canonical path.
+    /// The folder that contains the code, as a canonical path.
     pub(crate) workspace: PathBuf,
-    /// Further readable paths, in addition to `workspace` and Python's own files. They are absolute.
+    /// Further absolute paths that the code may read, in addition to `workspace` and Python's own files.
     pub(crate) readable: Vec<PathBuf>,
-    /// A folder that no readable path may overlap, except for the environments in it. It contains `artifacts`.
+    /// The server's data folder, which contains `artifacts`. No readable path may overlap this folder, except for the
+    /// environments in it.
     pub(crate) closed: PathBuf,
-    /// The folder in which the code may leave files. A canonical path that no readable path overlaps.
+    /// The folder in which the code may leave files, as a canonical path. No readable path overlaps this folder.
     pub(crate) artifacts: ArtifactFolder,
-    /// Variables in addition to the script variables. They replace variables of the same name.
+    /// Environment variables in addition to the variables that scripts get. They replace script variables of the same
+    /// name.
     pub(crate) environment: Vec<(String, String)>,
-    /// The memory limit of all processes together, in MiB.
+    /// The memory limit of all processes of the run together, in MiB.
     pub(crate) memory_mb: u64,
     pub(crate) limits: RunLimits,
 }
@@ -254,7 +259,7 @@ pub(crate) enum RunError {
     /// No interpreter was found, or no sandbox is available.
     #[error(transparent)]
     Contain(#[from] NotContained),
-    /// The sandbox cannot give a project the rights that it needs.
+    /// The sandbox cannot give a project the rights that the project needs.
     #[error(transparent)]
     Project(#[from] NotForProject),
     /// The supervisor process could not be started.

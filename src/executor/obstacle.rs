@@ -9,8 +9,8 @@ use crate::sandbox::{self, HAS_SEATBELT, LaunchError, Layer, PlanError, Tier};
 
 use super::canary::TemporaryFolderError;
 
-/// The error that the sandbox of the admin's choice is unavailable. `Display` is for clients and their models: it names
-/// the missing part, and the admin's remedy.
+/// The error for a sandbox that is unavailable: no tier that the admin accepts can be used. `Display` is for clients
+/// and their models. It names the missing part, and the admin's remedy.
 #[derive(Debug)]
 pub(crate) struct SandboxUnavailable {
     pub(super) mode: SandboxMode,
@@ -19,7 +19,7 @@ pub(crate) struct SandboxUnavailable {
 }
 
 impl SandboxUnavailable {
-    /// Returns the message for the admin: with paths, and with the settings that accept less.
+    /// Returns the message for the admin. It contains paths, and names the settings that accept a weaker sandbox.
     pub(crate) fn for_admin(&self) -> String {
         let mut text = format!("{}.", self.reasons(ToString::to_string));
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy());
@@ -29,7 +29,7 @@ impl SandboxUnavailable {
         let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
         if !is_of_settings {
             text += " To do with less: ";
-            // macOS has no sandbox with fewer layers.
+            // On macOS, `degraded` changes nothing, because no sandbox with fewer layers exists there.
             let degraded = if HAS_SEATBELT {
                 ""
             } else {
@@ -45,7 +45,7 @@ impl SandboxUnavailable {
         text
     }
 
-    /// Joins the reasons, each of them once. If they differ, each has its tiers.
+    /// Joins the reasons, without duplicates. If several reasons remain, each is followed by its tiers.
     fn reasons(&self, describe: fn(&Obstacle) -> String) -> String {
         let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
         for (tier, obstacle) in &self.tried {
@@ -67,7 +67,7 @@ impl std::error::Error for SandboxUnavailable {}
 
 impl fmt::Display for SandboxUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One sentence, because a model should pass it on and not act on it.
+        // The message is one sentence. A model should pass it on, and not act on it.
         write!(f, "Scripts cannot run: {}; ", self.reasons(Obstacle::for_clients))?;
         let remedy = self.tried.iter().find_map(|(_, obstacle)| obstacle.remedy_for_clients());
         if let Some(remedy) = remedy {
@@ -83,7 +83,7 @@ pub(crate) enum Obstacle {
     /// The kernel's Landlock ABI is older than the tier needs.
     #[error("Landlock ABI {needed} is needed, and this kernel has {}", describe_abi(*.present))]
     Landlock { needed: u8, present: u8 },
-    /// The plan cannot be made.
+    /// The plan of the sandbox cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The folder for temporary files is not usable, and every run needs it.
@@ -110,7 +110,7 @@ impl Obstacle {
         }
     }
 
-    /// Returns the admin's remedy.
+    /// Returns the admin's remedy, if one is known.
     pub(crate) fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Launch(error) => Some(sandbox::remedy(error)),
@@ -123,8 +123,8 @@ impl Obstacle {
         }
     }
 
-    /// Returns the remedy for clients. The steps to allow namespaces on a machine or in a container are long, and of no
-    /// use to a model.
+    /// Returns the remedy for clients. It leaves out the steps that allow namespaces on a machine or in a container,
+    /// because they are long, and of no use to a model.
     fn remedy_for_clients(&self) -> Option<&'static str> {
         match self {
             Self::Launch(error) if error.is_without_namespaces() => {
@@ -150,13 +150,13 @@ impl Obstacle {
         }
     }
 
-    /// Returns whether the obstacle is a setting, which affects every tier.
+    /// Returns whether the obstacle is a wrong setting, which affects every tier.
     pub(super) fn is_of_settings(&self) -> bool {
         matches!(self, Self::Plan(_) | Self::TemporaryFolder(_))
     }
 
-    /// Returns whether some kernels and containers are known to lack this. Everything else is a fault, and the admin
-    /// must be informed if it lowers the tier.
+    /// Returns whether the obstacle is a feature that some kernels and containers are known to lack. Every other
+    /// obstacle is a fault. The admin must be informed if a fault lowers the tier.
     pub(crate) fn is_expected(&self) -> bool {
         match self {
             Self::Launch(error) => error.is_without_namespaces(),
@@ -176,11 +176,12 @@ fn describe_abi(abi: u8) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ready {
     pub(crate) tier: Tier,
-    /// The reason why this is not the best tier that the admin accepts; `None` if it is.
+    /// The reason why `tier` is not the best tier that the admin accepts; `None` if it is the best.
     pub(crate) step_down: Option<StepDown>,
 }
 
-/// The step down from the best tier that the admin accepts. It contains no path, because clients see it.
+/// The reason why scripts do not run at the best tier that the admin accepts. It contains no path, because clients see
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StepDown {
     pub(crate) reason: String,

@@ -42,23 +42,24 @@ pub(crate) struct OneShotExecutor {
     pub(super) untrusted: Untrusted,
     pub(super) supervisors: Supervisors,
     pub(super) groups: Arc<RunGroups>,
-    /// Whether the pictures of scripts are wanted.
+    /// Whether the pictures that scripts make are collected.
     pub(super) takes_pictures: bool,
-    /// Permits for removals of folders that continue after the outcome of their run.
+    /// The permits for removals of folders in the background, after the outcome of the run was returned.
     removals: Arc<Semaphore>,
-    /// The number of current runs, including those about to start. `runs_max` is the most at once.
+    /// The number of current runs, including runs that are about to start.
     runs: Arc<AtomicU64>,
+    /// The maximum number of concurrent runs.
     runs_max: u64,
-    /// Locked while a supervisor starts.
+    /// Locked while a supervisor starts, so that supervisors start one at a time.
     starts: Mutex<()>,
-    /// The interpreter and the sandbox of scripts, since the first request for them.
+    /// The interpreter and the sandbox of scripts. The first request for them sets this field.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
 
-/// The facts about a run that are known when it begins.
+/// The facts about a run that are known when the run begins.
 #[derive(Debug)]
 struct Begun {
-    /// The time limit counts from here.
+    /// The start of the run. The timeout counts from this time.
     started: Instant,
     timeout: Duration,
     tier: Tier,
@@ -85,7 +86,7 @@ fn scratch_place() -> PathBuf {
     std::env::temp_dir().join(format!("qwed-mcp-{}", Uuid::new_v4().simple()))
 }
 
-/// The most removals of folders that continue after the outcome of their run.
+/// The maximum number of folder removals that continue after the outcome of their run.
 const REMOVALS_MAX: usize = 4;
 
 impl OneShotExecutor {
@@ -106,13 +107,13 @@ impl OneShotExecutor {
         }
     }
 
-    /// Counts a run for as long as the result lives.
+    /// Counts a run for as long as the returned value lives.
     pub(super) fn count_run(&self) -> CountedRun {
         self.runs.fetch_add(1, Ordering::Relaxed);
         CountedRun(Arc::clone(&self.runs))
     }
 
-    /// Returns the number of current runs, this one included.
+    /// Returns the number of current runs, including the run of the caller, and the maximum number of concurrent runs.
     pub(super) fn neighbours(&self) -> Neighbours {
         let now = self.runs.load(Ordering::Relaxed).max(1);
         Neighbours { now, most: self.runs_max }
@@ -120,13 +121,13 @@ impl OneShotExecutor {
 
     /// Returns the containment of scripts. The first call finds it.
     pub(crate) async fn contained(&self) -> Result<&Contained, NotContained> {
-        // Before this server starts any process, because the search for groups would have to move that process.
+        // This search must come before this server starts any process. A later search would have to move that process.
         self.groups.find().await;
         self.supervisors.sweep_once();
         Box::pin(self.containment.get(self)).await
     }
 
-    /// Returns the interpreter for scripts, even if they cannot be contained.
+    /// Returns the interpreter for scripts, even if scripts cannot be contained.
     pub(super) async fn found(&self) -> Result<&Found, FindError> {
         self.groups.find().await;
         self.containment.finder.found().await
@@ -160,7 +161,7 @@ impl OneShotExecutor {
         let group = self.groups.order(&contained.plan_for(limits));
         let run = self.supervise_in(contained, given, limits, cancel, echo, group).await;
         match run {
-            // Nothing was started. A run without a group still has its other limits.
+            // Nothing was started, so the run can begin again without a control group. It still has its other limits.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
                 self.groups.pause(&error.to_string());
                 let timeout = limits.timeout.saturating_sub(started.elapsed());
@@ -171,7 +172,7 @@ impl OneShotExecutor {
         }
     }
 
-    /// Supervises one run in this control group.
+    /// Supervises one run, in the control group `group` if there is one.
     async fn supervise_in(
         &self,
         contained: &Contained,
@@ -183,7 +184,8 @@ impl OneShotExecutor {
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
         let _counted = self.count_run();
-        // Supervisors start one at a time: on a busy machine each start takes a while, and sixty runs may be waiting.
+        // Supervisors start one at a time, because each start takes a while on a busy machine, and sixty runs may be
+        // waiting.
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
@@ -193,8 +195,8 @@ impl OneShotExecutor {
             .map_err(RunError::StartSupervisor)?;
         let supervisors = self.supervisors.clone();
         let echo = echo.clone();
-        // The thread that starts a process is blocked until the process has begun. Meanwhile this thread serves
-        // clients.
+        // Starting a process blocks the thread until the process has begun. So another thread does it, and this thread
+        // serves clients meanwhile.
         let start = move || Supervised::start(&supervisors, limits, &echo);
         let started = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
@@ -221,7 +223,7 @@ impl OneShotExecutor {
         let Supervised { supervisor, listed, stdout, stderr, pictures, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
-        // A supervisor without a folder has ended by now.
+        // A supervisor removes the folder of its run before it ends. A supervisor without a folder has ended by now.
         self.wait_for_removal(supervisor, listed).await;
         let (is_starved, has_slept) = if let Report::Killed { is_starved, has_slept } = report
             && cause == Cause::TimedOut
@@ -278,7 +280,8 @@ impl OneShotExecutor {
     }
 
     /// Waits until a supervisor has removed the folder of its run. A long removal continues in the background. At most
-    /// [`REMOVALS_MAX`] do so, so that disks do not fill up.
+    /// [`REMOVALS_MAX`] removals run there, so that disks do not fill up. If so many run already, this waits until the
+    /// removal has ended.
     async fn wait_for_removal(&self, mut supervisor: Child, listed: Listed) {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);
@@ -293,7 +296,7 @@ impl OneShotExecutor {
         });
     }
 
-    /// Kills the processes that a killed supervisor watched, and removes its folder.
+    /// Kills the processes that a killed supervisor watched, and removes the folder of their run.
     async fn clear_up(&self) {
         tracing::error!("a supervisor was killed; killing what it watched over");
         let supervisors = self.supervisors.clone();
@@ -333,7 +336,7 @@ impl Executor for OneShotExecutor {
         Box::pin(async {
             match self.contained().await {
                 Ok(contained) => Ok(Some(contained.ready())),
-                // Without an interpreter, the run itself returns the error.
+                // A missing interpreter is not an error here, because the run itself returns that error.
                 Err(NotContained::FindInterpreter(_)) => Ok(None),
                 Err(NotContained::Sandbox(missing)) => Err(missing),
             }
@@ -389,11 +392,11 @@ fn ending(cause: Cause, is_capped: bool, report: Report) -> Result<Ending, RunEr
         (Cause::Reported | Cause::Capped, Report::OutOfMemory | Report::TooManyPipes) => {
             Ok(Ending::OutOfMemory)
         }
-        // A script that ends just as its output exceeds the limit counts as killed too.
+        // A script with too much output counts as killed, even if it ended by itself at that moment.
         (Cause::Reported | Cause::Capped, Report::Exited(code)) if !is_capped => {
             Ok(Ending::Exited(code))
         }
-        // If no limit was exceeded, the supervisor received a signal to end, and killed the run.
+        // `Killed` without an exceeded limit means that the supervisor received a signal to end, and killed the run.
         (Cause::Reported | Cause::Capped, Report::Exited(_) | Report::Killed { .. }) => {
             Ok(Ending::Exited(Ending::KILLED))
         }

@@ -1,9 +1,10 @@
 //! Kills the processes of a run after its supervisor was killed. This is the second line of defence.
 //!
-//! Where the kernel can prevent it, no process of a run can signal its supervisor. But an administrator of the machine
-//! can kill a supervisor, and so can the kernel when memory runs out. Processes in namespaces then end with process 1,
-//! and a run of one process ends with the supervisor. The server is a child subreaper too, so other orphans become its
-//! children. This module finds and kills them. It never kills children that the server started for itself.
+//! No process of a run can signal its supervisor, if the kernel can prevent that. But an administrator of the machine
+//! can kill a supervisor, and so can the kernel when memory runs out. Then a run in namespaces ends with its process 1,
+//! and a run of one process ends with its supervisor. The processes of other runs become children of the server,
+//! because the server is a child subreaper too. This module finds and kills these orphans. It never kills children that
+//! the server started for itself.
 
 pub(crate) use platform::{adopt, kill};
 
@@ -18,20 +19,22 @@ mod platform {
 
     use crate::sandbox::process_tree;
 
-    /// The wait before killed processes are killed again: the first wait, and the longest.
+    /// The wait before the first repetition of a kill. Each further wait is twice as long.
     const ROUND: Duration = Duration::from_millis(1);
+    /// The maximum wait before a kill is repeated.
     const ROUND_MAX: Duration = Duration::from_millis(200);
 
-    /// Makes this process the new parent of orphans below it. For the server's own process only: a program that embeds
-    /// this crate keeps its own children.
+    /// Makes this process the new parent of all orphans among its descendants. Call this in the server's own process
+    /// only. In a program that embeds this crate, `kill` would kill other children of that program.
     pub(crate) fn adopt() -> std::io::Result<()> {
         Ok(prctl::set_child_subreaper(true)?)
     }
 
-    /// Kills children of this process, with all their descendants, until none are left. Spares the children in this
-    /// process's session, which it started for itself, and the `supervisors`.
+    /// Kills children of this process, with all their descendants, until none are left. Spares the `supervisors`, and
+    /// the children in this process's own session, which the server started for itself.
     pub(crate) async fn kill(supervisors: impl Fn() -> HashSet<u32>) {
-        // A process that is not a subreaper gets no orphans, and must not touch the children of other code.
+        // Only a subreaper gets orphans. In any other process, the children belong to other code and must not be
+        // killed.
         if !prctl::get_child_subreaper().unwrap_or(false) {
             return;
         }
@@ -48,13 +51,14 @@ mod platform {
             if orphans.is_empty() {
                 return;
             }
-            // The orphans decide how long this takes, and other tasks must not wait for it.
+            // The orphans determine how long the kill takes. The kill runs in a thread for blocking work, so that other
+            // tasks do not wait for it.
             let _ = tokio::task::spawn_blocking(move || {
                 process_tree::kill_below(Pid::this(), is_orphan);
             })
             .await;
             for orphan in orphans {
-                // It may still be ending.
+                // The orphan may still be ending. A later round then reaps it.
                 let _ = waitpid(orphan, Some(WaitPidFlag::WNOHANG));
             }
             tokio::time::sleep(round).await;
@@ -67,12 +71,12 @@ mod platform {
 mod platform {
     use std::collections::HashSet;
 
-    /// Does nothing: orphans become children of the system's first process here.
+    /// Does nothing: on this system, orphans become children of the system's first process.
     #[expect(clippy::unnecessary_wraps, reason = "the same signature as on Linux")]
     pub(crate) fn adopt() -> std::io::Result<()> {
         Ok(())
     }
 
-    /// Does nothing: orphans do not become children of this process here.
+    /// Does nothing: on this system, orphans do not become children of this process.
     pub(crate) async fn kill(_supervisors: impl Fn() -> HashSet<u32>) {}
 }

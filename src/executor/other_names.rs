@@ -13,7 +13,7 @@ struct Mount {
     point: PathBuf,
 }
 
-/// Returns a name of `file` below one of `folders`. All arguments are canonical paths.
+/// Returns a name of `file` below one of `folders`; `None` if there is no such name. All arguments are canonical paths.
 pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let own = fs::metadata(file).ok().filter(Metadata::is_file)?;
     let is_it = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
@@ -21,10 +21,10 @@ pub(super) fn name_below(folders: &[PathBuf], file: &Path) -> Option<PathBuf> {
     let mut by_mounts = names_by_mounts(&mounts(&table), file).into_iter();
     let found = by_mounts.find(|name| {
         folders.iter().any(|folder| name.starts_with(folder))
-            // Another mount may cover this name.
+            // Another mount may cover this name, so the name must still lead to the same file.
             && fs::metadata(name).is_ok_and(|found| is_it(&found))
     });
-    // All other names are hard links, and no table lists hard links.
+    // All other names are hard links. No table lists hard links, so the folders are searched.
     found
         .or_else(|| if own.nlink() > 1 { hard_link_below(folders, own.ino(), is_it) } else { None })
 }
@@ -59,7 +59,7 @@ fn unescaped(mut field: &[u8]) -> PathBuf {
 /// Returns all names that the mounts give to a file, including `file` itself.
 fn names_by_mounts(mounts: &[Mount], file: &Path) -> Vec<PathBuf> {
     let above = mounts.iter().filter(|mount| file.starts_with(&mount.point));
-    // Of several mounts at one point, the last mount hides the others.
+    // `max_by_key` returns the last maximum. Of several mounts at one mount point, the last mount hides the others.
     let Some(own) = above.max_by_key(|mount| mount.point.as_os_str().len()) else {
         return Vec::new();
     };
@@ -74,7 +74,8 @@ fn moved(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
     Some(if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) })
 }
 
-/// Searches `folders` for an entry with this inode number that is the file.
+/// Searches `folders` and their subfolders for a hard link to the file. `number` is the file's inode number. `is_it`
+/// confirms a match, because other file systems use the same inode numbers.
 fn hard_link_below(
     folders: &[PathBuf],
     number: u64,

@@ -16,30 +16,31 @@ pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) stdout: Captured,
     pub(crate) stderr: Captured,
-    /// The pictures of the script, if they are wanted.
+    /// The pictures of the script; empty if the server does not collect pictures.
     pub(crate) pictures: Arc<Pictures>,
-    /// The time from the start of the run to its end. A cold run ends when its last process is dead, a warm run when
-    /// its output is complete.
+    /// The time from the start of the run to its end. A cold run ends when its last process is dead. A warm run ends
+    /// when its output is complete.
     pub(crate) duration: Duration,
-    /// Whether the run was killed because it had too many pipes.
+    /// Whether the run was killed because it exceeded its limit of pipes.
     pub(crate) took_pipes: bool,
-    /// Whether the run timed out because other processes kept it from the processors, or from pipes of the usual size.
+    /// Whether the run timed out because of other processes: they used the processors, or they used so many pipes that
+    /// the run could not have pipes of the usual size.
     pub(crate) is_starved: bool,
-    /// Whether the run timed out and neither had nor wanted a processor for most of the time.
+    /// Whether the run timed out after it had waited, for most of the time, for something other than a processor.
     pub(crate) has_slept: bool,
     /// The tier of the run; `None` if it never started.
     pub(crate) tier: Option<Tier>,
-    /// The mechanism that limited the run's memory; `None` if there was none.
+    /// The mechanism that limited the run's memory; `None` if its memory was not limited.
     pub(crate) memory_bound: Option<MemoryBound>,
-    /// The origin of the run's interpreter.
+    /// Whether the run's interpreter was started for the run, or forked from a fork server.
     pub(crate) start: Start,
     /// A remark for the author of the script.
     pub(crate) advice: Option<String>,
-    /// The receipt of the run, in the form that clients receive; `None` if none was made.
+    /// The receipt of the run, in the form that clients receive; `None` if no receipt was made.
     pub(crate) receipt: Option<Value>,
 }
 
-/// The origin of a run's interpreter.
+/// The way in which a run got its interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Start {
     /// The interpreter was started for the run.
@@ -68,7 +69,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a run that ended by SIGKILL, if nothing else is known.
+    /// Returns the outcome of a run that SIGKILL ended, for a run about which nothing else is known.
     pub(crate) fn killed() -> Self {
         Self { ending: Ending::Exited(Ending::KILLED), ..Self::never_started() }
     }
@@ -90,7 +91,8 @@ impl Outcome {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
-    /// Returns the size of the output in bytes. Pictures count with the size in which they are sent.
+    /// Returns the size of the output in bytes. Pictures count with their size in base64, the form in which they are
+    /// sent.
     pub(crate) fn output_bytes(&self) -> usize {
         let streams = [&self.stdout, &self.stderr];
         let of = |stream: &Captured| stream.text.len() + stream.bytes.as_ref().map_or(0, Vec::len);
@@ -105,14 +107,14 @@ pub(crate) enum Ending {
     Exited(i32),
     /// The run reached its timeout.
     TimedOut,
-    /// The caller no longer wanted the result.
+    /// The run was cancelled, because its result was no longer wanted.
     Cancelled,
-    /// The run exceeded its limit on memory or pipes.
+    /// The run exceeded its memory limit or its limit of pipes.
     OutOfMemory,
 }
 
 impl Ending {
-    /// Returns the word for the audit log.
+    /// Returns the word for this ending in the audit log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Exited(0) => "SUCCEEDED",
@@ -123,10 +125,10 @@ impl Ending {
         }
     }
 
-    /// The exit code of a killed run: SIGKILL.
+    /// The exit code of a killed run: the negative number of SIGKILL.
     pub(crate) const KILLED: i32 = -9;
 
-    /// Returns the exit code that is reported.
+    /// Returns the exit code to report. A run that the server ended has the exit code of a killed run.
     pub(crate) fn exit_code(self) -> i32 {
         match self {
             Self::Exited(code) => code,
@@ -140,14 +142,15 @@ impl Ending {
 pub(crate) struct Captured {
     /// The text, with invalid UTF-8 replaced and trailing white space removed.
     pub(crate) text: String,
-    /// The bytes before the replacement, also without trailing white space; `None` if nothing was replaced.
+    /// The original bytes, without trailing white space, if invalid UTF-8 was replaced in `text`. Otherwise `None`.
     pub(crate) bytes: Option<Vec<u8>>,
-    /// Whether the stream exceeded its limit, so that the run was killed.
+    /// Whether the stream was truncated because it exceeded its limit. The run was then killed.
     pub(crate) is_truncated: bool,
 }
 
 impl Captured {
-    /// Returns the bytes that the script wrote, without trailing white space. A truncated stream ends with the notice.
+    /// Returns the bytes that the script wrote, without trailing white space. A truncated stream ends with the notice
+    /// about the truncation.
     pub(crate) fn content(&self) -> &[u8] {
         self.bytes.as_deref().unwrap_or(self.text.as_bytes())
     }

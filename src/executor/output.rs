@@ -13,13 +13,13 @@ fn truncation(bytes_max: usize) -> String {
     format!("\n\n[WARNING: OUTPUT TRUNCATED DUE TO {megabytes}MB SIZE CAP. PROCESS TERMINATED.]")
 }
 
-/// Returns a stream without trailing white space, as it is reported.
+/// Returns `bytes` without trailing white space. Streams are reported in this form.
 pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
     let mut rest = bytes;
     let is_space = |end: &[u8]| {
         std::str::from_utf8(end).is_ok_and(|end| !end.is_empty() && end.trim_end().is_empty())
     };
-    // A character has at most four bytes.
+    // In UTF-8 a character has at most four bytes, so the last character is among the last four bytes.
     while let Some((before, _)) = (1..=4)
         .filter_map(|count| rest.split_at_checked(rest.len().checked_sub(count)?))
         .find(|(_, end)| is_space(end))
@@ -29,8 +29,8 @@ pub(crate) fn without_end_space(bytes: &[u8]) -> &[u8] {
     rest
 }
 
-/// The reader of one stream. It lives outside of the future that reads, so that reading can continue after the future
-/// was dropped.
+/// The reader of one stream. This value lives outside of the future that reads, so that reading can continue after the
+/// future was dropped.
 #[derive(Debug)]
 pub(super) struct Capture<R> {
     stream: R,
@@ -60,13 +60,14 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         self.listener = Some((name, echo.clone()));
     }
 
-    /// Reads until the end of the stream, or until it exceeds the limit. A read error counts as the end. Cancel-safe.
+    /// Reads until the end of the stream, or until the stream exceeds the limit. A read error counts as the end of the
+    /// stream. Cancel-safe.
     pub(super) async fn read(&mut self) -> ReadEnd {
         loop {
             if let Some(end) = self.end {
                 return end;
             }
-            // One byte more than the limit, to distinguish a full stream from a longer stream.
+            // Reads one byte more than the limit, to distinguish a stream that is exactly full from a longer stream.
             let room = (self.bytes_max + 1).saturating_sub(self.bytes.len());
             let known = self.bytes.len();
             let mut limited = (&mut self.stream).take(u64::try_from(room).unwrap_or(u64::MAX));
@@ -77,8 +78,8 @@ impl<R: AsyncRead + Unpin> Capture<R> {
         }
     }
 
-    /// Reads until the stream exceeds the limit. Never returns at the end of the stream, because the script may
-    /// continue without the stream.
+    /// Reads until the stream exceeds the limit. Does not return at the end of the stream, because a script that has
+    /// closed its stream may continue to run.
     pub(super) async fn until_capped(&mut self) {
         if self.read().await == ReadEnd::Eof {
             std::future::pending::<()>().await;
@@ -114,7 +115,7 @@ impl<R: AsyncRead + Unpin> Capture<R> {
 }
 
 impl<R> Capture<R> {
-    /// Truncates the stream at the limit, and passes on the new output, which begins at byte `known`.
+    /// Truncates the bytes at the limit. Passes the new bytes, which begin at index `known`, to the listener.
     fn keep_what_fits(&mut self, known: usize) {
         if self.bytes.len() > self.bytes_max {
             self.bytes.truncate(self.bytes_max);
@@ -131,7 +132,7 @@ impl<R: AsFd> Capture<R> {
     pub(super) fn read_what_is_there(&mut self) {
         let mut block = [0; 16 * 1024];
         while self.end.is_none() {
-            // Not through the runtime, which may not have noticed the latest output.
+            // Reads the descriptor directly, because the async runtime may not have noticed the latest output.
             match nix::unistd::read(self.stream.as_fd(), &mut block) {
                 Ok(count @ 1..) => self.push(block.get(..count).unwrap_or_default()),
                 Ok(0) | Err(_) => return,
@@ -203,7 +204,7 @@ mod tests {
             (b" a \n b \x0b\x0c", b" a \n b"),
             ("a\u{a0}\u{2003}\u{3000} ".as_bytes(), b"a"),
             (b"\xff\xc2\xa0", b"\xff"),
-            // Parts of a character are not white space.
+            // A part of a white-space character is not white space.
             (b"a\xa0", b"a\xa0"),
             (b"a\x80\x83", b"a\x80\x83"),
         ] {

@@ -1,4 +1,5 @@
-//! The package folders of a fork server. They show whether a new interpreter would load the same modules.
+//! The folders from which a fork server has loaded its modules. A change in them means that a new interpreter would
+//! load other modules.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,11 +11,12 @@ use super::untrusted::{Untrusted, UntrustedFolder};
 /// The interval between two checks for changed packages.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The folders that modules are loaded from, with the time of the last change of each.
+/// The folders that modules are loaded from. Each has the time of its last change.
 #[derive(Debug)]
 pub(super) struct PackageFolders {
     folders: Vec<(PathBuf, Option<SystemTime>)>,
-    /// The untrusted folder from which nothing was loaded, and the lookup of its current path.
+    /// The untrusted folder when the modules were loaded, and the lookup of its current path. No module was loaded from
+    /// this folder.
     untrusted: (Option<UntrustedFolder>, Untrusted),
     looked: Instant,
     have_changed: bool,
@@ -22,8 +24,8 @@ pub(super) struct PackageFolders {
 
 impl PackageFolders {
     /// Records the folders of a plan. Must be called before modules are loaded, so that a change during loading is
-    /// detected. Returns `None` if modules could be loaded from the `untrusted` folder, and an error if that is
-    /// unknown.
+    /// detected. Returns `None` if modules could be loaded from the `untrusted` folder, and an error if the location of
+    /// that folder is unknown.
     pub(super) fn of(plan: &Plan, untrusted: &Untrusted) -> Result<Option<Self>, String> {
         let folder = untrusted.folder()?;
         let mut open = plan.readable.iter().chain(plan.links.iter().map(|(link, _)| link));
@@ -39,12 +41,13 @@ impl PackageFolders {
         }))
     }
 
-    /// Returns whether packages were installed or removed, or the workspace moved, since [`Self::of`].
+    /// Returns whether packages were installed or removed, or the workspace was moved, since the call of [`Self::of`].
     pub(super) fn have_changed(&mut self) -> bool {
         if self.looked.elapsed() >= LOOK_INTERVAL {
             self.looked = Instant::now();
             let (before, now) = &self.untrusted;
-            // The admin may have named another folder as the workspace.
+            // The admin may have configured another folder as the workspace. Modules may have been loaded from that
+            // folder.
             self.have_changed = now.folder().as_ref() != Ok(before)
                 || self.folders.iter().any(|(folder, at)| modified_at(folder) != *at);
         }

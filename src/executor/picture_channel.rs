@@ -15,12 +15,12 @@ use super::pictures::{FRAMES_BYTES_MAX, Pictures};
 /// Allows one run at a time to decode its pictures, so that many runs that end together do not occupy all processors.
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
-/// A pipe that receives the pictures of a run; `None` if they are not wanted.
+/// A pipe that receives the pictures of a run; `None` if the server does not collect pictures.
 #[derive(Debug)]
 pub(super) struct PictureChannel(Option<Capture<pipe::Receiver>>);
 
 impl PictureChannel {
-    /// Creates a channel, and the end that a script writes to.
+    /// Creates a channel. Also returns the end of the pipe that a script writes to.
     pub(super) fn new(is_wanted: bool) -> io::Result<(Self, Option<OwnedFd>)> {
         if !is_wanted {
             return Ok((Self(None), None));
@@ -30,8 +30,8 @@ impl PictureChannel {
         Ok((Self(Some(Capture::new(reader, FRAMES_BYTES_MAX))), Some(writer.into())))
     }
 
-    /// Reads while it is polled, and never returns. A script that sends more than the limit waits for a reader until
-    /// its timeout. Cancel-safe.
+    /// Reads pictures while the future is polled. The future never completes. Data above the limit is not read, so a
+    /// script that sends more waits until its timeout. Cancel-safe.
     pub(super) async fn read(&mut self) -> Infallible {
         self.read_to_end().await;
         std::future::pending().await

@@ -1,9 +1,9 @@
 //! Decodes the pictures of a script, and encodes them again.
 //!
-//! `python/pictures.py` sends them over a descriptor, in frames: a letter, a length of four bytes (little-endian), and
-//! the content. A script can write anything there, and it is then shown as the script's picture, like text that the
-//! script prints. Each picture is decoded row by row and encoded again, so a client receives only the output of our
-//! encoder. No byte of the script's file is passed on.
+//! `python/pictures.py` sends the pictures over a descriptor, in frames: a letter, a length of four bytes
+//! (little-endian), and the content. A script can write anything to this descriptor. A forged picture is then shown as
+//! the script's picture, like text that the script prints. Each picture is decoded row by row and encoded again, so a
+//! client receives only the output of our encoder. No byte of the script's file is passed on.
 
 use std::io::{self, Cursor, Write};
 
@@ -11,38 +11,42 @@ use png::{ColorType, Decoder, DecodingError, Encoder, EncodingError, Limits, Tra
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The most pictures of a run: as many as a person looks at, and as a model has room for.
+/// The maximum number of pictures of a run. A person does not look at more, and a model has no room for more in its
+/// context.
 pub(crate) const PICTURES_MAX: usize = 4;
 
-/// The most bytes of one picture.
+/// The maximum size of one picture, in bytes.
 pub(crate) const PICTURE_BYTES_MAX: usize = 512 * 1024;
 
-/// The most bytes of all pictures of a run. In base64 they have 983,040 characters, which is below the megabyte at
-/// which clients truncate results.
+/// The maximum size of all pictures of a run together, in bytes. In base64 they have 983,040 characters, which is below
+/// the megabyte at which clients truncate results.
 pub(crate) const PICTURES_BYTES_MAX: usize = 720 * 1024;
 
-/// The most pixels of a side. A client decodes a picture of this size into 64 MiB.
+/// The maximum width and the maximum height of a picture, in pixels. A client decodes a picture of this size into 64
+/// MiB.
 pub(crate) const PICTURE_SIDE_MAX: u32 = 4096;
 
-/// The most bytes that are read: all pictures, and the frames about pictures that are left out.
+/// The maximum number of bytes that are read from a run's picture pipe. It allows for all pictures, and for the frames
+/// about pictures that are left out.
 pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + HEAD_BYTES) + 4096;
 
-/// The size of a frame's letter and length.
+/// The size of a frame's letter and length, in bytes.
 const HEAD_BYTES: usize = 5;
 
-/// The most bytes of the name of a picture that is left out.
+/// The maximum length of the name of a picture that is left out, in bytes.
 const LABEL_BYTES_MAX: usize = 24;
 
 /// The name of a picture without a usable label.
 const NO_LABEL: &str = "A picture";
 
-/// The most bytes that a picture over the size limit can have: 4 for each pixel, and the filters of the rows.
+/// The maximum size that a frame may state for a picture that is too large, in bytes: 4 bytes for each pixel, and the
+/// filters of the rows.
 const TOO_LARGE_BYTES_MAX: u64 = 65 * 1024 * 1024;
 
-/// The most pictures that are counted beyond the limit.
+/// The maximum number in [`LeftOut::TooMany`].
 const TOO_MANY_MAX: u32 = 99_999;
 
-/// The decoder's memory for one picture, in bytes. It needs some rows of 16 bits a sample.
+/// The limit on the decoder's memory for one picture, in bytes. The decoder needs some rows of 16 bits a sample.
 const DECODER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The pictures of a run.
@@ -55,7 +59,7 @@ pub(crate) struct Pictures {
 /// A PNG that this server encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Picture {
-    /// Stored separately, where the other fields are stored as text.
+    /// The PNG itself. It is stored separately, because the other fields are stored as text.
     #[serde(skip)]
     pub(crate) png: Vec<u8>,
     pub(crate) width: u32,
@@ -64,14 +68,14 @@ pub(crate) struct Picture {
     pub(crate) sha256: String,
 }
 
-/// Pictures that a run has made and that are not among its pictures.
+/// One or more pictures that a run has made, but that clients do not receive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LeftOut {
-    /// A picture that still has too many bytes after it was drawn again at a smaller size.
+    /// A picture that has too many bytes, even after it was drawn again at a smaller size.
     TooLarge { label: String, bytes: u64 },
-    /// The number of pictures beyond the limit.
+    /// The number of pictures beyond [`PICTURES_MAX`].
     TooMany(u32),
-    /// A picture that cannot be decoded, or has too many pixels.
+    /// At least one picture that cannot be decoded, or has too many pixels.
     Unusable,
 }
 
@@ -80,7 +84,8 @@ impl Pictures {
     /// to some hundred milliseconds.
     pub(super) fn from_frames(mut bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
-        // Invalid pictures count too, because two kilobytes can take as long to decode as any picture.
+        // Counts invalid pictures too. Even two kilobytes of an invalid picture can take as long to decode as any
+        // picture.
         let mut decoded = 0;
         while let Some((kind, content, rest)) = frame(bytes) {
             bytes = rest;
@@ -122,7 +127,7 @@ impl Pictures {
         self.all.iter().map(|picture| picture.png.len()).sum()
     }
 
-    /// Returns the bytes of all pictures, in the form that is sent to a client.
+    /// Returns the number of bytes of all pictures in base64, the form in which clients receive them.
     pub(crate) fn encoded_bytes(&self) -> usize {
         // base64 has four characters for three bytes.
         self.all.iter().map(|picture| picture.png.len().div_ceil(3) * 4).sum()
@@ -173,8 +178,9 @@ fn too_large(label: &str, bytes: usize) -> LeftOut {
     LeftOut::TooLarge { label: label.to_owned(), bytes }
 }
 
-/// Returns the name of a figure, or the quoted name of a file. The name appears in a line of the server, which must not
-/// carry a sentence or a setting of the script. So a name must be one short word without `=`.
+/// Returns the name of a figure, or the quoted name of a file. The name appears in a line that the server writes. A
+/// script must not be able to put a sentence or a setting into that line. So a file name must be one short word without
+/// `=`.
 fn shown_label(label: &str) -> Option<String> {
     if label.len() > LABEL_BYTES_MAX {
         return None;
@@ -201,7 +207,7 @@ fn frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 /// The reason why a picture is left out.
 #[derive(Debug, PartialEq, Eq)]
 enum Unfit {
-    /// Our encoder makes more bytes than a picture may have.
+    /// The picture, encoded again, has more bytes than a picture may have.
     TooLarge,
     /// The picture cannot be decoded, or has too many pixels.
     Unusable,
@@ -231,7 +237,7 @@ impl From<io::Error> for Unfit {
     }
 }
 
-/// The bytes of a picture. Writing more than [`PICTURE_BYTES_MAX`] fails.
+/// A buffer for the bytes of a picture. Writing more than [`PICTURE_BYTES_MAX`] fails.
 struct Room(Vec<u8>);
 
 impl Write for Room {
@@ -389,7 +395,7 @@ mod tests {
         ] {
             assert_eq!(Picture::encoded_again(&sent).as_ref(), Ok(&picture), "{name}");
         }
-        // One megabyte of zeros follows the only row. It is never inflated.
+        // One megabyte of zeros follows the only row. The decoder never inflates it.
         let bomb = compress_to_vec_zlib(&vec![0; 1 << 20], 9);
         let bomb =
             Picture::encoded_again(&png(&[header(1, 1, RGBA), chunk(b"IDAT", &bomb)])).unwrap();
@@ -402,7 +408,8 @@ mod tests {
         let palette = chunk(b"PLTE", &[255, 0, 0, 0, 255, 0]);
         let indexed = header(2, 2, [8, 3, 0, 0, 0]);
         let sent = png(&[indexed, palette, chunk(b"IDAT", &rows)]);
-        // The index 9 is not in the palette, and decoders treat it differently.
+        // The first pixel of the second row has the index 9, which is not in the palette. Decoders treat such a pixel
+        // differently.
         let picture = Picture::encoded_again(&sent).unwrap();
         let header = Decoder::new(Cursor::new(&picture.png)).read_info().unwrap();
         assert_eq!(header.info().color_type, ColorType::Rgb);
@@ -524,7 +531,7 @@ mod tests {
             matches!(&*no_text.left_out, [LeftOut::TooLarge { label, .. }] if label == NO_LABEL)
                 || matches!(&*no_text.left_out, [LeftOut::Unusable])
         );
-        // No run can have these sizes and counts.
+        // A run cannot have a picture of this size, or this number of pictures.
         let impossible = framed(b'L', &[&u64::MAX.to_le_bytes()[..], b"a.png"].concat());
         assert_eq!(Pictures::from_frames(&impossible).left_out, [LeftOut::Unusable]);
         let many = framed(b'O', &u32::MAX.to_le_bytes()).repeat(5);
@@ -543,7 +550,7 @@ mod tests {
 
     #[test]
     fn no_more_is_decoded_than_there_may_be() {
-        // The file contains all pixels, and is then cut off.
+        // The file contains all pixels, but its last bytes are cut off.
         let rows = compress_to_vec_zlib(&vec![0; 2000 * (1 + 250)], 9);
         let bomb =
             [SIGNATURE, &header(2000, 2000, [1, 0, 0, 0, 0]), &chunk(b"IDAT", &rows)].concat();

@@ -18,22 +18,22 @@ use crate::sandbox::{HAS_SEATBELT, Reach};
 use super::limits::PROBE_TIMEOUT;
 use super::untrusted::UntrustedFolder;
 
-/// The oldest Python that the verification libraries still support.
+/// The oldest Python version that the verification libraries still support.
 const VERSION_MIN: (u32, u32) = (3, 8);
 
-/// Prints facts about an interpreter and the paths that its scripts read, and compiles [`BOOTSTRAP`] for it. If the
-/// candidate is the shim of a version manager, `sys.executable` is the real program. In a virtual environment it is the
-/// environment's own symlink.
+/// A Python script that prints facts about its interpreter and the paths that scripts read, and compiles [`BOOTSTRAP`].
+/// The interpreter's path is `sys.executable`. If the candidate is the shim of a version manager, that is the real
+/// program. In a virtual environment, it is the environment's own symlink.
 const PROBE: &str = include_str!("python/probe.py");
 
-/// The prefixes of variables that the probe does not get. The server's own variables include tokens. With Python's
-/// variables, code on `PYTHONPATH` would run outside of the sandbox, also in a shim that is Python itself. Scripts do
-/// not get the variables of the dynamic loader either. The other variables would make a shim in another language run
-/// other code first.
+/// The prefixes of environment variables that the probe does not get. The server's own variables include tokens. With
+/// Python's variables, code on `PYTHONPATH` would run outside of the sandbox, also in a shim that is written in Python.
+/// The dynamic loader's variables are withheld from scripts too. The other variables would make a shim in another
+/// language run other code first.
 const WITHHELD_PREFIXES: [&str; 10] =
     ["QWED_", "PYTHON", "LD_", "DYLD_", "BASH_ENV", "BASH_FUNC_", "ENV", "PERL5", "NODE_", "RUBY"];
 
-/// The most characters of an interpreter's standard error that are kept. The end is kept.
+/// The maximum number of characters that are kept of an interpreter's standard error. The last characters are kept.
 const STDERR_CHARS_MAX: usize = 1000;
 
 /// The bootstrap, which runs before a script. It is compiled once, because compiling takes longer than running it.
@@ -43,8 +43,8 @@ const BOOTSTRAP: &str = concat!(
     include_str!("python/numbers.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
-    // The bootstrap is followed by a byte for whether pictures are wanted, a byte for whether a seed follows, the seed,
-    // two lengths, the script and its standard input.
+    // In Python's input, these values follow the bootstrap: a byte for whether pictures are wanted, a byte for whether
+    // a seed follows, the seed, two lengths, the script and its standard input.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
     "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
     "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(2)]",
@@ -58,7 +58,8 @@ const BOOTSTRAP: &str = concat!(
 /// The code by which Python enters the sandbox of macOS, before the bootstrap.
 const ENTRY: &str = include_str!("python/seatbelt.py");
 
-/// The fork server. Its children do the same as the bootstrap before a script.
+/// The code of the fork server. It includes the bootstrap, because the fork server's children use the bootstrap before
+/// a script.
 const FORK_SERVER: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
@@ -77,12 +78,12 @@ const FORWARDED_VARIABLES: [&str; 2] = [PATH, PYTHON_PATH];
 const PATH: &str = "PATH";
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// The variables that set the number of threads of the libraries below `NumPy`. With one thread, a result does not
-/// depend on the number of cores, and a large machine does not use up the threads that a run may have.
+/// The variables that set the number of threads of the libraries below `NumPy`. The number is 1. With one thread, a
+/// result does not depend on the number of cores, and a large machine does not use up the threads that a run may have.
 const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// The seed for the order of a set of strings. It is fixed, so that a script prints the same in each run, and it is the
-/// same for cold and warm runs.
+/// The variable with the seed of Python's hashes, which decide the order of a set of strings. The seed is fixed, so
+/// that a script prints the same in each run. Cold and warm runs have the same seed.
 const HASH_SEED: (&str, &str) = ("PYTHONHASHSEED", "0");
 
 /// An interpreter that answered the probe.
@@ -94,19 +95,20 @@ pub(super) struct Interpreter {
     pub(super) fork_server: Vec<u8>,
     /// The marshalled code that enters the sandbox of macOS; empty on other systems.
     pub(super) entry: Vec<u8>,
-    /// The file that runs, if the program only executes another file (macOS).
+    /// The file that really runs, if the program only executes another file (macOS).
     pub(super) program_file: Option<PathBuf>,
-    /// The name, as `sys.implementation.name` has it.
+    /// The name of the Python implementation, as in `sys.implementation.name`.
     pub(super) implementation: String,
     /// The version, as `platform.python_version()` returns it.
     pub(super) version: String,
     /// The program, and the paths that it reads.
     pub(super) reach: Reach,
-    /// The files that have run outside of the sandbox: the program, its libraries and its standard library.
+    /// The files that the probe has run or loaded outside of the sandbox: the program, its libraries and its standard
+    /// library.
     pub(super) own: Vec<PathBuf>,
     /// The folders of installed packages, including the folders that `.pth` files name.
     pub(super) packages: Vec<PathBuf>,
-    /// The complete environment of a script, except for the variables that point into its scratch folder.
+    /// The complete environment of a script, except for the variables that point into the script's scratch folder.
     pub(super) environment: Vec<(String, String)>,
     /// The reasons why scripts can read the home folder of the server's user; empty if they cannot.
     pub(super) exposures: Vec<HomeExposure>,
@@ -125,7 +127,7 @@ pub(crate) struct HomeExposure {
 pub(crate) struct Unusable {
     pub(crate) candidate: PathBuf,
     pub(crate) error: ProbeError,
-    /// The end of the candidate's standard error.
+    /// The last characters of the candidate's standard error.
     pub(crate) stderr: String,
 }
 
@@ -149,7 +151,7 @@ pub(crate) enum ProbeError {
     /// The path depends on the server's current folder.
     #[error("it is a relative path")]
     Relative,
-    /// The candidate must not be started outside of the sandbox.
+    /// The candidate is in the workspace, so it must not be started outside of the sandbox.
     #[error("it is in the workspace, or is led to by something there")]
     InWorkspace,
     /// The environment was changed, or other users can change it. Contains the details.
@@ -161,13 +163,13 @@ pub(crate) enum ProbeError {
     /// The candidate did not answer in time.
     #[error("it does not answer")]
     Timeout,
-    /// The dynamic loader ended the candidate.
+    /// The dynamic loader ended the candidate, because a shared library is missing.
     #[error("a shared library that it needs is missing")]
     LibraryMissing,
     /// The candidate ended with an error.
     #[error("it is not Python, or is damaged: it ended with {0}")]
     Failed(ExitStatus),
-    /// The candidate is another program.
+    /// The candidate is another program than Python.
     #[error("it is not Python")]
     NotPython,
     /// The candidate is too old.
@@ -179,7 +181,7 @@ pub(crate) enum ProbeError {
 #[derive(Deserialize)]
 struct Answer {
     executable: PathBuf,
-    /// The file that runs, on macOS.
+    /// The file that really runs, on macOS.
     file: Option<PathBuf>,
     version_info: (u32, u32),
     implementation: String,
@@ -194,8 +196,8 @@ struct Answer {
     user_base: Option<String>,
 }
 
-/// Probes a candidate. The candidate runs outside of the sandbox, so it runs only the standard library, and nothing of
-/// the `untrusted` folder.
+/// Probes a candidate. The candidate runs outside of the sandbox. So it may run only the standard library, and nothing
+/// of the `untrusted` folder.
 pub(super) async fn probe(
     candidate: &Path,
     untrusted: Option<&UntrustedFolder>,
@@ -207,8 +209,8 @@ pub(super) async fn probe(
         return Err(unusable(ProbeError::InWorkspace));
     }
     let mut command = Command::new(&program);
-    // -I: neither the current folder nor PYTHONPATH changes the answer.
-    // -S: an installed package does not change it either.
+    // `-I` keeps the current folder and PYTHONPATH from changing the answer. `-S` keeps installed packages from
+    // changing it.
     command.args(["-I", "-S", "-W", "ignore", "-c", PROBE, BOOTSTRAP, FORK_SERVER]);
     if HAS_SEATBELT {
         command.arg(ENTRY);
@@ -218,12 +220,13 @@ pub(super) async fn probe(
         WITHHELD_PREFIXES.iter().any(|prefix| bytes.starts_with(prefix.as_bytes()))
             || untrusted.is_some_and(|untrusted| name != PATH && untrusted.is_named_in(value))
     };
-    // Other variables stay, because a version manager's shim may need them.
+    // All other variables are kept, because a version manager's shim may need them.
     for (name, _) in std::env::vars_os().filter(|(name, value)| is_withheld(name, value)) {
         command.env_remove(name);
     }
     if let Some(untrusted) = untrusted {
-        // Shims search the current folder, and start other programs.
+        // Shims search the current folder, and start other programs by PATH. Neither may lead into the untrusted
+        // folder.
         command.current_dir("/");
         let path = std::env::var_os(PATH).unwrap_or_default();
         command.env(PATH, untrusted.removed_from(&path));
@@ -265,7 +268,8 @@ fn program_of(candidate: &Path) -> Result<PathBuf, ProbeError> {
 /// Parses the answer of an interpreter.
 fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
     let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
-        // glibc: "error while loading shared libraries", musl: "Error loading shared library".
+        // The loader of glibc writes "error while loading shared libraries". The loader of musl writes "Error loading
+        // shared library".
         let is_of_loader =
             String::from_utf8_lossy(&output.stderr).contains("loading shared librar");
         return Err(match output.status {
@@ -325,12 +329,12 @@ fn interpreter(output: &Output) -> Result<Interpreter, ProbeError> {
 /// script's own folder, which is new and empty, so they are left out.
 fn absolute_entries(python_path: &str) -> Vec<PathBuf> {
     let entries = std::env::split_paths(python_path).filter(|entry| entry.is_absolute());
-    // Python removes the name before `..` (os.path.abspath), even if it is a symlink. The kernel does not, and it sees
-    // the entry before Python changes it.
+    // Each entry is returned with and without `..`. Python removes `..` and the name before it (os.path.abspath), even
+    // if that name is a symlink. The kernel follows the symlink, and it sees the entry before Python changes it.
     entries.flat_map(|entry| [without_parents(&entry), entry]).collect()
 }
 
-/// Returns an absolute path as `os.path.abspath` does.
+/// Removes each `..` and the name before it from an absolute path, as `os.path.abspath` does.
 fn without_parents(path: &Path) -> PathBuf {
     let mut shorter = PathBuf::from("/");
     for component in path.components() {
@@ -345,7 +349,7 @@ fn without_parents(path: &Path) -> PathBuf {
     shorter
 }
 
-/// Returns the folders that are the home folder of the server's user, or contain it. Logs each of them.
+/// Returns the folders in `named` that are the home folder of the server's user, or contain it. Logs each of them.
 fn home_exposures<'a>(
     named: impl Iterator<Item = (&'static str, &'a PathBuf)>,
 ) -> Vec<HomeExposure> {
@@ -353,7 +357,7 @@ fn home_exposures<'a>(
     let Some(home) = home.and_then(|home| home.canonicalize().ok()) else { return Vec::new() };
     let mut exposures = Vec::new();
     for (origin, folder) in named {
-        // The root folder is never opened to scripts.
+        // The root folder does not count, because it is never opened to scripts.
         let real = folder.canonicalize().ok().filter(|real| real.parent().is_some());
         if !real.is_some_and(|real| home.starts_with(real)) {
             continue;
@@ -368,7 +372,7 @@ fn home_exposures<'a>(
     exposures
 }
 
-/// Returns the end of a text, on one line.
+/// Returns the last characters of a text, on one line.
 fn end_of(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join(" | ");
@@ -376,7 +380,7 @@ fn end_of(text: &str) -> String {
     line.chars().skip(left_out).collect()
 }
 
-/// Returns the variables in `names` that the server has.
+/// Returns the environment variables in `names` that the server has, with their values.
 fn forwarded(names: &[&str]) -> Vec<(String, String)> {
     let variables =
         names.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)));

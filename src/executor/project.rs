@@ -1,4 +1,5 @@
-//! Contains a project, which has more rights than a script. Refuses a project if its files cannot be kept apart.
+//! Makes the sandbox for a project, which has more rights than a script. Refuses a project if its readable paths
+//! overlap the server's data folder, or if the interpreter is in its workspace.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -13,13 +14,14 @@ use super::containment::Contained;
 use super::untrusted::UntrustedFolder;
 
 impl Contained {
-    /// Returns the containment of a project. It has its own memory limit, readable folders and writable folder.
+    /// Returns the containment of a project, with the project's own memory limit, readable folders and writable folder.
     pub(super) fn for_project(&self, project: &ProjectRun) -> Result<Self, NotForProject> {
         let Self { interpreter, plan, .. } = self;
         if plan.tier < Tier::T2 {
             return Err(NotForProject::Tier(plan.tier));
         }
-        // The workspace may have changed since the interpreter was found.
+        // Checks that the interpreter is outside of the workspace. The workspace may have changed since the interpreter
+        // was found.
         let workspace = UntrustedFolder::new(&project.workspace).ok_or(NotForProject::Readable)?;
         let mut outside_of = self.outside_of.lock().unwrap_or_else(PoisonError::into_inner);
         if outside_of.as_ref() != Some(&workspace) {
@@ -34,7 +36,7 @@ impl Contained {
         let (reach, readable) = (&interpreter.reach, &readable.collect::<Vec<_>>());
         let plan = Plan::new(plan.tier, plan.landlock_abi, reach, readable, project.memory_mb)
             .map_err(|error| NotForProject::of(&error, &project.workspace))?;
-        // Scripts and tests must be able to read environments.
+        // Environments are below the closed folder, but scripts and tests must be able to read them.
         let environments = project.closed.join(environments::FOLDER);
         let is_open = |path: &PathBuf| {
             let is_within = path.starts_with(&project.closed) && !path.starts_with(&environments);
@@ -77,7 +79,7 @@ pub(crate) enum NotForProject {
     /// A path in the policy is the root folder, or an interface to the kernel.
     #[error("a path that the policy lets tests read can never be opened to them; ask the admin")]
     Forbidden,
-    /// The plan cannot be made for another reason.
+    /// The plan of the project cannot be made, for a reason that only the log contains.
     #[error(
         "what tests may read cannot be opened to them; ask the admin to look at the server's log"
     )]

@@ -1,9 +1,9 @@
 //! The control groups of runs, and the limit on a run's memory.
 //!
-//! A group with a memory limit counts memory that nothing else can count: everything that the kernel keeps for the run,
-//! at every moment. The watch of `memory` continues nevertheless, because its limit is the documented limit. A group
-//! also counts the files of the scratch folder, so its limit must allow for them. If no such group is available, the
-//! watch is the only limit.
+//! A control group with a memory limit counts all memory that the kernel keeps for a run, at every moment. No other
+//! mechanism can count all of it. The watch in the sandbox's `memory` module runs nevertheless, because it enforces the
+//! documented limit. The limit of a group is higher, because a group also counts the files of the scratch folder. If no
+//! group with a memory limit is available, the watch is the only limit.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,26 +16,27 @@ use crate::sandbox::{
     ControlGroup, ControlGroups, GroupLimits, GroupOrder, Plan, SIGNAL_SCOPE_ABI, Tier,
 };
 
-/// The number of attempts to remove a group after a run, and the interval between them.
+/// The maximum number of attempts to remove a group after a run.
 const REMOVAL_TRIES: u32 = 100;
+/// The interval between two attempts to remove a group.
 const REMOVAL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The mechanism that limits the memory of all processes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum MemoryBound {
-    /// The kernel, at every moment, including everything that it keeps for the run.
+    /// A control group. The kernel limits all memory that it keeps for the run, at every moment.
     #[serde(rename = "control group")]
     ControlGroup,
-    /// A watch that takes samples: in the supervisor of a cold run, and in the server for warm runs.
+    /// A watch that takes samples. It runs in the supervisor of a cold run, and in the server for warm runs.
     #[serde(rename = "watch")]
     Watch,
-    /// macOS: the kernel, by the memory that the process has written to.
+    /// The kernel of macOS. It limits the memory that the process has written to.
     #[serde(rename = "footprint")]
     Footprint,
 }
 
 impl MemoryBound {
-    /// Returns the mechanism for a run that has this control group.
+    /// Returns the mechanism that limits the memory of a run at `tier` with this control group.
     pub(super) fn of_run(tier: Tier, group: Option<&GroupOrder>) -> Self {
         if tier == Tier::Seatbelt {
             return Self::Footprint;
@@ -47,17 +48,18 @@ impl MemoryBound {
     }
 }
 
-/// The time for which runs have no groups after a group could not be used.
+/// The time for which runs get no control group after a control group could not be used.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The control groups of a server's runs.
 #[derive(Debug, Default)]
 pub(super) struct RunGroups {
-    /// The result of one search. It is shared, because the search continues when a waiter gives up.
+    /// The result of the search for groups. It is shared with the thread that searches, because the thread continues
+    /// when the waiting task is dropped.
     found: Arc<OnceLock<Result<ControlGroups, String>>>,
-    /// The end of a pause in which no group is made, and the reason for the pause.
+    /// The time at which the current pause ends, and the reason for the pause. In a pause, no group is made.
     paused: Mutex<Option<(Instant, String)>>,
-    /// Groups with processes that have not ended yet.
+    /// The groups that could not be removed yet, because their processes have not ended.
     ending: Mutex<Vec<ControlGroup>>,
 }
 
@@ -71,22 +73,22 @@ impl RunGroups {
         groups
     }
 
-    /// Searches for a place for the groups, once. Takes up to two seconds. Must be called before any process is started
-    /// for a run.
+    /// Finds the control group in which the groups of runs are made. Searches only once, for up to two seconds. Must be
+    /// called before any process is started for a run.
     pub(super) async fn find(&self) {
         if self.found.get().is_some() {
             return;
         }
         let found = Arc::clone(&self.found);
-        // A second search at the same time waits for the first.
+        // Of two searches at the same time, the second waits for the result of the first.
         let search = spawn_blocking(move || {
             found.get_or_init(|| ControlGroups::find().map_err(|reason| reason.to_string()));
         });
-        // If the search panics, nothing is found, and `describe` reports that.
+        // If the search panics, `found` stays empty, and `describe` reports that.
         let _ = search.await;
     }
 
-    /// Describes the controllers of the groups, or returns the reason why none of them limits memory.
+    /// Describes the controllers of the runs' control groups, or returns the reason why they do not limit memory.
     pub(super) fn describe(&self) -> Result<String, String> {
         if let Some((_, reason)) = &*self.paused() {
             return Err(reason.clone());
@@ -98,7 +100,8 @@ impl RunGroups {
         }
     }
 
-    /// Returns the group to make for a run under `plan`, if a group is useful to the run.
+    /// Returns the order for the control group of a run under `plan`. `None` if no group is available, or if a group is
+    /// not useful to the run.
     pub(super) fn order(&self, plan: &Plan) -> Option<GroupOrder> {
         let groups = self.found.get()?.as_ref().ok()?;
         if self.paused().is_some() { None } else { order(groups, plan) }
@@ -110,7 +113,7 @@ impl RunGroups {
         *self.lock_paused() = Some((Instant::now() + PAUSE, reason.to_owned()));
     }
 
-    /// Returns the end of the current pause and its reason; `None` if groups are made.
+    /// Returns the current pause: the time at which it ends, and its reason. `None` if groups are made.
     fn paused(&self) -> MutexGuard<'_, Option<(Instant, String)>> {
         let mut paused = self.lock_paused();
         if paused.as_ref().is_some_and(|(until, _)| *until <= Instant::now()) {
@@ -123,8 +126,8 @@ impl RunGroups {
         self.paused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes a group as soon as its killed processes are dead. Does so in another thread, because the kernel has one
-    /// lock for all groups of the machine.
+    /// Removes a group as soon as its killed processes are dead. Uses another thread, because the removal may have to
+    /// wait: the kernel has one lock for all groups of the machine.
     pub(super) fn remove_soon(self: &Arc<Self>, mut group: ControlGroup) {
         let Ok(runtime) = Handle::try_current() else { return };
         let groups = Arc::clone(self);
@@ -148,8 +151,8 @@ impl RunGroups {
         }
     }
 
-    /// Removes the groups that can be removed by now, and gives the place back. Must be called when the last run has
-    /// ended.
+    /// Removes the groups with processes that have ended by now. Restores the control group in which the groups were
+    /// made to its original state. Must be called when the last run has ended.
     pub(super) fn close(&self) {
         self.remove_ended();
         if let Some(Ok(groups)) = self.found.get() {
@@ -166,8 +169,8 @@ impl RunGroups {
     }
 }
 
-/// Returns the order for the group of a run. Entering a group takes milliseconds, so the group must be worth that: it
-/// limits memory, or nothing else ends the run at once.
+/// Returns the order for the control group of a run; `None` if the run needs none. Entering a group takes milliseconds.
+/// So a run gets a group only if the group limits memory, or if nothing else can end all processes of the run at once.
 fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
     let ends_at_once =
         plan.tier == Tier::T3 || plan.is_one_process() || plan.landlock_abi >= SIGNAL_SCOPE_ABI;
@@ -180,8 +183,8 @@ fn order(groups: &ControlGroups, plan: &Plan) -> Option<GroupOrder> {
     }
 }
 
-/// Returns the limits of a run's group. The memory limit covers the processes, and the files in file systems that are
-/// in memory.
+/// Returns the limits of a run's group. The memory limit covers the processes and also the files of the run, because
+/// some of its file systems are in memory.
 fn limits(plan: &Plan) -> GroupLimits {
     let limits = &plan.limits;
     let artifacts = plan.artifacts.as_ref().map_or(0, |artifacts| artifacts.bytes_max);

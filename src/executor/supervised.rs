@@ -19,7 +19,7 @@ use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command}
 use crate::sandbox::passing;
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
 
-/// The longest silence of a supervisor before the server assumes that it was stopped.
+/// The time to wait for a supervisor's report before the server assumes that a signal stopped the supervisor.
 const STOPPED_MAX: Duration = Duration::from_secs(1);
 
 /// The reason why the server stopped following a run.
@@ -36,9 +36,9 @@ pub(super) enum Cause {
 /// The result of an attempt to end a run.
 pub(super) enum End {
     Reported(Report),
-    /// Something killed the supervisor.
+    /// Something killed the supervisor, so there is no report.
     SupervisorDied,
-    /// The run did not end in time.
+    /// The run did not end within [`END_PATIENCE`].
     Unended,
 }
 
@@ -87,12 +87,13 @@ impl Supervised {
         })
     }
 
-    /// Sends the script, and reads the output until the report arrives or a stream exceeds its limit.
+    /// Sends `message` to the supervisor. Reads the run's output until the report arrives or a stream exceeds its
+    /// limit.
     pub(super) async fn follow(&mut self, message: &[u8]) -> Cause {
         let Self { to_supervisor, from_supervisor, report, stdout, stderr, pictures, .. } = self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
-                // If this fails, the supervisor has ended, and reading detects that.
+                // A failed write means that the supervisor has ended. `receive` detects this.
                 let _ = to_supervisor.write_all(message).await;
             }
             std::future::pending::<()>().await;
@@ -106,18 +107,19 @@ impl Supervised {
         }
     }
 
-    /// Ends the processes of the run. Requests the kill if there was no report yet, and reads the rest of the output.
+    /// Ends the processes of the run, and reads the output that is left. If the supervisor has not reported yet, asks
+    /// it to kill the run, and waits for the report.
     pub(super) async fn end(&mut self, cause: Cause) -> End {
-        // The supervisor kills the run when this side closes.
+        // When the server closes its half of the socket, the supervisor kills the run.
         drop(self.to_supervisor.take());
         if cause != Cause::Reported && !self.is_reported_in_time().await {
             return End::Unended;
         }
-        // An incomplete report means that the supervisor was killed while it wrote.
+        // A missing or incomplete report means that the supervisor was killed.
         let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
         let pictures = self.pictures.read_to_end();
         let drain = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
-        // A process that holds the output open for longer is not a process of the run.
+        // All processes of the run are dead. The wait has a timeout, because another process may hold the output open.
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
         End::Reported(report)
     }
@@ -129,17 +131,18 @@ impl Supervised {
         tokio::pin!(received);
         let patience = timeout(END_PATIENCE, async {
             while timeout(STOPPED_MAX, &mut received).await.is_err() {
-                // Another process may have stopped it.
+                // Another process may have stopped the supervisor, so it is continued.
                 go_on(pid);
             }
         });
         patience.await.is_ok()
     }
 
-    /// Waits for the end of a run that did not end in time.
+    /// Waits, without a timeout, for the end of a run that did not end in time. Then drops `unended`, which allows
+    /// other runs again.
     pub(super) async fn outlast(mut self, unended: Unended) {
         let reported = receive(&mut self.from_supervisor, &mut self.report);
-        // Another process may have stopped the supervisor, or may stop it later.
+        // Another process may have stopped the supervisor, or may stop it later. So the loop continues it regularly.
         let pid = self.supervisor.id();
         tokio::pin!(reported);
         while timeout(END_PATIENCE, &mut reported).await.is_err() {
@@ -151,7 +154,7 @@ impl Supervised {
     }
 }
 
-/// Reads the report's line into `report`. Cancel-safe.
+/// Reads the supervisor's report, which is one line, into `report`. Cancel-safe.
 async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
     while !report.ends_with(b"\n") && report.len() < REPORT_BYTES_MAX {
         match from_supervisor.read_buf(report).await {
@@ -161,14 +164,14 @@ async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
     }
 }
 
-/// Continues a supervisor that was stopped.
+/// Continues a supervisor that a signal stopped. `supervisor` is its PID.
 fn go_on(supervisor: Option<u32>) {
     if let Some(pid) = supervisor.and_then(|pid| i32::try_from(pid).ok()) {
         let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGCONT);
     }
 }
 
-/// Logs an error if a supervisor could not remove its folder.
+/// Logs an error if a supervisor could not remove the folder of its run.
 pub(super) fn log_removal(ended: &std::io::Result<std::process::ExitStatus>) {
     if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
         tracing::error!("the folder of a run could not be removed from the temporary folder");

@@ -1,4 +1,5 @@
-//! Starts the supervisors of a server, the processes that watch its runs, and cleans up after those that were killed.
+//! Starts the supervisors of a server, the processes that watch its runs, and cleans up after supervisors that were
+//! killed.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -21,7 +22,8 @@ const END_INTERVAL: Duration = Duration::from_millis(200);
 /// The supervisors that are alive, and the runs that do not end.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Supervisors {
-    /// The PIDs of the supervisors. Only locked for a moment, because the thread that serves clients locks it too.
+    /// The PIDs of the supervisors. The mutex is only locked for a moment, because the thread that serves clients locks
+    /// it too.
     pids: Arc<Mutex<HashSet<u32>>>,
     /// The number of runs that do not end although they were killed.
     unended: Arc<AtomicUsize>,
@@ -41,7 +43,7 @@ impl Supervisors {
         }
     }
 
-    /// Refuses a run while another run does not end.
+    /// Returns an error while an earlier run does not end although it was killed. A new run must not start then.
     pub(super) fn require_ended(&self) -> Result<(), RunError> {
         match self.unended.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -56,14 +58,14 @@ impl Supervisors {
         }
     }
 
-    /// Records that a run does not end, for as long as the result lives.
+    /// Counts a run as unended for as long as the returned value lives.
     pub(super) fn note_unended(&self) -> Unended {
         self.unended.fetch_add(1, Ordering::Relaxed);
         Unended(Arc::clone(&self.unended))
     }
 
-    /// Removes the remains of earlier servers and killed supervisors from the temporary folder. Does so in a separate
-    /// process, because the process takes the rights of a folder's owner.
+    /// Removes the remains of earlier servers and killed supervisors from the temporary folder. A separate process does
+    /// this, because it takes on the rights of each folder's owner.
     pub(super) async fn sweep() {
         let swept = own_binary().and_then(|program| {
             Command::new(program)
@@ -91,13 +93,14 @@ impl Supervisors {
     pub(super) fn start(&self, command: &mut Command) -> std::io::Result<(Child, Listed)> {
         let supervisor = command.spawn()?;
         let pid = supervisor.id();
-        // Until it has its order, it is in the session of this process, so it does not count as an orphan.
+        // The supervisor is in the session of this process until it has its order. So it does not count as an orphan
+        // before it is on the list.
         self.lock().extend(pid);
         Ok((supervisor, Listed { pid, supervisors: self.clone() }))
     }
 }
 
-/// A run that does not end, for as long as this value lives.
+/// A run that counts as unended for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Unended(Arc<AtomicUsize>);
 
@@ -140,10 +143,10 @@ pub(super) fn supervisor_command(control: OwnedFd) -> std::io::Result<Command> {
 /// Returns the program to start as a supervisor, which is this program.
 fn own_binary() -> std::io::Result<PathBuf> {
     if IS_SUPPORTED {
-        // This also works after the file was replaced by a newer version.
+        // This path leads to the running program, even after its file was replaced by a newer version.
         return Ok(Path::new("/proc/self/exe").to_owned());
     }
-    // Some systems can only look up the program in /proc, which may be missing.
+    // On some systems, `current_exe` fails if /proc is missing. Then the path by which the program was started is used.
     let started_as = std::env::args_os().next().map(PathBuf::from);
     std::env::current_exe()
         .or_else(|error| started_as.filter(|path| path.is_absolute()).ok_or(error))

@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::shares::{ReplyRoom, Share};
 
-/// The time for which a user counts as present after the last call or run.
+/// The time for which a user counts as present after its last call, or after the end of its last run.
 const PRESENCE: Duration = Duration::from_secs(60);
 
-/// The most background jobs that run at once. More jobs would only slow each other down.
+/// The maximum number of concurrent background jobs. More jobs would only slow each other down.
 pub(crate) const JOBS_AT_ONCE_MAX: usize = 5;
 
 /// A kind of run that has its own turns.
@@ -64,12 +64,12 @@ impl<T> PerLane<T> {
     }
 }
 
-/// The queue of all runs of a process. Each lane has a limit on the runs at once. Other runs wait.
+/// The queue of all runs of a process. Each lane has a limit on concurrent runs. Other runs wait.
 ///
-/// The next turn of a lane goes to the user with the fewest runs in all lanes. Among equals it goes to the user with
-/// the earliest last turn. A user may have all turns of a lane while no other user is present. While others are
-/// present, a user with its share or more leaves a share free for them. A run cannot be taken back, so a turn must be
-/// free when another user comes.
+/// The next turn of a lane goes to the user with the fewest runs in all lanes. Among users with equally many runs, it
+/// goes to the user with the earliest last turn. A user may have all turns of a lane while no other user is present.
+/// While other users are present, a user with its share or more leaves a share free for them. A run cannot be taken
+/// back, so a turn must be free when another user comes.
 #[derive(Debug)]
 pub(crate) struct Turns {
     queue: Arc<Queue>,
@@ -88,16 +88,17 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     running: PerLane<usize>,
-    /// The number of calls and of given turns so far.
+    /// The number of calls so far, plus the number of turns that were given so far. It numbers calls and turns in
+    /// order.
     count: u64,
-    /// Users that run something, wait, or did so a short time ago. All unknown callers count as one user.
+    /// The users that run something or wait, or did so a short time ago. All callers without a name count as one user.
     users: HashMap<Arc<str>, User>,
 }
 
 #[derive(Debug, Default)]
 struct User {
     lanes: PerLane<Place>,
-    /// The number of the user's last turn, in any lane.
+    /// The value of `State::count` at the user's last turn, in any lane.
     last: u64,
 }
 
@@ -105,12 +106,12 @@ struct User {
 #[derive(Debug, Default)]
 struct Place {
     running: usize,
-    /// The number of each waiting call, and the channel for its turn.
+    /// For each waiting call: its value of `State::count`, and the channel for its turn.
     waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
     seen: Option<Instant>,
 }
 
-/// The turn of a run, which ends when this is dropped.
+/// The turn of a run, which ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     queue: Arc<Queue>,
@@ -125,8 +126,8 @@ impl Turns {
         Self::new([at_once, JOBS_AT_ONCE_MAX, at_once], settings.user_share)
     }
 
-    /// Creates a queue for these numbers of calls, jobs in memory and test runs at once. One user has a `share` of
-    /// each.
+    /// Creates a queue for these maximum numbers of concurrent calls, jobs in memory and test runs. `share` is the part
+    /// of each number that one user has.
     pub(crate) fn new([calls, jobs, tests]: [usize; 3], share: Share) -> Self {
         let capacity = PerLane([calls, jobs, usize::MAX, tests]);
         Self {
@@ -172,8 +173,8 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn of `user` at which there is room for replies. While the replies to a user are not read, no more
-    /// runs start for this user. Otherwise the same as [`Self::take`].
+    /// Waits for a turn of `user` at a time when there is room for the user's replies. While the replies to a user are
+    /// not read, no more runs start for this user. Otherwise the same as [`Self::take`].
     pub(crate) async fn take_with_room(
         &self,
         room: &ReplyRoom,
@@ -185,7 +186,7 @@ impl Turns {
         loop {
             cancel.run_until_cancelled(room.opens(user)).await?;
             let turn = self.take(lane, user, waits, cancel).await?;
-            // Earlier runs may have ended and filled the room meanwhile.
+            // During the wait for the turn, earlier runs may have ended, and their replies may have filled the room.
             if room.is_open(user) {
                 return Some(turn);
             }
@@ -218,12 +219,12 @@ impl Queue {
         loop {
             let next = self.next(lane);
             let Some((user, sender)) = next else { return };
-            // If the wait was given up, the turn comes back at once.
+            // If the receiver is gone, `send` returns the turn. Dropping the turn makes it free again.
             drop(sender.send(Turn { queue: Arc::clone(self), lane, user }));
         }
     }
 
-    /// Takes the next turn, and returns its user and channel.
+    /// Takes the next free turn of a lane. Returns the user that gets the turn, and the channel for it.
     fn next(&self, lane: Lane) -> Option<(Arc<str>, oneshot::Sender<Turn>)> {
         let mut state = self.lock();
         let free = self.free(&state, lane);
@@ -250,7 +251,9 @@ impl State {
         place.waiting.push_back((self.count, sender));
     }
 
-    /// Takes the next of the `free` turns of a lane in which a user has a `share`. Returns the user and the channel.
+    /// Chooses the waiting call that gets the next turn of a lane, and counts its run. `free` is the number of free
+    /// turns of the lane, and `share` is the number of turns in a user's share. Returns the call's user and its
+    /// channel.
     fn next(
         &mut self,
         lane: Lane,
@@ -262,7 +265,7 @@ impl State {
             user.lanes.of_mut(lane).waiting.retain(|(_, sender)| !sender.is_closed());
         }
         let places = self.users.values().map(|user| user.lanes.of(lane));
-        // The waiting user is one of them.
+        // The waiting user counts as present too. So that user is alone if only one user is present.
         let is_alone = places.filter(|place| place.is_present(now)).count() <= 1;
         let may_take =
             |place: &Place| free > 0 && (place.running < share || is_alone || free > share);
@@ -312,7 +315,7 @@ impl Drop for Turn {
     }
 }
 
-/// The mark of a call that waits, until it is dropped.
+/// The mark of a call that waits. The call counts as waiting until this value is dropped.
 struct Waiting<'a> {
     waits: &'a AtomicBool,
     turns: &'a Turns,
@@ -422,7 +425,7 @@ mod tests {
         let take = |user: &'static str| turns.take_at_once(Lane::Calls, Some(user));
         let all: Vec<_> = (0..4).map(|_| take("ann").expect("nobody else is there")).collect();
         assert!(take("bob").is_none());
-        // Bob is present from then on.
+        // Bob's call makes Bob present from now on, although Bob got no turn.
         drop(all);
         let mut held: Vec<_> = (0..3).map(|_| take("ann").unwrap()).collect();
         assert!(take("ann").is_none(), "one is left for others");
@@ -444,7 +447,7 @@ mod tests {
         let before = turns.take_at_once(Lane::Calls, ann);
         let mut of_ann = Box::pin(turns.take_with_room(&room, Lane::Calls, ann, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none());
-        // The earlier run has ended, and its output is not read.
+        // The earlier run has ended. Its output fills the room, because it is not read.
         let unread = room.room_for(ann, 8 * 1024 * 1024).await;
         drop(before);
         assert!((&mut of_ann).now_or_never().is_none());
@@ -485,7 +488,7 @@ mod tests {
         let mut of_bob = Box::pin(turns.take(Lane::Calls, bob, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none() && (&mut of_bob).now_or_never().is_none());
         drop(before);
-        // Ann's call came first, but Ann already has a run.
+        // Ann's call came first, but Ann already has a run, so the turn is Bob's.
         assert!((&mut of_ann).now_or_never().is_none());
         drop(of_bob.now_or_never().flatten().expect("it is bob's"));
         assert!(of_ann.now_or_never().flatten().is_some());

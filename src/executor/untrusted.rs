@@ -1,7 +1,7 @@
 //! The folder with code that must never run outside of the sandbox: the workspace of the governed tools.
 //!
-//! Models write its tests, and possibly everything else in it: an interpreter, a file that a `.pth` file names, a
-//! module with the name `json`. Programs that are started outside of the sandbox are checked here first.
+//! Models write the tests in this folder, and possibly all other files in it: an interpreter, a file that a `.pth` file
+//! names, a module with the name `json`. So this module checks a program before it is started outside of the sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,14 +13,15 @@ use std::sync::Arc;
 
 use qwed_files::links::{leads_through, places_on_the_way};
 
-/// The most bytes that are read from a file that may name an interpreter.
+/// The maximum number of bytes that are read from a file that may name an interpreter: a script, or `pyvenv.cfg`.
 const NAMING_BYTES_MAX: u64 = 64 * 1024;
-/// The most scripts that may be interpreters of each other (`execve(2)`).
+/// The maximum number of scripts in a chain in which each script is the interpreter of the previous one (`execve(2)`).
 const SCRIPTS_MAX: usize = 5;
 
 type LookUp = dyn Fn() -> Result<Option<PathBuf>, String> + Send + Sync;
 
-/// The lookup of the folder's current path. An admin may change the path while the server runs.
+/// The lookup of the untrusted folder's current path. The path is not stored, because an admin may change it while the
+/// server runs.
 #[derive(Clone, Default)]
 pub(crate) struct Untrusted {
     look_up: Option<Arc<LookUp>>,
@@ -33,23 +34,24 @@ impl fmt::Debug for Untrusted {
 }
 
 impl Untrusted {
-    /// Finds the folder with `look_up`, which returns `None` if no folder exists, and an error if that is unknown.
+    /// Creates a lookup that calls `look_up`. `look_up` returns `None` if there is no untrusted folder, and an error if
+    /// it cannot find out.
     pub(crate) fn looked_up_by(
         look_up: impl Fn() -> Result<Option<PathBuf>, String> + Send + Sync + 'static,
     ) -> Self {
         Self { look_up: Some(Arc::new(look_up)) }
     }
 
-    /// Returns whether no such folder ever exists.
+    /// Returns true if there is no untrusted folder and there will never be one.
     pub(super) fn is_none(&self) -> bool {
         self.look_up.is_none()
     }
 
-    /// Returns the current folder.
+    /// Returns the untrusted folder at its current path; `None` if there is none. Returns an error if this is unknown.
     pub(super) fn folder(&self) -> Result<Option<UntrustedFolder>, String> {
         let Some(look_up) = &self.look_up else { return Ok(None) };
         let Some(folder) = look_up()? else { return Ok(None) };
-        // A dangling symlink may lead anywhere later.
+        // A path that does not exist is an error, because a dangling symlink may lead anywhere later.
         let folder = UntrustedFolder::new(&folder)
             .ok_or("workspace.root is not there, or cannot be looked at".to_owned())?;
         Ok(Some(folder))
@@ -61,7 +63,7 @@ impl Untrusted {
 pub(crate) struct UntrustedFolder {
     /// The path as it was given, and the canonical path.
     names: [PathBuf; 2],
-    /// The device and the inode, because the folder may be mounted a second time.
+    /// The device and the inode number. They also identify the folder where it is mounted a second time.
     identity: (u64, u64),
 }
 
@@ -73,28 +75,28 @@ impl UntrustedFolder {
         Some(Self { names: [folder.to_owned(), real], identity })
     }
 
-    /// Returns whether the folder takes part in the resolution of `path`: as it is written, by a symlink on its way, or
-    /// by another mount.
+    /// Returns whether the resolution of `path` passes through the folder. This is so if the written path is below the
+    /// folder, if a symlink leads through the folder, or if the path is below another mount of the folder.
     pub(crate) fn holds(&self, path: &Path) -> bool {
         self.names.iter().any(|name| path.starts_with(name) || leads_through(path, name))
             || self.is_mounted_above(path)
     }
 
-    /// Returns whether `path` is in the folder by another mount of the folder.
+    /// Returns whether `path` leads into the folder through another mount of the folder.
     fn is_mounted_above(&self, path: &Path) -> bool {
         let places = places_on_the_way(path).unwrap_or_default();
         let mut above = places.iter().flat_map(|place| place.ancestors());
         above.any(|folder| identity(folder) == Some(self.identity))
     }
 
-    /// Returns whether this folder takes part in `folder`, or is in it.
+    /// Returns whether the resolution of `folder` passes through this folder, or whether `folder` contains this folder.
     pub(super) fn overlaps(&self, folder: &Path) -> bool {
         self.holds(folder) || self.names.iter().any(|name| name.starts_with(folder))
     }
 
-    /// Returns whether starting the program at `path` would run code of the folder, as far as that is visible from
-    /// outside. Checks the location of the program, the interpreter in the first line of a script, and the source of a
-    /// virtual environment's standard library (PEP 405: `home`).
+    /// Returns whether starting the program at `path` would run code of the folder, as far as this can be determined
+    /// without starting the program. Checks the location of the program, the interpreter in the first line of a script,
+    /// and, for a virtual environment, the source of its standard library (PEP 405: `home`).
     pub(super) fn is_started_by(&self, path: &Path) -> bool {
         let beside = path.parent();
         let above = beside.and_then(Path::parent);
@@ -105,23 +107,24 @@ impl UntrustedFolder {
             || home.into_iter().any(|home| self.holds(&home))
     }
 
-    /// Returns whether a script names a program in the folder, or its interpreter is a script that does so.
+    /// Returns whether the first line of a script names a program in the folder, or names another script for which this
+    /// is true. Follows at most `scripts_max` further scripts.
     fn is_named_by(&self, script: &Path, scripts_max: usize) -> bool {
         named_by_script(script).iter().any(|program| {
             self.holds(program) || (scripts_max > 0 && self.is_named_by(program, scripts_max - 1))
         })
     }
 
-    /// Returns a search path without the folder's entries. Also removes relative entries, because the current folder
-    /// may be this folder.
+    /// Returns `search_path` without the entries that lead into the folder. Also removes relative entries, because the
+    /// current directory may be in this folder.
     pub(super) fn removed_from(&self, search_path: &OsStr) -> OsString {
         let kept = std::env::split_paths(search_path)
             .filter(|entry| entry.is_absolute() && !self.holds(entry));
-        // Entries that were split can be joined again.
+        // `join_paths` cannot fail, because the entries come from `split_paths`.
         std::env::join_paths(kept).unwrap_or_default()
     }
 
-    /// Returns whether the value of an environment variable names anything in the folder.
+    /// Returns whether the value of an environment variable contains a path that leads into the folder.
     pub(super) fn is_named_in(&self, value: &OsStr) -> bool {
         std::env::split_paths(value).any(|path| path.is_absolute() && self.holds(&path))
     }
@@ -134,7 +137,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// Opens the start of a file, if the file can be read.
 fn start_of(path: &Path) -> Option<impl std::io::BufRead> {
-    // Opening a named pipe would wait for a writer.
+    // Opens regular files only. Opening a named pipe would wait for a writer.
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     let file = is_file.then(|| File::open(path).ok()).flatten()?;
     Some(BufReader::new(file.take(NAMING_BYTES_MAX)))
@@ -150,7 +153,7 @@ fn named_by_script(path: &Path) -> Vec<PathBuf> {
     words.filter(|word| word.is_absolute()).collect()
 }
 
-/// Returns the folder of the interpreter that a virtual environment was made from.
+/// Returns the `home` in a `pyvenv.cfg`: the folder of the interpreter that a virtual environment was made from.
 fn home_of(settings: &Path) -> Option<PathBuf> {
     let mut text = Vec::new();
     start_of(settings)?.read_to_end(&mut text).ok()?;
@@ -185,7 +188,7 @@ mod tests {
         fs::write(at("made/bin/python"), "").unwrap();
         fs::write(at("made/pyvenv.cfg"), format!("Home = {}\n", at("ws/python").display()))
             .unwrap();
-        // By its own name and by a symlink.
+        // The folder is given by its own name, and by the name of a symlink to it.
         for root in ["ws", "alias"] {
             let untrusted = UntrustedFolder::new(&at(root)).unwrap();
             for (path, expected) in [

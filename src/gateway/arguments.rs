@@ -1,10 +1,10 @@
-//! Converts the arguments of a call from JSON to types, so that later code does not parse them again.
+//! Converts the arguments of a call from JSON to types, so that other modules do not parse the JSON again.
 
 use serde_json::{Value, json};
 
 use super::{Arguments, ErrorCode, JobId, SourceCode};
 
-/// Arguments that do not parse, with the reason.
+/// The error for arguments that do not parse, with the reason for the client.
 #[derive(Debug)]
 pub(super) struct Invalid {
     pub(super) code: ErrorCode,
@@ -41,7 +41,7 @@ pub(super) fn normalized_execution(code: &SourceCode, background: bool) -> Argum
     ])
 }
 
-/// Parses the argument of `verification_status`.
+/// Parses the arguments of `verification_status`: the id of a job.
 pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
     let text = arguments.get("job_id").and_then(Value::as_str).map_or("", str::trim);
     let (code, message) = match JobId::parse(text) {
@@ -54,7 +54,7 @@ pub(super) fn job_id(arguments: Arguments) -> Result<JobId, Invalid> {
     Err(Invalid { code, message, arguments })
 }
 
-/// Returns the argument of `verification_status` in the form that the decision records.
+/// Returns the arguments of `verification_status` in the form that the decision records.
 pub(super) fn normalized_job_id(job_id: JobId) -> Arguments {
     Arguments::from_iter([("job_id".to_owned(), json!(job_id.to_string()))])
 }

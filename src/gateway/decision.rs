@@ -11,32 +11,32 @@ use super::{Arguments, Tool, VerificationId};
 
 /// The maximum number of findings in one decision.
 const FINDINGS_MAX: usize = 20;
-/// The maximum number of lines in one finding.
+/// The maximum number of lines that one finding lists.
 const LINES_MAX: usize = 20;
 
 /// The documented fields of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// The tool. `None` if the tool is unknown or has no handler.
+    /// The tool that was called. `None` if the tool is unknown or has no handler.
     #[serde(skip)]
     pub(crate) tool: Option<Tool>,
     /// `true` if the call may be carried out.
     pub verified: bool,
-    /// The kind of decision.
+    /// Whether the call is allowed, and the kind of reason if it is refused.
     pub status: Status,
-    /// The harm that a call of this tool could do.
+    /// The level of harm that a call of the tool could do.
     pub risk_level: RiskLevel,
     /// The id of this decision. No two decisions have the same id.
     pub verification_id: VerificationId,
-    /// The arguments after parsing. If they could not be parsed, the arguments as received.
+    /// The arguments after parsing, in their normalized form. If they could not be parsed, the arguments as received.
     pub normalized_arguments: Arguments,
-    /// The reason, for people and models.
+    /// The reason for the decision, for people and models.
     pub message: String,
-    /// The code of the reason. Only present on a blocked call.
+    /// The code of the reason for a refusal. `None` if the call is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<ErrorCode>,
-    /// Notes of the analysis about code that it allows.
+    /// Notes of the analysis about code that the analysis allows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The findings of the analysis that block the script, at most 20.
@@ -44,27 +44,27 @@ pub struct DecisionRecord {
     pub findings: Vec<DecisionFinding>,
 }
 
-/// A finding of the analysis in machine-readable form. The decision's message contains it as text.
+/// A finding of the analysis in machine-readable form. The message of the decision contains the finding as text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DecisionFinding {
-    /// The rule, as `family/name`. `None` if no rule applies, for example if the source does not parse.
+    /// The rule that applies, as `family/name`. `None` if no rule applies, for example if the source does not parse.
     pub rule: Option<&'static str>,
-    /// The first line, counted from 1. `None` if the finding concerns the whole source.
+    /// The first line of the place, counted from 1. `None` if the finding concerns the whole source.
     pub line: Option<usize>,
-    /// The first column in characters, counted from 1.
+    /// The first column of the place in characters, counted from 1.
     pub column: Option<usize>,
-    /// The description, without positions and without the alternative.
+    /// The description of the finding, without positions and without the alternative.
     pub message: String,
-    /// The alternative to write.
+    /// The alternative that the script should use.
     pub instead: Option<&'static str>,
-    /// All lines where the finding occurs, at most 20. Empty if it occurs on one line only.
+    /// All lines where the finding occurs, at most 20. Empty if the finding occurs on one line only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<usize>,
 }
 
 impl DecisionFinding {
-    /// Returns the first findings of an analysis. Skips the entry that only counts further findings.
+    /// Returns at most 20 findings of an analysis. Skips the entry of the analysis that only counts further findings.
     pub(super) fn of(findings: &[Finding]) -> Vec<Self> {
         let is_listed = |finding: &&Finding| !matches!(finding.kind, FindingKind::More(_));
         findings.iter().filter(is_listed).take(FINDINGS_MAX).map(Self::from).collect()
@@ -93,7 +93,7 @@ impl From<&Finding> for DecisionFinding {
 }
 
 impl DecisionRecord {
-    /// Creates the record of a call that has passed all checks so far, without a message.
+    /// Creates the record of a call that has passed all checks so far. The record has no message.
     pub(super) fn verified(
         tool: Option<Tool>,
         risk_level: RiskLevel,
@@ -114,7 +114,7 @@ impl DecisionRecord {
         }
     }
 
-    /// Turns the record into a refusal with the same id.
+    /// Turns the record into the record of a refusal. The id stays the same.
     pub(super) fn refused(self, status: Status, code: ErrorCode, message: String) -> Self {
         let (error_code, notes, findings) = (Some(code), Vec::new(), Vec::new());
         Self { verified: false, status, message, error_code, notes, findings, ..self }
@@ -144,7 +144,7 @@ impl DecisionRecord {
     }
 }
 
-/// The kind of decision.
+/// The result of a decision: allowed, or refused for one of two kinds of reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Status {
     /// The call may be carried out.
@@ -159,7 +159,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns the documented value.
+    /// Returns the documented name of the status, for clients and the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AllowVerified => "ALLOW_VERIFIED",
@@ -175,17 +175,17 @@ impl fmt::Display for Status {
     }
 }
 
-/// The harm that a call of a tool could do.
+/// The level of harm that a call of a tool could do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RiskLevel {
-    /// Reads the server's own state.
+    /// The tool only reads the server's own state.
     Low,
-    /// Runs a script.
+    /// The tool runs a script.
     High,
 }
 
-/// The reason for a blocked call: `QWED-MCP-RISK-001` to `-009`.
+/// The reason for a refusal: `QWED-MCP-RISK-001` to `-009`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -213,13 +213,13 @@ pub enum ErrorCode {
     /// `job_id` is not a canonical UUID.
     #[serde(rename = "QWED-MCP-RISK-008")]
     JobIdInvalid,
-    /// The admin requires a sandbox that cannot be enforced here.
+    /// The admin requires a sandbox that cannot be enforced on this machine.
     #[serde(rename = "QWED-MCP-RISK-009")]
     SandboxUnavailable,
 }
 
 impl ErrorCode {
-    /// Returns the documented code.
+    /// Returns the documented code, for clients and the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::UnknownTool => "QWED-MCP-RISK-001",

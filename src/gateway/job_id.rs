@@ -4,7 +4,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-/// The length of a UUID in its canonical form, 8-4-4-4-12 hexadecimal digits (RFC 9562, section 4).
+/// The number of characters of a UUID in its canonical form, which has 8-4-4-4-12 hexadecimal digits (RFC 9562, section
+/// 4).
 const CANONICAL_LEN: usize = 36;
 
 /// The id of a background job: a UUID, written in lower case.
@@ -17,19 +18,20 @@ impl JobId {
         Self(Uuid::new_v4())
     }
 
-    /// Returns the id as the database stores it.
+    /// Returns the id in the form that the database stores.
     pub(crate) fn uuid(self) -> Uuid {
         self.0
     }
 
-    /// Creates an id from the database's value.
+    /// Creates an id from the value that the database stores.
     pub(crate) fn of_uuid(id: Uuid) -> Self {
         Self(id)
     }
 
-    /// Parses a UUID in its canonical form, in upper or lower case. Rejects braces, URNs and bare digits.
+    /// Parses a UUID in its canonical form, in upper or lower case. Rejects all other forms: braces, URNs and digits
+    /// without hyphens.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Of the forms that the crate parses, only the canonical form has this length.
+        // The crate parses several forms. Only the canonical form has this length.
         if text.len() != CANONICAL_LEN {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The `verify_*` tools of v0.1.x, and the imports that replace them in a script.
 
-/// The maximum number of characters of a tool name that a message repeats.
+/// The maximum length of a tool name in a message, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
 /// The removed tools and their replacement imports, as of `qwed` 8.0, `qwed-finance` 3.0, `qwed-legal` 0.5 and

@@ -78,9 +78,9 @@ pub struct RiskBasedExecutionGateway {
 /// A call that the gateway decides.
 #[derive(Debug)]
 pub(crate) enum Call {
-    /// Runs a script, if the gateway allows it.
+    /// Runs a script, if the gateway allows the script.
     Script(Arguments),
-    /// Looks up a background job. No further decision is necessary.
+    /// Looks up a background job. The call needs no further decision, so the record is final.
     JobStatus { record: DecisionRecord, job: JobId },
 }
 
@@ -119,12 +119,12 @@ impl Call {
     }
 }
 
-/// The gateway for the scripts of a process.
+/// The gateway that decides the scripts of this process.
 #[derive(Debug, Clone)]
 pub(crate) enum Gateway {
     /// Findings of the analysis block a script.
     Blocking(Arc<RiskBasedExecutionGateway>),
-    /// Findings are reported, and the script runs at T3 only.
+    /// Findings of the analysis are reported but do not block a script. The script runs at T3 only.
     Reporting(Arc<ReportingGateway>),
 }
 
@@ -142,11 +142,12 @@ impl Gateway {
         }
     }
 
-    /// Makes all checks of a script except the sandbox. `arguments` are the arguments of `execute_python_code`.
+    /// Makes all checks of a script except the check of the sandbox. `arguments` are the arguments of
+    /// `execute_python_code`.
     ///
     /// # Errors
     ///
-    /// The refusal.
+    /// The record of the refusal, if a check fails.
     pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
         match self {
             Self::Blocking(gateway) => gateway.evaluate(arguments),
@@ -154,12 +155,13 @@ impl Gateway {
         }
     }
 
-    /// Checks a script again that was decided before, possibly on another machine, because a row of the database is not
-    /// a permission. The decision keeps its id.
+    /// Checks a script again that a server, possibly on another machine, has allowed before. This is necessary because
+    /// a row of the database is not a permission. The decision keeps its id.
     ///
     /// # Errors
     ///
-    /// The refusal, if the script may not run here, or if the id is not the id of a decision.
+    /// The record of the refusal, if the script may not run here, or if `verification_id` does not have the form of a
+    /// decision's id.
     pub(crate) fn evaluate_again(
         &self,
         source: String,
@@ -183,7 +185,7 @@ impl RiskBasedExecutionGateway {
         Self { admin_gate, code_analysis: CodeAnalysis::On }
     }
 
-    /// Creates the gateway that the server's settings describe.
+    /// Creates the gateway that blocks scripts with findings, with the given settings.
     pub(crate) fn from_settings(settings: &Settings) -> Self {
         Self { code_analysis: settings.code_analysis, ..Self::new(settings.admin_gate) }
     }
@@ -205,11 +207,11 @@ impl RiskBasedExecutionGateway {
         decided.unwrap_or_else(|refusal| *refusal)
     }
 
-    /// Makes all checks of a script except the sandbox.
+    /// Makes all checks of a script except the check of the sandbox.
     ///
     /// # Errors
     ///
-    /// The refusal.
+    /// The record of the refusal, if a check fails.
     pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
         let policy = &policy::EXECUTION;
         let (source, background) =
@@ -245,7 +247,7 @@ struct Analysed {
     /// The findings that block the script, as text.
     issues: Vec<String>,
     notes: Vec<String>,
-    /// `None` if the analysis is off or failed.
+    /// The names in the script. `None` if the analysis is off or failed.
     names: Option<ScriptNames>,
     findings: Vec<DecisionFinding>,
 }
@@ -268,7 +270,7 @@ impl Analysed {
 }
 
 impl AdminGate {
-    /// Refuses the script if the admin gate is closed, even if the analysis found nothing.
+    /// Refuses the script if the admin gate is closed. The gate applies even if the analysis found nothing.
     fn pass(self, record: DecisionRecord) -> Result<DecisionRecord, Box<DecisionRecord>> {
         match self {
             Self::Open => Ok(record),

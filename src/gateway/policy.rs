@@ -2,12 +2,12 @@
 
 use super::{RiskLevel, Tool};
 
-/// One row of the table.
+/// One row of the policy table, for one tool.
 #[derive(Debug)]
 pub(super) struct ToolPolicy {
     pub(super) name: &'static str,
     pub(super) risk: RiskLevel,
-    /// `None` for a known tool without a handler, which is blocked.
+    /// The tool that handles the call. `None` for a known tool without a handler, which is blocked.
     pub(super) tool: Option<Tool>,
 }
 
@@ -17,18 +17,19 @@ impl ToolPolicy {
     }
 }
 
-/// The row for scripts.
+/// The row of the policy table for `execute_python_code`.
 pub(super) const EXECUTION: ToolPolicy = ToolPolicy::of(Tool::ExecutePythonCode, RiskLevel::High);
 
 const POLICIES: &[ToolPolicy] = &[
     EXECUTION,
     ToolPolicy::of(Tool::VerificationStatus, RiskLevel::Low),
-    // The only row without a handler lets tests reach that branch in the real binary. Release builds do not contain it.
+    // This row without a handler lets tests reach the refusal of such a tool in the real binary. Release builds do not
+    // contain the row.
     #[cfg(debug_assertions)]
     ToolPolicy { name: "test_tool_without_handler", risk: RiskLevel::High, tool: None },
 ];
 
-/// Returns the row for the tool with this name.
+/// Returns the row of the policy table for the tool with this name.
 pub(super) fn lookup(name: &str) -> Option<&'static ToolPolicy> {
     POLICIES.iter().find(|policy| policy.name == name)
 }

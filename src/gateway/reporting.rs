@@ -1,16 +1,17 @@
-//! A second gateway for pipelines, if the admin relies on the kernel's sandbox alone. It reports the findings of the
-//! analysis, and they never stop a script.
+//! A second gateway for pipelines of an admin that relies on the kernel's sandbox alone. It reports the findings of the
+//! analysis, but findings never stop a script.
 //!
-//! It is a separate type, so that no input can put the other gateway into this mode. The server for clients holds a
-//! [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which has no such mode, and no code converts
-//! between the two. Only `run --batch` creates this gateway, and a test checks that in the sources.
+//! This gateway is a separate type, so that no input can switch the gateway for clients to reporting. The server for
+//! clients holds a [`RiskBasedExecutionGateway`](super::RiskBasedExecutionGateway), which cannot be configured to
+//! report only, and no code converts between the two types. Only `run --batch` creates a `ReportingGateway`, and a test
+//! checks in the sources that no other code creates one.
 
 use crate::config::{AdminGate, Settings};
 
 use super::verified::Needs;
 use super::{Analysed, Arguments, DecisionFinding, DecisionRecord, Verified, arguments, policy};
 
-/// Allows scripts regardless of findings, but only at T3.
+/// A gateway that allows scripts regardless of findings, but only at T3.
 #[derive(Debug)]
 pub(crate) struct ReportingGateway {
     admin_gate: AdminGate,
@@ -40,7 +41,7 @@ impl ReportingGateway {
         let record = self.admin_gate.pass(record)?;
         let Analysed { issues, notes, names, mut findings } = Analysed::of(&source);
         if findings.is_empty() {
-            // A script that cannot be analysed has an issue but no finding of a rule.
+            // A script that cannot be analysed has a text in `issues`, but no finding of a rule.
             findings = issues.into_iter().map(DecisionFinding::of_text).collect();
         }
         let message = "The findings are reported and not acted on: --analysis report.".to_owned();

@@ -7,12 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobId, VerificationId};
 
-/// Python source text. Cheap to clone. `Debug` never shows the text, so that it does not reach a log.
+/// Python source text. Cheap to clone. `Debug` never shows the text, so that the text does not reach a log.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SourceCode(Arc<str>);
 
 impl SourceCode {
-    /// Returns the text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -30,7 +29,7 @@ impl fmt::Debug for SourceCode {
     }
 }
 
-/// The standard input of a script. Cheap to clone. `Debug` never shows the content.
+/// The standard input of a script. Cheap to clone. `Debug` never shows the content, so that it does not reach a log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stdin(Arc<[u8]>);
 
@@ -46,7 +45,8 @@ impl fmt::Debug for Stdin {
     }
 }
 
-/// The caller of a script, as far as it is known. It is only used for receipts and never for a decision.
+/// The caller that requested a script, as far as the caller is known. This description is only used for receipts and
+/// never for a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AskedBy {
     /// The user that a token has proven.
@@ -63,17 +63,17 @@ pub(crate) struct AskedBy {
     pub(crate) model: Option<String>,
 }
 
-/// The names in a script, as far as its syntax tree shows them.
+/// The imported and used names in a script, as far as its syntax tree shows them.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptNames {
     /// The qualified names that the script imports.
     pub(crate) imports: Vec<String>,
-    /// The names that it uses: [`Analysis::uses`](crate::safety::Analysis::uses).
+    /// The names that the script uses: [`Analysis::uses`](crate::safety::Analysis::uses).
     pub(crate) uses: Vec<String>,
 }
 
 /// The job that a script runs for, and the job's user. The user is empty if callers are not authenticated. The audit
-/// log binds the result to both.
+/// log binds the result to the job and the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobOwner {
     pub(crate) job: JobId,
@@ -81,7 +81,7 @@ pub(crate) struct JobOwner {
 }
 
 /// A script that may run. Only [`Verified::confirm`](super::Verified::confirm) creates one, and an executor accepts
-/// nothing else. A clone is the same permission, for a script that runs once for each of its tests.
+/// nothing else. A clone is the same permission. It is used for a script that runs once for each of its tests.
 #[derive(Debug, Clone)]
 pub(crate) struct AuthorizedScript {
     source: SourceCode,
@@ -111,12 +111,12 @@ impl AuthorizedScript {
         }
     }
 
-    /// Sets the number of findings in the script, which may run nevertheless.
+    /// Sets the number of findings in a script that may run in spite of them.
     pub(super) fn with_findings(self, findings: usize) -> Self {
         Self { findings, ..self }
     }
 
-    /// Returns the number of findings in the script.
+    /// Returns the number of findings in the script, which may run in spite of them.
     pub(crate) fn findings(&self) -> usize {
         self.findings
     }
@@ -146,12 +146,10 @@ impl AuthorizedScript {
         Self { stdin, ..self }
     }
 
-    /// Returns the standard input of the script.
     pub(crate) fn stdin(&self) -> &[u8] {
         &self.stdin.0
     }
 
-    /// Returns the script's text.
     pub(crate) fn source(&self) -> &SourceCode {
         &self.source
     }
@@ -162,7 +160,7 @@ impl AuthorizedScript {
         self.names.as_deref().map(|names| &*names.imports)
     }
 
-    /// Returns the names in the script. `None` if the script was not analysed.
+    /// Returns the imported and used names in the script. `None` if the script was not analysed.
     pub(crate) fn names(&self) -> Option<&ScriptNames> {
         self.names.as_deref()
     }

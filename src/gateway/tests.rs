@@ -21,12 +21,12 @@ pub(crate) fn granted(code: &str, background: bool) -> Grant {
     grant
 }
 
-/// Returns the verified script for these arguments of `execute_python_code`.
+/// Returns the verified script for a call of `execute_python_code` with these arguments.
 pub(crate) fn verified(arguments: &Value) -> Verified {
     evaluate(AdminGate::Open, arguments).unwrap()
 }
 
-/// Returns the status, risk level, code and message of the decision.
+/// Decides a call, and returns the status, risk level, code and message of the decision.
 fn outcome(tool: &str, arguments: &Value) -> (String, Value, Value, String) {
     let record = serde_json::to_value(decide(AdminGate::Open, tool, arguments)).unwrap();
     (
@@ -209,7 +209,7 @@ fn what_is_allowed_and_worth_knowing_is_a_note() {
     let note = "sympy.sympify (line 2): evaluates a text that this analysis cannot see";
     assert_eq!(record.notes, [note]);
     assert_eq!(record.without_arguments()["notes"], json!([note]));
-    // Without notes, the record has no such field.
+    // A decision without notes has no field `notes` in its JSON.
     let arguments = Arguments::from_iter([("code".to_owned(), json!("print(1)"))]);
     let decision = gateway.evaluate_and_route("execute_python_code", arguments);
     assert!(decision.without_arguments().get("notes").is_none());
@@ -250,7 +250,7 @@ fn findings_are_there_for_programs_too() {
             }
         ])
     );
-    // Each finding has its alternative, although the message contains the alternative only once.
+    // Each finding has the alternative of its rule, although the message contains the alternative only once.
     let of_one_rule = found("import subprocess\nfrom subprocess import run");
     let all = of_one_rule.as_array().unwrap();
     assert!(all.len() == 2 && all[0]["instead"] == all[1]["instead"], "{of_one_rule}");
@@ -259,7 +259,7 @@ fn findings_are_there_for_programs_too() {
     let broken = found("def f(:\n  eval(1)");
     assert!(broken[0]["rule"].is_null() && broken[0]["instead"].is_null(), "{broken}");
     assert!(broken[0]["line"] == 1 && broken[0]["message"].as_str().is_some(), "{broken}");
-    // The number of findings and the number of lines are limited.
+    // At most 20 findings, and at most 20 lines of each finding, are in the decision.
     let names = ["system", "popen", "execv", "execl", "execve", "execvp", "fork", "kill", "remove"];
     let more =
         ["unlink", "rename", "rmdir", "mkdir", "symlink", "link", "chmod", "chown", "putenv"];
@@ -269,7 +269,7 @@ fn findings_are_there_for_programs_too() {
     assert_eq!(found(&many).as_array().unwrap().len(), 20);
     let repeated = found(&"eval('1')\n".repeat(100));
     assert_eq!(repeated[0]["lines"].as_array().unwrap().len(), 20);
-    // The field is absent without findings, and if the call is blocked for another reason.
+    // The field `findings` is absent if the script has no findings, or if the call is blocked for another reason.
     assert_eq!(found("print(1)"), Value::Null);
     assert_eq!(found(""), Value::Null);
     let closed = json!({ "code": "print(1)" });

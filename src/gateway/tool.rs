@@ -18,7 +18,7 @@ impl Tool {
         }
     }
 
-    /// Returns the message of a decision that allows a call of the tool.
+    /// Returns the message of a decision that allows a call of this tool.
     pub(super) fn verified_message(self) -> &'static str {
         match self {
             Self::ExecutePythonCode => {

@@ -1,4 +1,4 @@
-//! The id that binds a decision to its context.
+//! The id of a decision, which binds the decision to its context.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Arguments;
 
-/// The id of this process, so that decisions of two servers never have the same id.
+/// The id of this process. It is part of each decision's id, so that two servers never create the same id.
 static PROCESS_INSTANCE: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
 
 /// The id of a decision: the SHA-256 in lower-case hexadecimal over the tool's name, the normalized arguments, a random
@@ -35,8 +35,8 @@ impl VerificationId {
         Self(hex::encode(digest))
     }
 
-    /// Parses the id of an earlier decision, possibly of another machine. `None` if it is not 64 lower-case hexadecimal
-    /// digits.
+    /// Parses the id of an earlier decision, possibly of another machine. Returns `None` if `digits` are not 64
+    /// lower-case hexadecimal digits.
     pub(super) fn known(digits: String) -> Option<Self> {
         let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
         (digits.len() == 64 && digits.chars().all(is_digit)).then_some(Self(digits))

@@ -5,7 +5,7 @@ use crate::sandbox::Tier;
 
 use super::{AuthorizedScript, DecisionRecord, ErrorCode, ScriptNames, SourceCode, Status};
 
-/// The permission of an allowed script. Only the gateway creates one.
+/// The permission to run an allowed script. Only the gateway creates one.
 #[derive(Debug)]
 pub(crate) enum Grant {
     /// Run the script now and reply with its outcome.
@@ -19,26 +19,26 @@ pub(crate) enum Grant {
 pub(crate) enum Decision {
     /// The call may be carried out, within the limits of the grant.
     Allow {
-        /// The decision in its documented form.
+        /// The decision in the form that is documented for clients.
         record: DecisionRecord,
         /// The permission to run the script.
         grant: Grant,
     },
-    /// The call is refused. The record's status shows the cause.
+    /// The call is refused. The status of the record shows the kind of reason.
     Refuse(DecisionRecord),
     /// The caller cancelled the call before it was decided.
     Withdrawn(DecisionRecord),
 }
 
 impl Decision {
-    /// Returns the decision in its documented form.
+    /// Returns the decision in the form that is documented for clients.
     pub(crate) fn record(&self) -> &DecisionRecord {
         match self {
             Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
         }
     }
 
-    /// Returns the decision in its documented form, and drops the grant.
+    /// Returns the decision in the form that is documented for clients, and drops the grant.
     pub(crate) fn into_record(self) -> DecisionRecord {
         match self {
             Self::Allow { record, .. } | Self::Refuse(record) | Self::Withdrawn(record) => record,
@@ -46,16 +46,16 @@ impl Decision {
     }
 }
 
-/// The sandbox that a script needs.
+/// The sandbox without which a script must not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     /// Any tier that the admin accepts.
     AnyTier,
-    /// The complete sandbox, because the analysis stops nothing.
+    /// The complete sandbox (T3), because findings of the analysis do not stop the script.
     Tier3,
 }
 
-/// A script that has passed the checks of a gateway. It is not yet a permission to run the script.
+/// A script that has passed the checks of a gateway. This is not yet a permission to run the script.
 #[derive(Debug)]
 #[must_use = "the script runs only if the sandbox confirms it"]
 pub(crate) struct Verified {
@@ -81,8 +81,8 @@ impl Verified {
         Self { needs, ..self }
     }
 
-    /// Makes the decision final. `sandbox` is the tier of the sandbox here (`None` without an interpreter), or the
-    /// reason why no sandbox is available.
+    /// Makes the decision final. `sandbox` is the tier of this machine's sandbox (`None` without an interpreter), or
+    /// the reason why no sandbox is available.
     pub(crate) fn confirm(self, sandbox: Result<Option<Tier>, String>) -> Decision {
         let Self { record, source, names, background, needs } = self;
         let missing = match (sandbox, needs) {
@@ -103,7 +103,8 @@ impl Verified {
         Decision::Allow { record, grant }
     }
 
-    /// Ends a call that was cancelled before the state of the sandbox was known. Nothing is permitted.
+    /// Ends the decision of a call that was cancelled before the state of the sandbox was known. The script gets no
+    /// permission to run.
     pub(crate) fn withdraw(self) -> Decision {
         Decision::Withdrawn(self.record)
     }
@@ -113,7 +114,7 @@ impl Verified {
         &self.record
     }
 
-    /// Returns the decision in its documented form, based on the gateway's own checks only.
+    /// Returns the decision in the form that is documented for clients, based on the gateway's own checks only.
     pub(super) fn into_record(self) -> DecisionRecord {
         self.record
     }

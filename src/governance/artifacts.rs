@@ -30,24 +30,25 @@ pub(crate) use listing::{ENTRIES_MAX, Page, RUNS_LISTED_MAX, RunEntry};
 pub(crate) use reading::{Chunk, Content};
 pub(crate) use retention::{Removal, RemovalLog, Retained, RetentionError};
 
-/// The file that makes a run complete.
+/// The name of the file with the evidence. A run is complete when this file exists.
 pub(crate) const EVIDENCE: &str = "evidence.json";
 /// The folder that the tests of a run write to.
 pub(crate) const FILES: &str = "files";
 const LOCK: &str = ".lock";
-/// The prefix of files that are still being written.
+/// The name prefix of files that are still being written.
 const TEMPORARY: &str = ".new-";
 
-/// The largest evidence that is read, in bytes. Ten thousand artifacts and fifty failures need less.
+/// The limit for evidence that is read, in bytes. Evidence with ten thousand artifacts and fifty failures is smaller.
 const EVIDENCE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The folder of all runs.
+/// The folder that contains the folders of all runs.
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     root: PathBuf,
 }
 
-/// The folder of a run in progress. The run is over when this is dropped or the process dies.
+/// The folder of a run in progress. The run counts as ended when this value is dropped or the process dies, because
+/// both release the lock.
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
@@ -78,23 +79,23 @@ impl RunState {
     }
 }
 
-/// The size of a folder, compared with a bound.
+/// The size of a folder, compared with a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// Everything was counted, and is within the bound.
+    /// All files were counted, and their size is within the limit.
     Within,
-    /// More bytes on the disk, or more files than are ever counted.
+    /// The files take more bytes on the disk than the limit, or there are more files than are ever counted.
     Above,
-    /// Unknown, because a part changed meanwhile or a folder cannot be opened.
+    /// The size is unknown, because a part of the folder changed during the count or a folder cannot be opened.
     Unknown,
 }
 
-/// The bounds on past runs. Without a bound, all runs are kept.
+/// The limits for past runs. If both are `None`, all runs are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Retention {
-    /// The greatest age of a run.
+    /// The maximum age of a run.
     pub(crate) age: Option<Duration>,
-    /// The most bytes that all runs together may take on the disk.
+    /// The limit for all runs together on the disk, in bytes.
     pub(crate) total_bytes: Option<u64>,
 }
 
@@ -105,7 +106,7 @@ impl Retention {
     }
 }
 
-/// An error about artifacts. Its text goes to the model, so it has no path of the machine.
+/// An error about artifacts. The text goes to the model, so it contains no path of the server's machine.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
     #[error("there is no run of this run_id; list_artifacts without run_id lists the runs")]
@@ -133,7 +134,7 @@ fn failed_to(action: &'static str) -> impl Fn(io::Error) -> ArtifactError {
 }
 
 impl Artifacts {
-    /// Refers to the artifacts below the server's data folder. Creates nothing before the first run.
+    /// Refers to the artifacts below the server's data folder. Nothing is created before the first run.
     pub(crate) fn new(data_folder: &Path) -> Self {
         Self { root: data_folder.join("artifacts") }
     }
@@ -193,8 +194,8 @@ impl RunFolder {
         self.path.join(FILES)
     }
 
-    /// Writes one of the server's own files, such as `stdout.txt`, to the run's folder. Its name is durable once the
-    /// evidence is written.
+    /// Writes one of the server's own files, such as `stdout.txt`, to the run's folder. A crash of the machine can lose
+    /// the file's name until the evidence is written.
     pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         if !is_plain || name == FILES {
@@ -233,7 +234,8 @@ impl RunFolder {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let temporary = format!("{TEMPORARY}{name}");
-        // A failed attempt may have left this file.
+        // A previous attempt that failed may have left this file. Remove it, because `create_file` fails if the file
+        // exists.
         let _ = self.folder.remove_file(OsStr::new(&temporary));
         let mut file = self.folder.create_file(OsStr::new(&temporary))?;
         file.write_all(bytes)?;
@@ -244,8 +246,8 @@ impl RunFolder {
 
 fn state_of(folder: &Folder) -> io::Result<RunState> {
     let is_locked = match folder.file(OsStr::new(LOCK)) {
-        // The lock is shared, so that another process that checks the state does not take this check for a run in
-        // progress.
+        // Use a shared lock. With an exclusive lock, another process that checks the state at the same time would find
+        // the lock and report a run in progress.
         Ok(lock) => match lock.try_lock_shared() {
             Ok(()) => false,
             Err(fs::TryLockError::WouldBlock) => true,
@@ -261,15 +263,15 @@ fn state_of(folder: &Folder) -> io::Result<RunState> {
     })
 }
 
-/// Locks a run for as long as it is in progress. Before this, a clean-up may take the new folder for an old run and
-/// remove it. Then this fails with `Interrupted`.
+/// Locks a new run for as long as it is in progress. Before it has the lock, a clean-up may take the new folder for an
+/// old run and remove it. Then this function fails with `Interrupted`.
 fn begin(lock: &File) -> io::Result<()> {
     lock.lock()?;
     if lock.metadata()?.nlink() == 1 { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
-/// Keeps a run from being removed until the returned lock is dropped. `None` if it cannot be locked, for example
-/// because it is in progress. A run in progress is not removed either.
+/// Keeps a run from being removed until the returned lock is dropped. Returns `None` if the run cannot be locked, for
+/// example because it is in progress. A run in progress is not removed either, so it needs no such lock.
 fn kept(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
@@ -282,7 +284,7 @@ fn evidence_of(folder: &Folder) -> Option<Stat> {
 pub(crate) fn size_of(path: &Path, bytes_max: u64) -> Size {
     let mut bytes = 0_u64;
     let mut count = 0;
-    // Walk to any depth: a file that is not visited is not counted.
+    // Walk to any depth, because a file that is not visited would not be counted.
     let bounds = Bounds { entries_max: ENTRIES_MAX, depth_max: usize::MAX };
     let walked = Folder::open(path).and_then(|folder| {
         folder.walk(bounds, |_, stat| {
@@ -306,7 +308,7 @@ fn read_whole(file: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the time of a run's end: the last change of its evidence, or else of its folder.
+/// Returns the time of a run's end: the last change of its evidence or, without evidence, of its folder.
 fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     match evidence_of(folder) {
         Some(evidence) => Ok(evidence.modified),
@@ -314,7 +316,8 @@ fn time_of(folder: &Folder) -> io::Result<SystemTime> {
     }
 }
 
-/// Parses the id of a run from the name of a folder. Other names are not ours.
+/// Parses the id of a run from the name of a folder. Returns `None` for any other name, because the server did not
+/// create that folder.
 fn run_id_of(name: &OsStr) -> Option<Uuid> {
     let name = name.to_str()?;
     let run_id = Uuid::try_parse(name).ok()?;

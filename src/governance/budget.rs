@@ -16,12 +16,12 @@ pub(super) struct Budget {
     timeout: Duration,
 }
 
-/// The bound that a run reaches first.
+/// The limit that a run reaches first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     /// The policy's timeout of a run.
     Timeout,
-    /// The time that the call has left.
+    /// The time that is left of the call's budget.
     Budget,
 }
 
@@ -36,7 +36,7 @@ impl Budget {
         }
     }
 
-    /// Takes one attempt. Fails if no attempt or no time is left.
+    /// Counts one attempt. Fails if no attempt or no time is left.
     pub(super) fn attempt(&mut self) -> Result<(), Refusal> {
         if self.attempts >= self.attempts_max {
             return Err(Refusal::BudgetExceeded("attempts_total"));
@@ -61,7 +61,7 @@ impl Budget {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the usage for the evidence.
+    /// Returns the used budget for the evidence. `short_circuited` is whether the budget ended the call early.
     pub(super) fn usage(&self, short_circuited: bool) -> BudgetUsage {
         BudgetUsage {
             elapsed_ms_total: self.elapsed_ms(),
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(budget(policy, 0).remaining(), Ok((timeout, Bound::Timeout)));
         let (left, bound) = budget(policy, 700).remaining().unwrap();
         assert_eq!(bound, Bound::Budget);
-        // The time that this test takes is subtracted too.
+        // The time that this test takes is subtracted too, so the exact value is unknown.
         assert!(left <= Duration::from_secs(300) && left > Duration::from_secs(100), "{left:?}");
         let mut over = budget(policy, 1001);
         let exceeded = Refusal::BudgetExceeded("elapsed_ms_total");

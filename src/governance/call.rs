@@ -1,8 +1,8 @@
 //! Decides and carries out a governed call, from its token to its reply: authenticate → permission → policy → sandbox →
 //! budget → arguments → audit → run.
 //!
-//! Each step takes the result of the previous step. The run takes a [`Cleared`], which only this file creates, so the
-//! wrong order does not compile.
+//! Each step takes the result of the previous step. A run requires a [`Cleared`]. Only this file can create one, so
+//! steps in the wrong order do not compile.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -104,7 +104,7 @@ impl Governance {
                 let user = Some(caller.user.as_str());
                 let mut turn = self.turns.take_at_once(Lane::Tests, user);
                 if turn.is_none() {
-                    // The call is in the log even if the server dies while the call waits.
+                    // Record the call before it waits, so that it is in the log even if the server dies meanwhile.
                     let (event, waiting) = (AuditEvent::McpToolCall, AuditOutcome::WAITING);
                     let entry = call.entry(event, Some(&caller), waiting, Map::new());
                     self.append(vec![entry]).await?;
@@ -112,7 +112,7 @@ impl Governance {
                     turn = turns.take(Lane::Tests, user, waits_for_turn, &call.cancel).await;
                 }
                 let Some(_turn) = turn else { return self.never_started(&call, &caller).await };
-                // The token may have become invalid while the call waited.
+                // Check the token again, because it may have become invalid while the call waited.
                 let caller = self.admit(&call, presented).await?;
                 let cleared = self.clear(call, caller).await?;
                 Box::pin(self.run_pytest(cleared)).await
@@ -149,7 +149,7 @@ impl Governance {
             Ok(checked) => checked,
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
-        // Written before pytest starts. If this fails, nothing runs.
+        // These rows are written before pytest starts. If this fails, nothing runs.
         let rows = [
             (AuditEvent::McpToolCall, AuditOutcome::ALLOWED),
             (AuditEvent::ToolStarted, AuditOutcome::STARTED),
@@ -223,7 +223,8 @@ impl Governance {
         policy.map_err(|error| Refusal::PolicyUnusable(error.to_string()))
     }
 
-    /// Records a refused call, and returns the refusal. If it cannot be recorded, returns that error instead.
+    /// Records a refused call, and returns the refusal. If the refusal cannot be recorded, returns the error of the
+    /// audit log instead.
     pub(super) async fn refused(
         &self,
         call: &Call,
@@ -247,8 +248,8 @@ impl Governance {
         }
     }
 
-    /// Appends rows to the audit log, and returns the place of the last one. If this fails, the recorded action must
-    /// not happen.
+    /// Appends rows to the audit log, and returns the place of the last one. If this fails, the caller must not perform
+    /// the recorded action.
     pub(super) async fn append(&self, entries: Vec<AuditEntry>) -> Result<AuditPlace, Refusal> {
         self.try_append(entries).await.map_err(|error| store_failed(&error))
     }
@@ -297,7 +298,7 @@ async fn check_run(
     let ready =
         readiness.await.map_err(|missing| Refusal::SandboxViolation(missing.to_string()))?;
     let tier = ready.map(|ready| ready.tier);
-    // Refuse before anything is started for the run.
+    // A lower tier may not run a project. Refuse now, before anything is started for the run.
     if let Some(tier) = tier.filter(|tier| *tier < Tier::T2) {
         return Err(Refusal::SandboxViolation(NotForProject::Tier(tier).to_string()));
     }

@@ -1,7 +1,7 @@
 //! Writes checkpoints of the audit log: its signed head, appended at intervals to a file that the admin chooses.
 //!
-//! No call waits for a checkpoint. A failed write is logged and retried later. A run is never refused because the
-//! medium is unavailable for a while.
+//! No call waits for a checkpoint. A failed write is logged and retried later. A run is never refused because the file
+//! of checkpoints is unavailable for a while.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ use crate::receipt::Receipts;
 /// The time after which a failed write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The reason why no checkpoint was written. It is for the admin, because it has paths.
+/// The reason why no checkpoint was written. It is for the admin, because it contains paths.
 #[derive(Debug, Error)]
 enum CheckpointError {
     #[error("{0} is in the workspace, whose code could change it")]
@@ -53,11 +53,11 @@ pub(super) struct CheckpointWriter {
 /// The state of the writer.
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the last head that was written, and the time of that write.
+    /// The row number of the head that was written last, and the time of this write.
     last: Option<(i64, Instant)>,
-    /// The time before which the file is not retried.
+    /// The time before which a failed write is not retried.
     retry_at: Option<Instant>,
-    /// The hashes of the other replicas' heads at the last write.
+    /// The hashes of the heads of other replicas at the last write.
     others: HashSet<String>,
 }
 
@@ -81,13 +81,13 @@ impl CheckpointWriter {
         loop {
             self.appended.notified().await;
             while let Some(wait) = self.look_in_background(false).await {
-                // A row that is appended meanwhile may make a checkpoint due.
+                // Wait for new rows too, because a row that is appended meanwhile may make a checkpoint due.
                 let _ = tokio::time::timeout(wait, self.appended.notified()).await;
             }
         }
     }
 
-    /// Writes the last checkpoint, regardless of the interval, when no more rows are appended.
+    /// Writes the last checkpoint, regardless of the interval. Call this when no more rows are appended.
     pub(super) async fn finish(self: &Arc<Self>) {
         let _ = self.look_in_background(true).await;
     }
@@ -97,9 +97,10 @@ impl CheckpointWriter {
         tokio::task::spawn_blocking(move || writer.look(is_last)).await.ok().flatten()
     }
 
-    /// Writes a checkpoint if one is due. Returns the time until the next one if a row already waits for it.
+    /// Writes a checkpoint if one is due. If a row waits for the next checkpoint, returns the time until it is due.
     fn look(&self, is_last: bool) -> Option<Duration> {
-        // With an unusable policy nothing is written. Every call reports the mistake.
+        // If the policy is unusable, nothing is written. Nothing is reported here, because every governed call reports
+        // the mistake.
         let policy = self.policy.current().ok()?;
         let checkpoint = policy.checkpoint.as_ref()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +125,8 @@ impl CheckpointWriter {
         })
     }
 
-    /// Writes the head, and the heads of other replicas unless their hashes are in `known`. Returns the hashes of all
-    /// other heads.
+    /// Writes the head, and the heads of other replicas unless their hashes are in `known`. Returns the hashes of the
+    /// heads of all other replicas.
     fn write(
         &self,
         policy: &Policy,
@@ -138,8 +139,8 @@ impl CheckpointWriter {
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             return Err(CheckpointError::InWorkspace(file.clone()));
         }
-        // Other replicas sign their own heads too. This copy helps if the checkpoints of such a chain are lost or
-        // changed.
+        // Other replicas sign their own heads too. The copy in this file helps if the checkpoints of another replica
+        // are lost or changed.
         let others = self.store.other_heads()?;
         let new = others.iter().filter(|head| !known.contains(&head.hash));
         let lines = std::iter::once(head).chain(new).map(|head| self.receipts.sign_head(head));
@@ -149,13 +150,13 @@ impl CheckpointWriter {
     }
 }
 
-/// Returns the time until this head is due; `None` if it is written already.
+/// Returns the time until a checkpoint of this head is due; `None` if the head is written already.
 fn wait(
     checkpoint: &CheckpointPolicy,
     head: &AuditPlace,
     last: Option<(i64, Instant)>,
 ) -> Option<Duration> {
-    // The server has just started, so earlier checkpoints are not known.
+    // The server has just started and does not know earlier checkpoints, so write the head at once.
     let Some((seq, time)) = last else { return Some(Duration::ZERO) };
     if head.seq == seq {
         return None;
@@ -165,17 +166,17 @@ fn wait(
     Some(if is_due { Duration::ZERO } else { checkpoint.interval.saturating_sub(time.elapsed()) })
 }
 
-/// Appends a line, and returns when it is on the disk. Servers that share a file do not mix their lines.
+/// Appends a line, and returns when it is on the disk. If several servers share a file, their lines do not mix.
 fn append(path: &Path, line: &[u8]) -> io::Result<()> {
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o644).custom_flags(flags);
     let mut file = options.open(path)?;
-    // Writing to a pipe would wait for its reader.
+    // Refuse a pipe, because writing to it would wait for its reader.
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // An incomplete line must not swallow this one.
+    // If the last line of the file is incomplete, begin a new line, so that the new line is not joined to it.
     let is_torn = !file.metadata()?.len().eq(&0) && last_byte(&mut file)? != b'\n';
     let line = if is_torn { [b"\n", line].concat() } else { line.to_vec() };
     file.write_all(&line)?;
@@ -212,7 +213,8 @@ mod tests {
             (2, 1000, Some(9), Some(false)),
             (2, 1000, Some(8), Some(true)),
             (100, 0, Some(9), Some(true)),
-            // An older store was restored. Its head is written in any case.
+            // This head is older than the last written head, because an older store was restored. It is written in any
+            // case.
             (100, 1000, Some(11), Some(true)),
         ] {
             assert_eq!(

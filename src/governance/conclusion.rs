@@ -18,20 +18,20 @@ const KILLED_BY_FILTER: i32 = -31;
 pub(super) enum NotRun {
     /// Refused, because the budget had no time left.
     Refused(Refusal),
-    /// The run failed.
+    /// The executor failed to run pytest.
     Failed(RunError),
 }
 
 /// A run that has ended.
 pub(super) struct Ran {
     pub(super) outcome: Outcome,
-    /// The bound that the run would have reached first.
+    /// The limit that the run would have reached first.
     pub(super) bound: Bound,
-    /// The size of its files, compared with the policy's bound.
+    /// The size of the run's files, compared with the policy's limit.
     pub(super) files_size: Size,
 }
 
-/// The conclusion of a run.
+/// The server's conclusion about a run: the verdict, and the error or the results for the caller.
 pub(super) struct Conclusion {
     pub(super) verdict: Verdict,
     /// The error that the caller gets instead of a result.
@@ -92,7 +92,7 @@ impl Conclusion {
         Self { verdict, refusal, outcome: Some(outcome), summary: report }
     }
 
-    /// Returns the outcome for the audit log.
+    /// Returns the outcome of the run for the audit log.
     pub(super) fn audit_outcome(&self) -> AuditOutcome {
         match &self.refusal {
             Some(refusal) => AuditOutcome::of(refusal.code().name()),
@@ -100,7 +100,7 @@ impl Conclusion {
         }
     }
 
-    /// Concludes a run without an installed pytest.
+    /// Concludes a run that ended because pytest is not installed.
     pub(super) fn without_pytest(outcome: Outcome) -> Self {
         let message = "pytest is not installed for the interpreter of this server. Ask the admin to \
                        install it there";

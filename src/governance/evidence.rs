@@ -53,7 +53,8 @@ impl<'de> Deserialize<'de> for Timestamp {
 pub(crate) enum RunStatus {
     Passed,
     Failed,
-    /// pytest itself failed, tests could not be collected, or they ended the run themselves. `reason` has the details.
+    /// pytest itself failed, tests could not be collected, or tests ended the run themselves. [`Evidence::reason`] has
+    /// the details.
     Error,
     /// Killed at the policy's timeout.
     Timeout,
@@ -66,7 +67,7 @@ pub(crate) enum RunStatus {
 }
 
 impl RunStatus {
-    /// Returns the name in the evidence.
+    /// Returns the name of the status in the evidence.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -80,7 +81,7 @@ impl RunStatus {
         }
     }
 
-    /// Returns the word in the audit log.
+    /// Returns the word for the status in the audit log.
     pub(crate) fn audit_word(self) -> &'static str {
         match self {
             Self::Passed => "PASSED",
@@ -137,26 +138,26 @@ pub(crate) struct Evidence {
     pub(crate) duration_ms: Option<u64>,
     /// The arguments of the tool, without the token.
     pub(crate) arguments: Map<String, Value>,
-    /// The hash of these arguments, as in the audit log.
+    /// The hash of `arguments`, as in the audit log.
     pub(crate) arguments_hash: String,
     /// The outcomes of the tests, if pytest reported them.
     pub(crate) summary: Option<TestSummary>,
     pub(crate) artifacts: Vec<ArtifactRecord>,
     /// The number of files that are not in `artifacts`, because there were too many or they are unreadable.
     pub(crate) artifacts_omitted: u64,
-    /// The tier of the sandbox of the tests. `T3` has all layers.
+    /// The tier of the sandbox in which the tests ran. `T3` is the tier with all layers.
     pub(crate) sandbox_tier: Option<String>,
     pub(crate) governance: BudgetUsage,
     #[serde(default)]
     pub(crate) server_version: Option<String>,
-    /// The number of the caller's token.
+    /// The number that identifies the caller's token.
     #[serde(default)]
     pub(crate) token: Option<String>,
     /// The SHA-256 of the policy file when the run was permitted.
     #[serde(default)]
     pub(crate) policy_sha256: Option<String>,
-    /// The interpreter of the tests, as the server found it. Nothing in it comes from the tests. `None` if it was not
-    /// found.
+    /// The interpreter of the tests. The server determined it without any report from the tests; `None` if the server
+    /// found no interpreter.
     #[serde(default)]
     pub(crate) python: Option<PythonRecord>,
     /// The state of the workspace before the run, if it is a repository.
@@ -169,7 +170,7 @@ pub(crate) struct Evidence {
 pub(crate) struct PythonRecord {
     pub(crate) program: String,
     pub(crate) version: String,
-    /// The version of the pytest that is installed for it.
+    /// The version of pytest that is installed for this interpreter; `None` if it was not found.
     pub(crate) pytest: Option<String>,
 }
 
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(evidence.status, RunStatus::SandboxViolation);
         assert_eq!(serde_json::to_value(&evidence).unwrap(), document);
 
-        // Earlier versions wrote evidence without these fields.
+        // Earlier versions wrote evidence without these fields. It must still be readable.
         let mut document = document;
         for new in ["server_version", "token", "policy_sha256", "python"] {
             assert!(document.as_object_mut().unwrap().remove(new).is_some(), "{new}");

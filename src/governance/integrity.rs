@@ -33,7 +33,7 @@ pub(crate) enum Change {
     UnknownRun,
 }
 
-/// A file that differs from the file that the run left. Models and terminals get its `Display` text.
+/// A file that differs from the file that the run left. The `Display` text goes to models and terminals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Difference {
     /// Relative to the run's folder.
@@ -68,10 +68,10 @@ pub(crate) enum Unconfirmed {
     /// The run is in progress, or its server died.
     #[error("the end of the run is not in the audit log")]
     NoEnd,
-    /// An earlier version made the run.
+    /// An earlier version of the server executed the run, and recorded no hash.
     #[error("the audit log has no hash of this run's evidence")]
     NoHash,
-    /// No hash exists at all.
+    /// The run left no evidence, so no hash of the file exists.
     #[error("the run has no evidence")]
     NoEvidence,
     /// The files were too large to be hashed, or the server was stopping.
@@ -79,7 +79,7 @@ pub(crate) enum Unconfirmed {
     FileNotHashed,
 }
 
-/// The reason why content is not served.
+/// The reason why content of a run is not served.
 #[derive(Debug, Error)]
 pub(crate) enum IntegrityError {
     #[error(transparent)]
@@ -102,22 +102,22 @@ pub(crate) enum IntegrityError {
          again in a moment"
     )]
     Starting,
-    /// Another replica ran it, and has its files.
+    /// Another replica executed the run, and has the files. The field is the name of this replica.
     #[error("what this run left is with the server that ran it, instance {0}: ask that one")]
     Elsewhere(String),
-    /// The outcome of the call in the audit log.
+    /// The call started no run. The field is the outcome of the call in the audit log.
     #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
     NotRun(String),
 }
 
-/// Content that is served, and the reason if it could not be compared.
+/// Content that is served. If it could not be compared with a hash, also the reason.
 #[derive(Debug)]
 pub(crate) struct Served<T> {
     pub(crate) content: T,
     pub(crate) unconfirmed: Option<Unconfirmed>,
 }
 
-/// The state of a file according to the evidence.
+/// The state in which the run left a file, according to the evidence.
 enum Expected {
     File { bytes: u64, sha256: String },
     Unknown(Unconfirmed),
@@ -131,8 +131,8 @@ struct ListedFiles {
     artifacts_omitted: u64,
 }
 
-/// Returns the evidence of a run. Fails if it differs from the hash in the audit log. If the log has no hash, the
-/// result has the reason.
+/// Returns the evidence of a run. Fails if it differs from the hash in the audit log. If the log has no hash, returns
+/// the evidence together with the reason why it is unconfirmed.
 pub(crate) fn evidence(
     artifacts: &Artifacts,
     store: &Store,
@@ -146,8 +146,8 @@ pub(crate) fn evidence(
             return judged;
         }
         // The run may have started, ended or been removed after its rows were read. The log records each of these
-        // events, shortly before or after it happens to the folder, and only a few of them are possible, so this loop
-        // ends.
+        // events shortly before or after the event changes the folder. So if the rows have changed, compare again. A
+        // run has only a few such events, so this loop ends.
         let now = store.recorded_run(run_id)?;
         if now == recorded {
             return judged;
@@ -156,7 +156,7 @@ pub(crate) fn evidence(
     }
 }
 
-/// Compares the evidence that was found with the audit log.
+/// Compares the evidence in the run's folder (`found`) with the rows of the audit log (`recorded`).
 fn judge(
     store: &Store,
     run_id: Uuid,
@@ -199,16 +199,17 @@ fn judge(
     Ok(Served { content: found?, unconfirmed })
 }
 
-/// Returns whether retention has removed a run, completely or in part. If so, earlier findings about its files mean
-/// nothing.
+/// Returns whether retention has removed a run, completely or in part. If so, a difference that was found in its files
+/// earlier proves nothing.
 fn is_removed(artifacts: &Artifacts, store: &Store, run_id: Uuid) -> Result<bool, IntegrityError> {
-    // Read the log last, because the removal is recorded before the run is renamed.
+    // Read the log last. The removal is recorded before the folder is renamed, so if the folder is gone, the log has
+    // the removal by now.
     let is_gone = matches!(artifacts.state(run_id), Err(ArtifactError::RunNotFound));
     Ok(is_gone && store.recorded_run(run_id)?.is_removed)
 }
 
 /// Returns a part of a file of a run. Fails if the whole file differs from the hash in the evidence. If the evidence
-/// has no hash, the result has the reason.
+/// has no hash, returns the part together with the reason why it is unconfirmed.
 pub(crate) fn content(
     artifacts: &Artifacts,
     store: &Store,
@@ -217,7 +218,7 @@ pub(crate) fn content(
     range: (u64, Option<usize>),
 ) -> Result<Served<Chunk>, IntegrityError> {
     match compared_content(artifacts, store, run_id, path, range) {
-        // The run may have been removed during the read.
+        // The run may have been removed during the read. Then the difference or the error proves nothing.
         Err(IntegrityError::Different(_) | IntegrityError::Artifacts(_))
             if is_removed(artifacts, store, run_id)? =>
         {
@@ -259,7 +260,8 @@ fn compared_content(
     }
 }
 
-/// Looks up a file in the evidence. Also returns the reason if the evidence itself could not be compared.
+/// Looks up a file in the evidence. If the evidence itself could not be compared with the audit log, also returns the
+/// reason.
 fn expected(
     artifacts: &Artifacts,
     store: &Store,

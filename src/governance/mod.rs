@@ -5,17 +5,18 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `tools` | the tools, and the permission that each needs |
-//! | `policy`, `budget` | the admin's permissions, and the limits of one call |
+//! | `tools` | the tools, and the permission that each tool needs |
+//! | `policy`, `budget` | the permissions that the admin gives, and the limits of one call |
 //! | `pytest`, `run`, `python` | a run: its arguments, its sandbox, its end, and its interpreter |
-//! | `conclusion`, `verdict` | the meaning of its end |
-//! | `artifacts`, `evidence`, `summary` | the files that it leaves, for `read` |
-//! | `integrity`, `upkeep` | whether these files are unchanged, and how long they are kept |
+//! | `conclusion`, `verdict` | the conclusion from the end of a run |
+//! | `artifacts`, `evidence`, `summary` | the files that a run leaves, which `read` serves |
+//! | `integrity`, `upkeep` | whether the files of a run are unchanged, and how long they are kept |
 //! | `workspace` | the workspace's commit, and whether its files match that commit |
 //! | `checkpoint` | signed heads of the audit log |
-//! | `refusal`, `reply` | the results that a caller gets |
+//! | `refusal`, `reply` | the errors and the results that a caller gets |
 //! | `receipts` | the signed receipts of runs |
-//! | `script_audit` | `execute_python_code` in the audit log |
+//! | `script_audit` | the rows about `execute_python_code` in the audit log |
+//! | `token_file` | the server's own token |
 //!
 //! This module never stores a token or a row of the audit log itself: the ledger does.
 
@@ -81,20 +82,20 @@ pub(crate) struct Governance {
     store: Store,
     artifacts: Arc<Artifacts>,
     policy: Arc<PolicyFile>,
-    /// The turn of clean-ups that remove old runs.
+    /// Ensures that at most one clean-up of old runs is in progress, and that no request for a clean-up is lost.
     upkeep: Arc<Turn>,
-    /// The token for calls that present none.
+    /// The token for calls that present no token of their own.
     own_token: Option<Secret>,
     executor: Arc<dyn Executor>,
     /// The session that records used tools, if a bill of materials is enabled.
     session: Option<Arc<Session>>,
-    /// The turns of all runs of this process.
+    /// The queue in which all runs of this process wait for their turns.
     turns: Arc<Turns>,
-    /// Runs without an end in the audit log yet.
+    /// Tracks runs that have no end in the audit log yet.
     unsettled: TaskTracker,
     /// The canonical path of the folder with the store and the artifacts.
     data_folder: PathBuf,
-    /// The writer of receipts for runs.
+    /// The writer of receipts for runs; `None` if receipts are not enabled.
     receipts: Option<Arc<Receipts>>,
     /// The writer of checkpoints of the audit log; `None` without a key.
     checkpoints: Option<Arc<CheckpointWriter>>,
@@ -132,7 +133,7 @@ impl Governance {
         }
     }
 
-    /// Writes a receipt for every run of tests, and for every refused one.
+    /// Writes a receipt for every run of tests, and for every refused run.
     pub(crate) fn with_receipts(self, receipts: Option<Arc<Receipts>>) -> Self {
         let checkpoints = receipts.as_ref().map(|receipts| {
             let (store, policy) = (self.store.clone(), Arc::clone(&self.policy));
@@ -168,20 +169,22 @@ impl Governance {
         }
     }
 
-    /// Removes the runs that the policy no longer keeps, in the background. This happens after each run, and when the
-    /// server starts.
+    /// Removes the runs that the policy no longer keeps, in the background. The server calls this after each run and
+    /// when it starts.
     pub(crate) fn retain(&self) {
         let (artifacts, store) = (Arc::clone(&self.artifacts), self.store.clone());
         let (policy, turn) = (Arc::clone(&self.policy), Arc::clone(&self.upkeep));
-        // Nothing waits for this task. The next clean-up removes the rest.
+        // Nothing waits for this task. If the server stops before the task ends, the next clean-up removes the
+        // remaining runs.
         drop(tokio::task::spawn_blocking(move || {
             turn.take(|| {
-                // With an unusable policy nothing is removed. Every call reports the mistake.
+                // If the policy is unusable, nothing is removed. Nothing is reported here, because every governed call
+                // reports the mistake.
                 let Ok(policy) = policy.current() else { return };
                 match apply_retention(&artifacts, &store, &policy.retention) {
                     Ok(retained) => tracing::debug!(?retained, "artifacts"),
-                    // The other process may have listed the runs before the last one ended. The next clean-up removes
-                    // the rest.
+                    // Another process is removing old runs. It may have listed the runs before the last run ended. The
+                    // next clean-up removes the remaining old runs.
                     Err(error @ RetentionError::Busy) => {
                         tracing::warn!(%error, "old runs are not removed");
                     }

@@ -19,7 +19,8 @@ use document::{Document, Section};
 pub(crate) use check::PolicyCheck;
 pub(crate) use file::PolicyFile;
 
-/// The largest policy file, in bytes. No policy needs more, and a wrong file must not fill the memory.
+/// The maximum size of a policy file, in bytes. No policy needs more. Without this limit, a wrong file could fill the
+/// memory.
 pub(crate) const POLICY_BYTES_MAX: usize = 64 * 1024;
 
 const TIMEOUT_S_DEFAULT: u64 = 300;
@@ -27,18 +28,20 @@ const TIMEOUT_S_MAX: u64 = 3600;
 const ATTEMPTS_DEFAULT: u64 = 1;
 const OUTPUT_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 const ARTIFACT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
-/// The largest output, in bytes. It is held in memory.
+/// The maximum value of `output_bytes_max`, in bytes. The output is held in memory.
 const OUTPUT_BYTES_MAX: u64 = 1 << 30;
 const RETENTION_DAYS_MAX: u64 = 36_500;
-/// One exbibyte in MiB, because the total is counted in bytes.
+/// The maximum value of `total_mb_max`: one exbibyte, in MiB. It is limited because the total is counted in bytes,
+/// which must fit into a `u64`.
 const TOTAL_MB_MAX: u64 = 1 << 40;
-/// By default, a checkpoint is written after a minute, or after as many rows as a busy minute has.
+/// The default number of rows after which a checkpoint is written. A busy minute has as many rows.
 const CHECKPOINT_ROWS_DEFAULT: u64 = 1000;
+/// The default time after which a checkpoint is written, even if there are few new rows, in seconds.
 const CHECKPOINT_SECONDS_DEFAULT: u64 = 60;
 const CHECKPOINT_SECONDS_MAX: u64 = SECONDS_A_DAY;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
-/// The keys of each section. All others are refused.
+/// The sections of a policy file, each with its keys. A file with any other section or key is refused.
 const SECTIONS: [(&str, &[&str]); 6] = [
     ("tools", &["allowlist", "scripts_need_token"]),
     ("sandbox", &["enabled", "timeout_s", "memory_limit_mb", "allowed_paths", "env_whitelist"]),
@@ -77,34 +80,34 @@ const FORBIDDEN_VARIABLES: [(&str, &str); 12] = [
 /// A policy: the permissions and limits that the admin has set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
-    /// The tools that may be called. An empty list is a mistake of the admin, which calls report.
+    /// The tools that may be called. An empty list is a mistake of the admin, which calls of `run_pytest` report.
     pub(crate) allowlist: BTreeSet<GovernedTool>,
     /// Whether `execute_python_code` needs a token too, with a role that may run tools.
     pub(crate) scripts_need_token: bool,
     pub(crate) sandbox: SandboxPolicy,
     pub(crate) budget: BudgetPolicy,
-    /// The folder with the tests. Without it no tests run.
+    /// The folder with the tests. Without this folder no tests run.
     pub(crate) workspace_root: Option<PathBuf>,
-    /// The bounds on past runs.
+    /// How long finished runs are kept, and how much space they may take.
     pub(crate) retention: Retention,
-    /// The checkpoints of the audit log; `None` if the admin names no file.
+    /// The settings for checkpoints of the audit log; `None` if the admin names no file for them.
     pub(crate) checkpoint: Option<CheckpointPolicy>,
-    /// The SHA-256 of the file.
+    /// The SHA-256 of the policy file, in hexadecimal.
     pub(crate) sha256: String,
 }
 
 /// The section `sandbox`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SandboxPolicy {
-    /// Whether the sandbox is used. Without it nothing runs.
+    /// Whether the sandbox is used. Without the sandbox no tests run.
     pub(crate) enabled: bool,
     /// The time after which a run of pytest is killed.
     pub(crate) timeout: Duration,
-    /// The memory of all processes of a run together, in MiB.
+    /// The memory limit for all processes of a run together, in MiB.
     pub(crate) memory_limit_mb: u64,
     /// Absolute paths that the tests may read, in addition to the workspace and to Python's own files.
     pub(crate) allowed_paths: Vec<PathBuf>,
-    /// The variables of the server that tests get.
+    /// The names of the server's environment variables that tests get.
     pub(crate) env_whitelist: Vec<String>,
 }
 
@@ -113,13 +116,13 @@ pub(crate) struct SandboxPolicy {
 pub(crate) struct BudgetPolicy {
     /// The time limit of a whole call; `None` for no limit.
     pub(crate) elapsed: Option<Duration>,
-    /// The number of times that one call may start pytest.
+    /// The maximum number of times that one call may start pytest.
     pub(crate) attempts_max: u64,
-    /// The runs of one user in one day (UTC); `None` for no limit.
+    /// The maximum number of runs of one user in one day (UTC); `None` for no limit.
     pub(crate) runs_per_day: Option<u64>,
-    /// The most bytes of standard output, and the most bytes of standard error.
+    /// The limit for standard output and for standard error, each, in bytes.
     pub(crate) output_bytes_max: u64,
-    /// The most bytes of all files of a run together.
+    /// The limit for all files of a run together, in bytes.
     pub(crate) artifact_bytes_max: u64,
 }
 
@@ -128,12 +131,14 @@ pub(crate) struct BudgetPolicy {
 pub(crate) struct CheckpointPolicy {
     /// The file to which signed heads of the log are appended.
     pub(crate) file: PathBuf,
-    /// The number of rows and the time after which a checkpoint is written, whichever comes first.
+    /// The number of new rows after which a checkpoint is written, if `interval` has not passed before.
     pub(crate) rows: u64,
+    /// The time after which a checkpoint is written, even if there are fewer than `rows` new rows.
     pub(crate) interval: Duration,
 }
 
-/// An error of the policy file. Its text goes to the model, so it has no path. From the file it has only names of keys.
+/// An error of the policy file. The text goes to the model, so it contains no path. From the file it contains only
+/// names of keys.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum PolicyError {
     /// Missing, or not readable for the server.
@@ -166,12 +171,12 @@ pub(crate) enum PolicyError {
 }
 
 impl PolicyError {
-    /// Returns the text for the admin, which may have a path.
+    /// Returns the text for the admin, which may contain a path.
     pub(crate) fn for_admin(&self) -> String {
         if let Self::Unprotected(reason) = self { reason.to_string() } else { self.to_string() }
     }
 
-    /// Returns the line of the mistake, if it has one.
+    /// Returns the line of the mistake, if the error is about a line.
     pub(crate) fn line(&self) -> Option<usize> {
         match self {
             Self::Unreadable(_)
@@ -200,7 +205,7 @@ impl Policy {
         if mistakes.0.is_empty() { Ok(policy) } else { Err(mistakes.0) }
     }
 
-    /// Parses as much as possible, with defaults for mistaken values. The policy must not be used if there are
+    /// Parses as much as possible, and uses defaults for mistaken values. The policy must not be used if there are
     /// mistakes.
     fn read(text: &str) -> Result<(Self, Mistakes), PolicyError> {
         if text.len() > POLICY_BYTES_MAX {
@@ -226,11 +231,11 @@ impl Policy {
     }
 }
 
-/// The mistakes in a text.
+/// The mistakes that were found in the text of a policy file.
 struct Mistakes(Vec<PolicyError>);
 
 impl Mistakes {
-    /// Returns the value that was read. For a mistake, records it and returns the default.
+    /// Returns the value if it was parsed. Otherwise records the mistake and returns the default.
     fn keep<T: Default>(&mut self, read: Result<T, PolicyError>) -> T {
         read.unwrap_or_else(|mistake| {
             self.0.push(mistake);

@@ -10,29 +10,29 @@ use thiserror::Error;
 
 use super::summary::FAILURES_MAX;
 
-/// The most node ids of a run.
+/// The maximum number of node ids in a call.
 const NODE_IDS_MAX: usize = 200;
-/// The longest path, node id or expression, in bytes.
+/// The limit for each path, node id and expression, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
-/// The largest accepted `max_fail`.
+/// The maximum value of the argument `max_fail`.
 const MAX_FAIL_MAX: u64 = 1_000_000;
 
 /// The space in the folder for artifacts that is reserved for reports, in bytes. The server's own reports need some
-/// hundred kilobytes. The rest is enough for the `junit.xml` of some thousand tests.
+/// hundred kilobytes. The remaining space is enough for the `junit.xml` of some thousand tests.
 const RESERVE_BYTES: u64 = 2 * 1024 * 1024;
 
 /// The file with the outcomes of the tests, in the folder for artifacts.
 pub(super) const REPORT_FILE: &str = ".new-report";
-/// The file with the way in which pytest ended, in the same folder. It has only NUL bytes if tests end the process
-/// earlier.
+/// The file in the same folder that records how pytest ended. It has only NUL bytes if tests end the process before
+/// pytest ends.
 pub(super) const ENDED_FILE: &str = ".new-ended";
-/// The file that reserves the space until the reports are written.
+/// The file that occupies the reserved space until the reports are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
-/// The exit code of [`START`] without pytest. pytest itself uses 0 to 5.
+/// The exit code of [`START`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
-/// The source that starts pytest.
+/// The Python source that starts pytest.
 const START: &str = include_str!("start_pytest.py");
 
 /// A valid request for a run. All paths are in the workspace, and no value can act as an option.
@@ -109,7 +109,7 @@ impl PytestOrder {
         Ok(Self { workspace, arguments: order })
     }
 
-    /// Returns the Python source that runs pytest. It leaves its files in the folder `files`, which has room for
+    /// Returns the Python source that runs pytest. pytest leaves its files in the folder `files`, which has room for
     /// `files_bytes_max` bytes. Tests can also import from the entries of `python_path` that are in the workspace.
     pub(super) fn source(
         &self,
@@ -134,14 +134,14 @@ impl PytestOrder {
     }
 }
 
-/// A module search path, split in parts, because code of the workspace must not come before pytest's own.
+/// A module search path, split into parts, because pytest's own modules must be found before code of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PythonPath {
     /// The folders in the workspace, as canonical paths.
     inside: Vec<PathBuf>,
-    /// The workspace's `src`, if the project keeps its packages there.
+    /// The workspace's folder `src`, if the project keeps its packages there. Otherwise empty.
     sources: Vec<PathBuf>,
-    /// All other entries, in the form of `PYTHONPATH`; `None` if the server has no such variable.
+    /// All other entries of the server's `PYTHONPATH`, in the same form; `None` if the server has no such variable.
     outside: Option<OsString>,
 }
 
@@ -152,7 +152,7 @@ impl PythonPath {
         Self::parted(std::env::var_os("PYTHONPATH").as_deref(), workspace)
     }
 
-    /// Returns the variable with which pytest is started; `None` if the server has no such variable.
+    /// Returns the environment variable for the start of pytest; `None` if the server has no such variable.
     pub(super) fn variable(&self) -> Option<(&'static str, String)> {
         Some(("PYTHONPATH", self.outside.as_ref()?.to_string_lossy().into_owned()))
     }
@@ -162,7 +162,8 @@ impl PythonPath {
         let mut outside = Vec::new();
         let entries = std::env::split_paths(python_path.unwrap_or_default());
         let entries = entries.filter(|entry| !entry.as_os_str().is_empty());
-        // If `src` is itself a package, it is imported from its parent folder.
+        // If `src` is itself a package, it is imported from its parent folder. Then `src` does not belong in the search
+        // path.
         let sources = workspace.join("src");
         let is_layout = sources.is_dir() && !sources.join("__init__.py").exists();
         for entry in entries {
@@ -173,7 +174,7 @@ impl PythonPath {
                 None => outside.push(entry),
             }
         }
-        // The entries come from a valid search path, so they can be joined again.
+        // `join_paths` does not fail, because the entries come from a valid search path.
         let outside = python_path.map(|_| std::env::join_paths(outside).unwrap_or_default());
         let sources = is_layout.then_some(sources);
         let sources = sources.filter(|sources| !inside.contains(sources)).into_iter().collect();
@@ -255,7 +256,7 @@ mod tests {
             (json!({ "test_path": "." }), vec!["R"]),
             (json!({ "test_path": "in/test_a.py" }), vec!["R/tests/test_a.py"]),
             (json!({ "test_path": folder.path().join("tests") }), vec!["R/tests"]),
-            // Not an option, because it becomes an absolute path.
+            // This value cannot act as an option, because it becomes an absolute path.
             (json!({ "test_path": "-x" }), vec!["R/-x"]),
             (
                 json!({ "test_path": "tests/test_a.py::T::t[a-1]" }),
@@ -363,7 +364,7 @@ mod tests {
         let outside = [PathBuf::from("/missing"), root.join("other")];
         assert_eq!(parted.outside, Some(std::env::join_paths(outside).unwrap()));
 
-        // `src` is a package, not a folder of packages.
+        // With this file, `src` is a package and not a folder of packages.
         fs::write(workspace.join("src/__init__.py"), "").unwrap();
         let parted = PythonPath::parted(None, &workspace);
         assert!(parted.inside.is_empty() && parted.sources.is_empty());

@@ -63,7 +63,7 @@ impl Governance {
     }
 }
 
-/// Returns the version of a distribution from the first of `folders` that has it, except the workspace's folders.
+/// Returns the version of a distribution from the first of `folders` that has it. Skips the workspace's folders.
 fn version_in(name: &str, folders: &[PathBuf], workspace: &UntrustedFolder) -> Option<String> {
     let theirs = folders.iter().filter(|folder| !workspace.holds(folder));
     let entries = theirs.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -74,7 +74,7 @@ fn version_of(name: &str, entry: &OsStr) -> Option<String> {
     let entry = entry.to_str()?;
     let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
     let (found, version) = stem.split_once('-')?;
-    // The name of an .egg-info may end with the version of Python.
+    // The name of an .egg-info may end with the version of Python. This is not a part of the distribution's version.
     let version = version.split_once("-py").map_or(version, |(version, _)| version);
     found.eq_ignore_ascii_case(name).then(|| version.to_owned())
 }

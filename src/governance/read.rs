@@ -57,7 +57,7 @@ impl Governance {
         caller: Caller,
     ) -> Result<GovernedReply, Refusal> {
         let read = match self.policy().await {
-            // No policy governs reading, but with an unusable policy every call is refused.
+            // No rule of a policy restricts reading, but while the policy is unusable, every governed call is refused.
             Ok(_) => self.look_up(tool, &call).await,
             Err(refusal) => Err(refusal),
         };
@@ -81,8 +81,8 @@ impl Governance {
 }
 
 impl Call {
-    /// Returns the run and the file that a call requests, for the audit log. The run id has the same form as the log's
-    /// run ids.
+    /// Returns the run and the file that a call requests, for the audit log. The run id is written in the form that the
+    /// log uses for all run ids.
     pub(super) fn asked_for(&self) -> Map<String, Value> {
         let text = |name| self.arguments.get(name).and_then(Value::as_str);
         let run = text("run_id").and_then(|run| Uuid::try_parse(run).ok());
@@ -103,7 +103,7 @@ fn look_up(
         ReadTool::GetEvidence => {
             let OfEvidence { run_id } = parsed(arguments)?;
             let Served { content, unconfirmed } = integrity::evidence(artifacts, store, run_id)?;
-            // The evidence is returned as it was written.
+            // The evidence is returned as the run's server wrote it. Only hidden characters are escaped.
             let text = plain_json(&String::from_utf8_lossy(&content));
             let reply = GovernedReply::text(text, json!({ "run_id": run_id }));
             Ok(with_integrity(reply, unconfirmed))
@@ -131,7 +131,7 @@ fn look_up(
     }
 }
 
-/// Creates a reply from a page, as an object with the items.
+/// Creates a reply from a page. `object` makes the JSON object of the reply from the items of the page.
 fn page_reply<T>(page: Page<T>, object: impl FnOnce(Vec<T>) -> Value) -> GovernedReply {
     let Page { items, next_offset, truncated } = page;
     let mut list = object(items);
@@ -182,7 +182,8 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
     GovernedReply { blocks, is_error: false, meta, receipt: None }
 }
 
-/// Adds whether the content matches the hash from the run. If that is unknown, the model gets the reason too.
+/// Adds to a reply whether the content matches the hash from the run. `unconfirmed` is the reason if this is unknown.
+/// The model gets the reason too.
 fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) -> GovernedReply {
     let word = if unconfirmed.is_some() { "unconfirmed" } else { "confirmed" };
     if let Some(meta) = reply.meta.as_object_mut() {

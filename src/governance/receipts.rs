@@ -1,4 +1,4 @@
-//! Writes receipts for runs of tests, and for refused runs. Calls that only read get none.
+//! Writes receipts for runs of tests, and for refused runs. Calls that only read get no receipts.
 
 use std::time::SystemTime;
 
@@ -85,7 +85,8 @@ impl Governance {
     /// Fails if the tests of a run could read the key that signs receipts.
     pub(super) fn require_safe_key(&self, policy: &super::Policy) -> Result<(), Refusal> {
         let Some(receipts) = &self.receipts else { return Ok(()) };
-        // A key in the data folder is safe. Tests may only read environments there, or they do not run.
+        // A key in the data folder is safe. Tests may read only environments in this folder. If the policy opens more
+        // of it, no tests run.
         if receipts.has_key_in(&self.data_folder) {
             return Ok(());
         }

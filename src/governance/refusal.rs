@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use crate::plain_text::plain;
 
-/// A refusal, with the documented code and text. `Display` is the message of the error. It has no path and no token.
+/// A refusal, with the documented code and text. `Display` is the message of the error. It contains no path and no
+/// token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
     /// No token, or an invalid one.
@@ -18,30 +19,30 @@ pub(crate) enum Refusal {
     NoAllowlist,
     #[error("Tool blocked by policy")]
     NotInAllowlist,
-    /// The policy file cannot be used, with the reason.
+    /// The policy file cannot be used. The field is the reason.
     #[error("Tool blocked by policy: {0}")]
     PolicyUnusable(String),
-    /// The part of the budget that was exceeded, such as the elapsed time or the attempts.
+    /// The budget was exceeded. The field names the exceeded part, such as the elapsed time or the attempts.
     #[error("Budget exceeded")]
     BudgetExceeded(&'static str),
     /// The policy disables the sandbox.
     #[error("MCP write requires sandbox")]
     SandboxDisabled,
-    /// The sandbox is unavailable or stopped the run, with the reason.
+    /// The sandbox is unavailable or stopped the run. The field is the reason.
     #[error("Sandbox violation: {0}")]
     SandboxViolation(String),
     /// The run was killed at the policy's timeout.
     #[error("Execution timeout")]
     Timeout,
-    /// The arguments are invalid, with the reason.
+    /// The arguments are invalid. The field is the reason.
     #[error("{0}")]
     InvalidParams(String),
-    /// The content is not the content that the run left, with the difference.
+    /// The content differs from the content that the run left. The field describes the difference.
     #[error(
         "{0}. Nothing of it is served; ask the admin to run `qwed-mcp audit verify --artifacts`"
     )]
     ArtifactChanged(String),
-    /// An error of the server or the machine, with the remedy.
+    /// The server or the machine has an error. The field is the error with the remedy.
     #[error("{0}")]
     Internal(String),
 }
@@ -75,7 +76,7 @@ impl RefusalCode {
         }
     }
 
-    /// Returns the name. It is the outcome in the audit log too.
+    /// Returns the name of the code, which is also the outcome in the audit log.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AuthRequired => "AUTH_REQUIRED",
@@ -92,15 +93,15 @@ impl RefusalCode {
 }
 
 impl Refusal {
-    /// Returns the details for the audit log if the code alone does not explain the refusal. The caller gets the same
-    /// facts.
+    /// Returns the details for the audit log if the code alone does not explain the refusal. The details contain only
+    /// facts that the caller gets too.
     pub(super) fn audit_details(&self) -> Map<String, Value> {
         let (name, fact) = match self {
             Self::BudgetExceeded(exceeded) => ("exceeded", (*exceeded).to_owned()),
             Self::SandboxDisabled | Self::SandboxViolation(_) | Self::InvalidParams(_) => {
                 ("blocked_reason", self.to_string())
             }
-            // Refusals by the policy have a row of their own.
+            // A refusal by the policy has a separate row with the reason, so it needs no details here.
             Self::NoAllowlist | Self::NotInAllowlist | Self::PolicyUnusable(_) => {
                 return Map::new();
             }

@@ -12,11 +12,12 @@ use crate::plain_text::{plain, plain_line};
 
 const CANCELLED: &str = "Execution was cancelled.";
 
-/// The most artifacts that the text about a run names.
+/// The maximum number of artifacts that the text about a run names.
 const ARTIFACTS_TOLD_MAX: usize = 20;
 
-/// The number of output lines that are shown for a run without a result.
+/// The maximum number of output lines that are shown for a run without a result.
 const LAST_LINES: usize = 10;
+/// The maximum number of characters of output that are shown for a run without a result.
 const LAST_CHARS: usize = 2000;
 
 /// The reply to a call that was carried out.
@@ -60,11 +61,11 @@ impl GovernedReply {
     }
 }
 
-/// Creates the reply to a run of pytest: how it ended, the counts, the failures, and how to read the rest.
+/// Creates the reply to a run of pytest: how the run ended, the counts, the failures, and the names of its artifacts.
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let Evidence { run_id, status, reason, summary, artifacts, .. } = evidence;
     let mut text = status_line(*status, evidence.exit_code);
-    // Writing to a `String` cannot fail.
+    // Ignore the results of `write!`, because writing to a `String` cannot fail.
     if *status == RunStatus::Cancelled {
         let _ = write!(text, "\n{CANCELLED}");
     }
@@ -99,7 +100,7 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     GovernedReply { is_error, ..GovernedReply::text(text, meta) }
 }
 
-/// Returns the first line about a run.
+/// Returns the first line of a reply: the status and the exit code of the run.
 fn status_line(status: RunStatus, exit_code: Option<i32>) -> String {
     let ended = exit_code.filter(|_| status != RunStatus::Cancelled).map(describe_exit_code);
     let ended = ended.map(|ended| format!(", {ended}")).unwrap_or_default();
@@ -113,7 +114,7 @@ pub(super) fn of_cancelled(run_id: Uuid) -> GovernedReply {
     GovernedReply { is_error: true, ..GovernedReply::text(text, meta) }
 }
 
-/// Returns the end of the output. It is indented, so that none of its lines looks like a line from the server.
+/// Returns the last lines of the output. They are indented, so that none of them looks like a line from the server.
 fn last_lines(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default();
@@ -136,7 +137,7 @@ mod tests {
 
     const REASON: &str = "pytest itself failed (exit code 3)";
 
-    /// Returns the evidence of a run that ended in this way.
+    /// Returns the evidence of a run with this status, exit code and reason.
     fn evidence(status: RunStatus, exit_code: Option<i32>, reason: Option<&str>) -> Evidence {
         let document = json!({
             "run_id": Uuid::nil(), "tool": "run_pytest", "user": "ana", "status": status,
@@ -174,10 +175,10 @@ mod tests {
             (RunStatus::Passed, Some(0), None, format!(", exit code 0\n{counts}"), false),
             (RunStatus::Failed, Some(1), None, format!(", exit code 1\n{counts}"), false),
             (RunStatus::NoTests, Some(5), None, format!(", exit code 5\n{counts}"), false),
-            // Tests that could not be collected are a result.
+            // Tests that could not be collected are a result, so the call has not failed.
             (RunStatus::Error, Some(2), None, format!(", exit code 2\n{counts}"), false),
             (RunStatus::Error, Some(3), Some(REASON), format!(", exit code 3{not_reliable}"), true),
-            // The signal does not matter, because the caller cancelled the run.
+            // The signal is not shown, because the caller cancelled the run.
             (RunStatus::Cancelled, Some(-9), None, format!("\n{CANCELLED}\n{counts}"), true),
         ] {
             let evidence = evidence(status, exit_code, reason);

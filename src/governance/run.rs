@@ -33,13 +33,13 @@ const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be u
                                their end. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
-/// The largest record of pytest's end, in bytes. It is one line.
+/// The limit for the record of pytest's end, in bytes. The record is one line.
 const ENDED_BYTES_MAX: u64 = 4096;
 
-/// The number of incomplete measurements in a row after which a run is ended.
+/// The number of consecutive incomplete measurements after which a run is ended.
 const UNSEEN_MAX: u32 = 5;
 
-/// The most bytes of artifacts that are hashed. Further files are listed without a hash.
+/// The limit for all artifacts of a run that are hashed, together, in bytes. Further files are listed without a hash.
 const HASHED_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// The reports of pytest, and the folder of the run.
@@ -54,7 +54,7 @@ impl Governance {
     /// Runs pytest, and returns the result. However the run ends, its end is in the artifacts and in the audit log
     /// before the caller gets the reply.
     pub(super) async fn run_pytest(&self, cleared: Cleared) -> Result<GovernedReply, Refusal> {
-        // A server that stops waits until this is dropped.
+        // A stopping server waits until this token is dropped.
         let _settled = self.unsettled.token();
         let run_id = cleared.call.run_id;
         let (folder, room) = match self.prepare(run_id).await {
@@ -70,7 +70,8 @@ impl Governance {
         let python = python(&*self.executor, &cleared.order.workspace).await;
         let is_excessive = matches!(&ran, Ok(Ran { files_size: Size::Above, .. }));
         let Reported { folder, report, ended } = read_reports(folder, is_excessive).await?;
-        // The server found this out itself. The exit code proves nothing, because tests can end with any.
+        // The server itself found out that pytest is missing. The exit code alone is not a proof, because tests can end
+        // the process with any exit code.
         let has_no_pytest = python.as_ref().is_some_and(|python| python.pytest.is_none());
         let conclusion = match ran {
             Err(not_run) => not_run.conclusion(),
@@ -133,7 +134,7 @@ impl Governance {
         }
     }
 
-    /// Returns the order for the sandbox.
+    /// Describes the run for the executor.
     fn project(&self, cleared: &Cleared, files: &Path, timeout: Duration) -> ProjectRun {
         let Cleared { policy, order, .. } = cleared;
         let passed_on = policy.sandbox.env_whitelist.iter();
@@ -169,10 +170,11 @@ impl Governance {
         }
     }
 
-    /// Waits until `files` has more than a run may leave.
+    /// Waits until `files` has more bytes than a run may leave, or until its size stays unknown. Returns the last
+    /// measurement.
     async fn until_too_large(&self, cleared: &Cleared, files: &Path, bytes_max: u64) -> Size {
         if cleared.tier == Some(Tier::T3) {
-            // At this tier the folder never has room for more.
+            // At T3 the folder never has room for more bytes than a run may leave, so there is nothing to wait for.
             return std::future::pending().await;
         }
         let mut ticks = interval(ARTIFACTS_INTERVAL);
@@ -182,7 +184,8 @@ impl Governance {
             ticks.tick().await;
             match self.size_of(cleared, files, bytes_max).await {
                 Size::Within => unseen = 0,
-                // One incomplete measurement is normal, because files come and go. Several in a row are not trusted.
+                // One incomplete measurement is normal, because files come and go. Several in a row are suspicious, so
+                // they end the run.
                 Size::Unknown => unseen += 1,
                 Size::Above => return Size::Above,
             }
@@ -238,7 +241,7 @@ impl Governance {
             python,
             workspace: cleared.workspace.clone(),
         };
-        // A server that stops has no time for hashes.
+        // A stopping server cancels the calls, and has no time for hashes.
         let hashed_bytes_max =
             if cleared.call.cancel.is_cancelled() { 0 } else { HASHED_BYTES_MAX };
         let stored = blocking(move || {
@@ -264,14 +267,15 @@ impl Governance {
     ) -> Result<AuditPlace, Refusal> {
         let caller = Some(&cleared.caller);
         let mut entries = Vec::new();
-        // A run that never started has no tier.
+        // A run that never started has no tier, so it gets no row about the sandbox.
         if let Some(outcome) = outcome.filter(|outcome| outcome.tier.is_some()) {
             let measured = details(&figures(outcome));
             entries.push(cleared.call.entry(AuditEvent::SandboxExec, caller, audited, measured));
         }
         let ended = details(&json!({
             "duration_ms": cleared.budget.elapsed_ms(),
-            // The rows are chained, and the evidence has the hashes of all other files.
+            // This hash covers all files of the run: the rows are chained, and the evidence has the hashes of all other
+            // files.
             EVIDENCE_SHA256: evidence_sha256,
         }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));
@@ -279,8 +283,8 @@ impl Governance {
     }
 }
 
-/// Reads the reports of pytest, and removes them. Also removes the other files if they exceed the limit, because they
-/// may have filled the disk.
+/// Reads the reports of pytest, and removes them. If the tests' other files exceed the limit, removes them too, because
+/// they may have filled the disk.
 async fn read_reports(folder: RunFolder, is_excessive: bool) -> Result<Reported, Refusal> {
     blocking(move || {
         let report = folder.read_file(REPORT_FILE, REPORT_BYTES_MAX);

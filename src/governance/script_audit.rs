@@ -20,7 +20,7 @@ use crate::ledger::{
 };
 use crate::sandbox::Tier;
 
-/// The key of the hash of a job's result in the details of `TOOL_FINISHED`.
+/// The key, in the details of `TOOL_FINISHED`, for the hash of a job's result.
 const RESULT_SHA256: &str = "result_sha256";
 
 impl Governance {
@@ -31,8 +31,9 @@ impl Governance {
         decision: &Decision,
         presented: &Presented,
     ) -> Result<DecisionWritten, Refusal> {
-        // The server has admitted a known caller, so its role permits scripts. The proof is checked again when the run
-        // starts. Without a valid token the caller is unknown.
+        // If the transport has authenticated the caller, the server has already checked that the caller's role permits
+        // scripts. The proof is checked again when the run starts. Otherwise the token is checked here. Without a valid
+        // token the caller is unknown.
         let caller = match &presented.known {
             Some(known) => Ok(known.clone()),
             None => self.authenticate(presented.token.as_ref(), None).await,
@@ -66,7 +67,7 @@ impl Governance {
         Ok(DecisionWritten { place, user, proof })
     }
 
-    /// Fails if the policy requires a token for scripts, and the caller has none with a role that may run them.
+    /// Fails if the policy requires a token for scripts, and the caller has no token with a role that may run scripts.
     async fn may_run(&self, caller: &Result<Caller, Refusal>) -> Result<(), Refusal> {
         // An unreadable policy may require a token, so refuse.
         let policy = self.policy().await?;
@@ -80,8 +81,8 @@ impl Governance {
         }
     }
 
-    /// Records that the policy does not permit a script, and returns the refusal. If it cannot be recorded, returns
-    /// that error instead.
+    /// Records that the policy does not permit a script, and returns the refusal. If the refusal cannot be recorded,
+    /// returns the error of the audit log instead.
     async fn script_refused(
         &self,
         decision: &Decision,
@@ -100,7 +101,7 @@ impl Governance {
         self.append(vec![entry]).await.err().unwrap_or(refusal)
     }
 
-    /// Records that the caller's role does not permit scripts.
+    /// Records that the caller's role does not permit scripts. Returns the run id of the row.
     pub(crate) async fn script_not_permitted(
         &self,
         arguments: &Map<String, Value>,
@@ -145,8 +146,8 @@ impl Governance {
     }
 
     /// Records how the run of a script ended, and returns the place of the row. If this fails, no client may get the
-    /// result. The end of a job that replicas share is retried until it is written or `cancel` is cancelled, because
-    /// its result would be lost otherwise.
+    /// result. The end of a job that replicas share is retried until it is written or `cancel` is cancelled. Without
+    /// the row, the job's result would be lost.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
@@ -172,8 +173,9 @@ impl Governance {
     }
 
     /// Appends rows about a script. With `patience`, retries while the store is unreachable, until `patience` is
-    /// cancelled. Before each retry it checks whether `proof` is still valid, and returns `None` if not. It also checks
-    /// whether an earlier attempt without an answer wrote the rows: `is_last` recognizes the last row.
+    /// cancelled. Before each retry, checks whether `proof` is still valid, and returns `None` if it is not. Also
+    /// checks whether an earlier attempt wrote the rows although its answer was lost: `is_last` recognizes the last
+    /// row.
     async fn append_once(
         &self,
         id: &VerificationId,
@@ -250,8 +252,8 @@ impl Governance {
             && ends.all(|row| detail(row, RESULT_SHA256).as_deref() == Some(&sha256)))
     }
 
-    /// Returns the rows about the script of a decision. Returns none if there are more than a script has, because then
-    /// another process has inserted some.
+    /// Returns the rows about the script of a decision. Returns no rows if there are more than one script can have,
+    /// because then another process has inserted some of them.
     async fn rows_of_script(&self, verification_id: &str) -> Result<Vec<AuditRow>, StoreError> {
         let (store, run_id) = (self.store.clone(), run_id(verification_id));
         let rows = blocking(move || store.rows_of_run(run_id)).await;
@@ -322,10 +324,11 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
 /// A decision about a script that is in the audit log.
 #[derive(Debug)]
 pub(crate) struct DecisionWritten {
-    /// The place of its row.
+    /// The place of the decision's row in the audit log.
     pub(crate) place: Option<AuditPlace>,
-    /// The caller, if it is known. `proof` must still be valid when the run starts.
+    /// The user, if the caller is known.
     user: Option<UserName>,
+    /// The proof of the caller, if the caller is known. It must still be valid when the run starts.
     pub(crate) proof: Option<Proof>,
 }
 

@@ -1,7 +1,8 @@
 //! Parses the outcomes of the tests from the report that `start_pytest.py` writes when pytest is done.
 //!
 //! Each line is a JSON document: one for each of the first failures, and a last one with all counts. The tests could
-//! write the report themselves, so it is untrusted input. It never decides that a run passed. The exit code does.
+//! write the report themselves, so it is untrusted input. The report never decides that a run passed. The exit code
+//! does.
 
 use std::fmt::Write as _;
 
@@ -9,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::plain_text::{plain, plain_line};
 
-/// The largest report that is read, in bytes. Reports of pytest are smaller, because they have few failures, and each
-/// is shortened.
+/// The limit for a report that is read, in bytes. Reports that `start_pytest.py` writes are smaller, because they
+/// contain few failures, and each failure is shortened.
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// The most failures that are reported individually.
+/// The maximum number of failures that are reported individually.
 pub(super) const FAILURES_MAX: usize = 50;
 const NAME_CHARS_MAX: usize = 300;
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -24,8 +25,8 @@ pub(crate) const SANDBOX_HINT: &str = "The sandbox may have refused this: tests 
                             below their own folders, see no other processes, and can start no \
                             program but the Python interpreter; there is no /etc/passwd.";
 
-/// Messages that follow from refusals of the sandbox. A line matches if it has all texts of a row. The last part of a
-/// row is its explanation.
+/// Messages that follow from refusals of the sandbox. A line of output matches a row if it has all texts of the row.
+/// The last part of a row explains the message, for readers of this table.
 const REFUSALS: [(&[&str], &str); 19] = [
     (&["No space left on device"], "the scratch folder or the folder for artifacts is full"),
     (&["PermissionError:"], "how Python names EPERM and EACCES"),
@@ -54,8 +55,8 @@ const REFUSALS: [(&[&str], &str); 19] = [
     ),
 ];
 
-/// The counts of tests by outcome, as in the last line that pytest prints. The exception is a test that passed although
-/// it was expected to fail (`xpassed`). It counts as passed.
+/// The counts of tests by outcome, as in the last line that pytest prints. There is one difference: a test that passed
+/// although it was expected to fail (`xpassed`) counts as passed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TestSummary {
     pub(crate) passed: u64,
@@ -71,9 +72,9 @@ pub(crate) struct TestSummary {
     pub(crate) deselected: u64,
     /// The duration of all tests together, in seconds.
     pub(crate) duration_s: f64,
-    /// The first failures and errors.
+    /// The first failures and errors, at most [`FAILURES_MAX`].
     pub(crate) failures: Vec<TestFailure>,
-    /// The number of further failures and errors.
+    /// The number of failures and errors that are not in `failures`.
     pub(crate) failures_omitted: u64,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct TestFailure {
     /// The node id in pytest's form: `tests/test_area.py::TestSquare::test_side`.
     pub(crate) name: String,
     pub(crate) kind: FailureKind,
-    /// The exception.
+    /// The exception, or pytest's message if there is no exception.
     pub(crate) message: String,
     /// The lines with which pytest explains the failure.
     pub(crate) assertion_lines: Vec<String>,
@@ -91,7 +92,7 @@ pub(crate) struct TestFailure {
     pub(crate) sandbox: bool,
 }
 
-/// The part that failed.
+/// The part of a test that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
@@ -107,7 +108,7 @@ pub(crate) enum FailureKind {
     Error,
 }
 
-/// The last line of a report.
+/// The last line of a report, with the counts.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counts {
@@ -132,7 +133,7 @@ struct ReportedFailure {
     reason: String,
     /// The lines with which pytest explains the failure, without the source of the test.
     explanation: String,
-    /// The last line, with the file, the line number and the name of the exception.
+    /// The last line of pytest's message, with the file, the line number and the name of the exception.
     place: String,
 }
 
@@ -173,7 +174,7 @@ impl TestSummary {
         self.passed + self.failed + self.errors + self.skipped + self.xfailed == 0
     }
 
-    /// Returns a short text for the model.
+    /// Returns a short text about the outcomes, for the model.
     pub(crate) fn text(&self) -> String {
         let errors = if self.errors == 1 { "error" } else { "errors" };
         let counts = [
@@ -245,7 +246,8 @@ impl From<ReportedFailure> for TestFailure {
         Self {
             name: plain_line(&excerpt(&name, NAME_CHARS_MAX)),
             kind,
-            // Do not search the whole explanation. It quotes the test, which may name an error that it did not meet.
+            // Do not search the whole explanation. It quotes the source of the test, which may contain an error that
+            // did not occur.
             sandbox: lines().chain([place.as_str(), message.as_str()]).any(is_refusal),
             message: excerpt(&message, MESSAGE_CHARS_MAX),
             assertion_lines: lines()
@@ -256,7 +258,7 @@ impl From<ReportedFailure> for TestFailure {
     }
 }
 
-/// Returns the beginning of a text, with hidden characters replaced.
+/// Returns the first `chars_max` characters of a text, with hidden characters replaced.
 fn excerpt(text: &str, chars_max: usize) -> String {
     let mut chars = text.trim_end().chars();
     let mut excerpt: String = chars.by_ref().take(chars_max).collect();

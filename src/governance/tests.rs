@@ -71,7 +71,7 @@ impl Fixture {
         fixture
     }
 
-    /// Creates a server with runs that end like this at this tier.
+    /// Creates a server at this tier. `act` determines how each run ends.
     fn of<F: Future<Output = Ran> + Send + 'static>(
         tier: Tier,
         act: impl Fn(ProjectRun, CancellationToken) -> F + Send + Sync + 'static,
@@ -100,13 +100,13 @@ impl Fixture {
         timeout(Duration::from_secs(60), self.governance.call(call)).await.expect("an end")
     }
 
-    /// Runs the tests as the user.
+    /// Calls `run_pytest` with the token of [`Role::User`].
     async fn run(&self) -> (Uuid, Result<GovernedReply, Refusal>) {
         let token = Some(self.token(Role::User));
         self.call(token, GovernedTool::RunPytest, json!({ "test_path": TEST_PATH })).await
     }
 
-    /// Reads as the viewer.
+    /// Calls a tool that reads, with the token of [`Role::Viewer`].
     async fn read(&self, tool: ReadTool, arguments: Value) -> Result<GovernedReply, Refusal> {
         let token = Some(self.token(Role::Viewer));
         self.call(token, GovernedTool::Read(tool), arguments).await.1
@@ -144,7 +144,7 @@ impl Fixture {
         (row.outcome, row.user, serde_json::from_str(&row.details).unwrap())
     }
 
-    /// Makes the audit log read-only.
+    /// Makes every write to the audit log fail.
     fn close_log(&self) {
         close_log(&self.folder.path().join("data"));
     }
@@ -179,12 +179,12 @@ fn ended(ending: Ending) -> Outcome {
     Outcome { ending, stdout, duration, tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// Returns more output than a run may have.
+/// Returns output that was cut at the limit.
 fn flood() -> Captured {
     Captured { text: "x".to_owned(), is_truncated: true, ..Captured::default() }
 }
 
-/// Leaves the files of a pytest that ran these tests.
+/// Writes the files that pytest leaves after it has run tests with these outcomes.
 fn leave_reports(files: &Path, passed: u64, failed: u64) {
     let counts = json!({
         "passed": passed, "failed": failed, "errors": 0, "skipped": 0, "xfailed": 0,
@@ -204,7 +204,7 @@ fn pair(event: &str, outcome: &str) -> [String; 2] {
     [event, outcome].map(str::to_owned)
 }
 
-/// Returns the rows of a run that ended like this.
+/// Returns the expected rows of a run that ended with the outcome `end`.
 fn rows_of_run(end: &str) -> Vec<[String; 2]> {
     [
         ("MCP_TOOL_CALL", "ALLOWED"),
@@ -423,7 +423,7 @@ async fn who_waits_is_written_down_and_checked_again_when_its_turn_comes() {
     while fixture.executor.runs() == 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    // One call will be revoked, one will be cancelled, and one stays permitted.
+    // Of the next three calls, one loses its token, one is cancelled, and one stays permitted.
     let (revoked, waits, _) = start(Role::User);
     is_waiting(&waits).await;
     let (cancelled, waits, cancel) = start(Role::Admin);
@@ -475,7 +475,7 @@ async fn assert_comes_to(end: End, sections: &str, code: Option<&str>, ends: [&s
     };
     assert_eq!(found, code, "{told}: {reply:?}");
     assert!(text.contains(told), "{text}, not {told}");
-    // An error is neither a result nor a refusal.
+    // If a call has no result and is not refused, its reply is an error.
     let is_error = reply.is_ok_and(|reply| reply.is_error);
     assert_eq!(is_error, code.is_none() && status != "passed", "{text}");
     let evidence = fixture.evidence(run_id);
@@ -578,7 +578,7 @@ async fn a_machine_without_pytest_is_not_what_the_run_says_but_what_the_server_s
 async fn evidence_has_what_the_run_left_and_no_more_passes_than_pytest_had_counted() {
     let fixture = Fixture::of(Tier::T3, |project, _| {
         let files = &project.artifacts.path;
-        // Written by the tests. One of them had passed.
+        // The tests wrote this report of seven passed tests themselves. pytest had counted one.
         leave_reports(files, 7, 0);
         fs::write(files.join("a.txt"), "content").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link")).unwrap();
@@ -623,14 +623,14 @@ async fn a_run_that_was_cancelled_is_not_hashed() {
     assert_eq!((files.len(), hashed), (3, vec!["stderr.txt"]), "but for what is empty: {evidence}");
 }
 
-/// The runs leave two files of one megabyte each. One megabyte is allowed.
+/// Each run leaves two files of one megabyte. The policy permits one megabyte.
 #[tokio::test]
 async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_removed() {
     for (tier, waits, expected) in [
         (Tier::T2, true, Some("the tests left more than 1048576 bytes")),
-        // The run ends between two measurements.
+        // The run ends between two measurements, so only the measurement after its end finds the files.
         (Tier::T2, false, Some("the tests left more than 1048576 bytes")),
-        // At this tier the folder has no more room than that.
+        // At T3 the server does not measure, because the folder has no room for more than the policy permits.
         (Tier::T3, false, None),
     ] {
         let fixture = Fixture::of(tier, move |project, cancel| async move {
@@ -661,7 +661,7 @@ async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_remov
 
 #[tokio::test(start_paused = true)]
 async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
-    // A measurement every 100 ms. Either five fail in a row, or three and then three more.
+    // The size is measured every 100 ms. First, five measurements in a row fail. Then three fail, and later three more.
     for (unseen_ms, expected) in [(vec![475], true), (vec![325, 300], false)] {
         let is_ended = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&is_ended);
@@ -684,7 +684,7 @@ async fn at_tier_2_a_run_of_which_something_stays_unseen_is_ended() {
         });
         let arguments = json!({ "test_path": TEST_PATH });
         let call = request(Some(fixture.token(Role::User)), GovernedTool::RunPytest, arguments);
-        // Without a timeout: the paused clock would reach it as soon as only the store has work.
+        // Use no timeout here, because the paused clock would reach it as soon as only the store has work.
         let (_, reply) = fixture.governance.call(call).await;
         let told = reply.err().map(|refusal| refusal.to_string());
         assert_eq!(told.is_some(), expected, "{told:?}");
@@ -736,7 +736,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
         assert!(!reply.is_error);
         assert_eq!(reply.meta["integrity"], "confirmed");
     }
-    // Null counts as missing.
+    // An argument that is null counts as missing.
     let arguments = json!({ "run_id": null, "path": "files/plain" });
     let missing = "invalid arguments: missing field `run_id`".to_owned();
     let reply = fixture.read(ReadTool::GetArtifactContent, arguments).await;
@@ -752,7 +752,7 @@ async fn what_a_run_left_is_served_as_it_is_or_not_at_all() {
 #[tokio::test]
 async fn what_nothing_confirms_is_told_to_the_model_and_to_programs() {
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
-    // A run with a server that died before the end was recorded.
+    // The log has no end of this run, because the run's server died.
     let run_id = Uuid::from_u128(7);
     aside(|| fixture.store.append(&[entry(run_id, AuditEvent::ToolStarted)])).unwrap();
     let folder = fixture.governance.artifacts.create_run(run_id).unwrap();

@@ -16,9 +16,9 @@ use crate::executor::UntrustedFolder;
 use crate::ledger::Token;
 use crate::secret::Secret;
 
-/// The most bytes that are read. A token with a line end is much shorter.
+/// The maximum number of bytes that are read from the file. A token with a line end is much shorter.
 const BYTES_MAX: u64 = 4096;
-/// Any access by others, and write access by the group.
+/// The mode bits for any access by others, and for write access by the group.
 const OPEN_TO_OTHERS: u32 = 0o027;
 
 /// The reason why the server's own token is unknown. It is for the admin: the text names the file, but never its
@@ -67,14 +67,14 @@ pub(crate) fn own_token(settings: &Settings) -> Result<Option<Secret>, OwnTokenE
     }
 }
 
-/// Fails if tests could read the file. With an unusable policy no tests run.
+/// Fails if tests could read the file. Passes if the policy is unusable, because then no tests run.
 fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnTokenError> {
     let policy = settings.policy.clone().map(PolicyFile::new);
     let Some(Ok(policy)) = policy.map(|policy| policy.current()) else { return Ok(()) };
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let folders = policy.workspace_root.iter().chain(&policy.sandbox.allowed_paths);
     for folder in folders {
-        // A folder that does not exist holds nothing.
+        // `new` returns `None` for a folder that does not exist. Such a folder cannot contain the token file.
         if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&absolute)) {
             let (file, folder) = (file.to_owned(), folder.clone());
             return Err(OwnTokenError::ReadByTests { file, folder });
@@ -86,7 +86,7 @@ fn require_out_of_reach(file: &Path, settings: &Settings) -> Result<(), OwnToken
 fn read_for(file: &Path, user: u32) -> Result<Secret, OwnTokenError> {
     let named = || file.to_owned();
     let failed = |source| OwnTokenError::Read { file: named(), source };
-    // Opening a pipe would wait for its writer.
+    // Without this flag, opening a pipe would wait for its writer.
     let flags = OFlag::O_NONBLOCK.bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file).map_err(failed)?;
     let metadata = opened.metadata().map_err(failed)?;
@@ -123,7 +123,7 @@ mod tests {
         Settings::from_lookup(|name| found(name).map(|(_, value)| value.as_os_str().to_owned())).0
     }
 
-    /// Creates a file with this content, in a folder of its own. Only its owner can read it.
+    /// Creates a file with this content, in a folder of its own. Only the file's owner can read it.
     fn file(content: &[u8]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
@@ -216,7 +216,7 @@ mod tests {
             (format!("[sandbox]\nallowed_paths = [{root:?}]\n"), true),
             (format!("[workspace]\nroot = {:?}\n", root.join("missing")), false),
             (String::new(), false),
-            // With this policy no tests run.
+            // This policy has an unknown key, so no tests run and the file is not refused.
             (format!("[workspace]\nroot = {root:?}\nx = 1\n"), false),
         ] {
             fs::write(&policy, &text).unwrap();

@@ -19,7 +19,7 @@ pub(crate) fn retention_of(policy: &Path) -> Result<Retention, PolicyError> {
     Ok(PolicyFile::new(policy.to_owned()).current()?.retention.clone())
 }
 
-/// Removes the runs that exceed `retention`. A run is not removed if the audit log cannot record this.
+/// Removes the runs that exceed `retention`. A run is not removed if the audit log cannot record the removal.
 pub(crate) fn apply_retention(
     artifacts: &Artifacts,
     store: &Store,
@@ -51,7 +51,7 @@ fn entry(removal: &Removal) -> AuditEntry {
     }
 }
 
-/// The turn of clean-ups. One runs at a time, and no request for one is lost.
+/// Ensures that at most one clean-up is in progress. A request during a clean-up is not lost: the clean-up is repeated.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     asked: AtomicUsize,
@@ -77,7 +77,7 @@ impl Turn {
     }
 }
 
-/// Resets the turn after a panic.
+/// Resets the turn after a panic, so that later clean-ups are not blocked.
 struct ResetOnPanic<'a>(&'a AtomicUsize);
 
 impl Drop for ResetOnPanic<'_> {

@@ -48,7 +48,7 @@ enum WayOut {
 }
 
 impl Ended {
-    /// Parses the record. `None` if pytest did not write it at its end.
+    /// Parses the record of pytest's end. Returns `None` if pytest did not write the record at its end.
     pub(super) fn read(content: &[u8]) -> Option<Self> {
         let line = content.split(|byte| *byte == b'\n').next()?;
         serde_json::from_slice(line).ok()
@@ -88,7 +88,7 @@ impl Verdict {
             }
             (None, exit_code::OK) => RunStatus::Passed,
             (None, exit_code::TESTS_FAILED) => RunStatus::Failed,
-            // pytest stopped after enough failures.
+            // pytest stopped before the last test, because enough tests had failed.
             (None, exit_code::INTERRUPTED) if has_failed => RunStatus::Failed,
             (None, exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
             // Collection errors need no reason, because they are in the report.
@@ -141,7 +141,7 @@ fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     }
 }
 
-/// Describes an exit code.
+/// Describes an exit code as text. A negative code means that a signal killed the process.
 pub(super) fn describe_exit_code(code: i32) -> String {
     match code {
         0.. => format!("exit code {code}"),
@@ -178,7 +178,7 @@ mod tests {
             (2, report(0, 0, 1), returned, RunStatus::Error, ""),
             (5, none.clone(), returned, RunStatus::NoTests, ""),
             (5, None, returned, RunStatus::NoTests, ""),
-            // pytest stopped after enough failures.
+            // pytest stopped before the last test, because enough tests had failed.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
             (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),
             (1, report(2, 0, 0), written("raised"), RunStatus::Error, "exception of its own"),
@@ -193,7 +193,7 @@ mod tests {
             (3, report(9, 0, 0), returned, RunStatus::Error, "pytest itself failed"),
             (4, None, returned, RunStatus::Error, "arguments or its configuration"),
             (86, report(9, 0, 0), returned, RunStatus::Error, "which pytest has not"),
-            // The tests ended the process.
+            // The tests ended the process before pytest ended, or a signal killed it.
             (0, report(9, 0, 0), None, RunStatus::Error, "before pytest was done"),
             (1, report(8, 1, 0), None, RunStatus::Error, "before pytest was done"),
             (5, None, None, RunStatus::Error, "before pytest was done"),

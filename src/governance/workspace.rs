@@ -1,12 +1,12 @@
 //! Determines the state of the workspace before a run: its commit, and whether its files match this commit.
 //!
-//! Other users may write anything in the workspace, including Git's own files. Hooks, filters and settings in them can
-//! start programs. So this module never starts a program, never reads a setting and never follows a symlink. It reads a
-//! few files within bounds. Anything that they do not determine is reported as unknown.
+//! Other users may write anything in the workspace, including Git's own files. Hooks, filters and settings in Git's
+//! files can start programs. So this module never starts a program, never reads a setting and never follows a symlink.
+//! It reads a few files within limits. Anything that it cannot determine from these files is reported as unknown.
 //!
-//! The tracked files are hashed in their current state, into the id that Git gives to such a tree. If this is the id of
-//! the commit's tree, the files match the commit. It does not matter which process wrote them, because both ids are
-//! digests of all content.
+//! This module computes the id that Git would give to a tree of the tracked files in their current state. If this is
+//! the id of the commit's tree, the files match the commit. It does not matter which process wrote the files, because
+//! both ids are digests of all content.
 
 mod index;
 mod object;
@@ -26,19 +26,21 @@ use crate::folder::{Folder, Kind};
 use index::Entry;
 use object::{Kind as TreeKind, ObjectId, TreeItem};
 
-/// The name of a repository's folder.
+/// The name of the folder with the data of a repository.
 const REPOSITORY: &str = ".git";
 
-/// The most files that are hashed. A project with tests that run here typically has a few hundred.
+/// The maximum number of files that are hashed. A project with tests that run here typically has a few hundred files.
 const FILES_MAX: usize = 20_000;
-/// The most bytes of all hashed files together, and the longest time for them, because a run waits for the hashes.
+/// The limit for all hashed files together, in bytes. A run waits until they are hashed.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The time limit for hashing all files together. A run waits until they are hashed.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The longest chain of references.
+/// The maximum number of references that are resolved, from `HEAD` to a commit.
 const LINKS_MAX: u32 = 5;
-/// The largest file with a reference, in bytes.
+/// The limit for a file with one reference, in bytes.
 const NAME_BYTES_MAX: u64 = 4096;
+/// The limit for the file `packed-refs`, in bytes.
 const PACKED_NAMES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// The state of a workspace that is a Git repository.
@@ -55,7 +57,7 @@ pub(crate) struct WorkspaceState {
     pub(crate) undetermined: Option<String>,
 }
 
-/// The reason why a part of the state is unknown. It has no path.
+/// The reason why a part of the state is unknown. The text contains no path.
 #[derive(Debug, Error)]
 pub(super) enum Undetermined {
     #[error("git's folder is elsewhere")]
@@ -85,7 +87,7 @@ impl From<io::Error> for Undetermined {
 }
 
 impl WorkspaceState {
-    /// Determines the state of a workspace; `None` if it is not a repository. Blocks on the disk.
+    /// Determines the state of a workspace; `None` if it is not a repository. Blocks the thread while it reads files.
     pub(super) fn of(workspace: &Path) -> Option<Self> {
         let root = Folder::open(workspace).ok()?;
         root.stat(OsStr::new(REPOSITORY)).ok()?;
@@ -141,7 +143,7 @@ fn head(repository: &Folder) -> Result<String, Undetermined> {
     Err(Undetermined::Damaged)
 }
 
-/// Returns the target of a reference that has no file of its own.
+/// Returns the target of a reference that has no file of its own, from the file `packed-refs`.
 fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     let text = read_path(repository, b"packed-refs", PACKED_NAMES_BYTES_MAX);
     let text = text.map_err(|_| Undetermined::NoCommit)?;
@@ -150,7 +152,7 @@ fn packed(repository: &Folder, name: &str) -> Result<String, Undetermined> {
     found.map(|(commit, _)| commit.to_owned()).ok_or(Undetermined::NoCommit)
 }
 
-/// Opens the folder that has the last component of `path`, and returns this component too. Follows no symlink.
+/// Opens the parent folder of `path`. Returns it together with the last component of `path`. Follows no symlink.
 fn parent<'p>(folder: &Folder, path: &'p [u8]) -> io::Result<(Folder, &'p OsStr)> {
     let mut parts = path.split(|byte| *byte == b'/');
     let last = parts.next_back().unwrap_or_default();
@@ -163,7 +165,7 @@ fn parent<'p>(folder: &Folder, path: &'p [u8]) -> io::Result<(Folder, &'p OsStr)
     Ok((parent, OsStr::from_bytes(last)))
 }
 
-/// Fails if `part` cannot be the name of an entry.
+/// Fails if `part` cannot be the name of a file or folder.
 fn require_name(part: &[u8]) -> io::Result<()> {
     if [&b""[..], b".", b".."].contains(&part) || part.contains(&0) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -194,7 +196,7 @@ impl<'f> Files<'f> {
         Self { root, bytes_left: BYTES_MAX, until: Instant::now() + TIME_MAX }
     }
 
-    /// Returns the id of the tree that these files form in their current state. Missing files are left out.
+    /// Returns the id of the tree that the files of `entries` form in their current state. Missing files are left out.
     fn tree(&mut self, entries: &[Entry]) -> Result<ObjectId, Undetermined> {
         if entries.len() > FILES_MAX {
             return Err(Undetermined::TooMuch);
@@ -214,7 +216,8 @@ impl<'f> Files<'f> {
     /// Returns the tree entry of a file; `None` if the file does not exist.
     fn item(&mut self, entry: &Entry) -> Result<Option<TreeItem>, Undetermined> {
         let path = entry.path.clone();
-        // A submodule, or a file that is deliberately not checked out.
+        // Submodules, and files that are deliberately not checked out, cannot be hashed. They keep the id from the
+        // index.
         if entry.kind == TreeKind::Repository || entry.is_left_out {
             return Ok(Some(TreeItem { path, kind: entry.kind, id: entry.id }));
         }

@@ -16,23 +16,23 @@ use super::hosts::check_operator;
 use super::prometheus::Metrics;
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// The time for which further probes receive the last readiness result.
+/// The time for which the result of a readiness check is sent to further probes.
 const READINESS_AGE_MAX: Duration = Duration::from_secs(1);
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
-/// The handler of the requests of admins.
+/// The handler of requests to the admin listener.
 pub(super) struct Admin {
     pub(super) server: Arc<Server>,
     pub(super) bearers: Option<Bearers>,
     pub(super) metrics: Metrics,
     pub(super) draining: CancellationToken,
-    /// The host names by which admins reach the listener, in addition to addresses and `localhost`.
+    /// The host names by which admins reach the admin listener, in addition to IP addresses and `localhost`.
     pub(super) names: Vec<String>,
     pub(super) last_look: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
 impl Admin {
-    /// Handles a request.
+    /// Handles a request to the admin listener.
     pub(super) async fn answer(&self, request: &Request<Incoming>) -> Response<Content> {
         let text = |status, text: &str| text_response(status, text.into(), TEXT_TYPE, ());
         if let Err(refusal) = check_operator(request.headers(), &self.names) {
@@ -59,7 +59,8 @@ impl Admin {
         if self.draining.is_cancelled() {
             return Err("the server ends".to_owned());
         }
-        // Only one check runs at a time, and its result is cached for a second, so probes put little load on the store.
+        // Only one readiness check runs at a time, and its result is cached for a second, so probes put little load on
+        // the store.
         let mut last_look = self.last_look.lock().await;
         if let Some((at, answer)) = &*last_look
             && at.elapsed() < READINESS_AGE_MAX

@@ -27,7 +27,7 @@ pub(super) struct Callers {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) presented: Presented,
-    /// The request's part of the user's share, held until the request has ended.
+    /// The request's part of the user's share of resources. It is held until the request has ended.
     pub(super) place: Held,
 }
 
@@ -37,7 +37,7 @@ impl Known {
         self.presented.user()
     }
 
-    /// Returns whether the caller's role has a permission. Always true if the server requires no token.
+    /// Returns whether the caller's role has `permission`. Always `true` if the server requires no token.
     pub(super) fn may(&self, permission: Permission) -> bool {
         self.presented.known.as_ref().is_none_or(|caller| caller.role.has(permission))
     }
@@ -48,7 +48,7 @@ impl Callers {
         Self { bearers, rate: UserRate { rate, users: Mutex::default() } }
     }
 
-    /// Returns the metadata for getting an access token, if this is its path.
+    /// Returns the metadata that clients need to get an access token. `None` if `path` is not the path of the metadata.
     pub(super) fn metadata(&self, path: &str) -> Option<Value> {
         let access_tokens = self.bearers.as_ref()?.access_tokens()?;
         access_tokens.is_metadata(path).then(|| access_tokens.metadata())
@@ -89,7 +89,7 @@ impl Callers {
         HeaderValue::from_str(&challenge).ok()
     }
 
-    /// Returns the caller of a request, if the token is valid.
+    /// Returns the caller of a request. Refuses the request if its token is missing or invalid.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Result<Known, Refusal> {
         let token = token(headers);
         let known = |presented| Known { presented, place: Held::default() };
@@ -102,18 +102,18 @@ impl Callers {
             NotLetIn::NoScope => Refusal::NoScope,
             NotLetIn::Unavailable => Refusal::Store,
         })?;
-        // An access token is issued for this server only, so it is not passed on.
+        // Do not pass an access token on, because the token is issued for this server only.
         let token = Some(token).filter(|_| !matches!(caller.proof, Proof::Access { .. }));
         Ok(known(Presented { token, known: Some(caller) }))
     }
 
-    /// Counts a request of a user, if the rate allows one more now.
+    /// Counts a request of a user. Refuses the request if the user has reached the maximum rate.
     pub(super) fn count(&self, user: Option<&UserName>) -> Result<(), Refusal> {
         user.map_or(Ok(()), |user| self.rate.count(user, Instant::now()))
     }
 }
 
-/// Returns the token of a request. `None` if the request has several `Authorization` headers.
+/// Returns the token of a request. `None` if the request has no token, or has several `Authorization` headers.
 fn token(headers: &HeaderMap) -> Option<Secret> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -124,10 +124,10 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
 /// The rate limit of users.
 #[derive(Debug)]
 struct UserRate {
-    /// The maximum rate in requests per second. A burst may contain one second's worth of requests.
+    /// The maximum rate of one user in requests per second. A burst may contain the requests of one second.
     rate: Option<u32>,
     /// For each user, the time at which all requests so far would have arrived at the maximum rate (GCRA). The map has
-    /// at most as many entries as users with a token.
+    /// at most one entry for each user with a token.
     users: Mutex<HashMap<UserName, Instant>>,
 }
 

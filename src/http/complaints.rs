@@ -1,12 +1,13 @@
-//! Logs refusals: the first of each kind at once, and then at most one line per minute with their number.
+//! Logs refusals. The first refusal of each kind is logged at once. Further refusals of the kind are counted, and their
+//! number is logged at most once per minute.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The minimum time between two lines about the same kind.
+/// The minimum time between two log lines about the same kind of refusal.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Counts refusals by kind.
+/// Counts refusals by kind, and decides when to log them.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     kinds: Mutex<Vec<Kind>>,
@@ -20,14 +21,16 @@ struct Kind {
 }
 
 impl Complaints {
-    /// Counts a refusal, and logs it if a line is due. The log stays small, however many requests are refused.
+    /// Counts a refusal. Logs the number of refusals of this kind if the last line is older than `PERIOD`, so the log
+    /// stays small however many requests are refused.
     pub(super) fn note(&self, name: &'static str) {
         if let Some(count) = self.count(name, Instant::now()) {
             tracing::warn!(count, "refused: {name}");
         }
     }
 
-    /// Returns the number of refusals to log now, if a line is due.
+    /// Counts a refusal. Returns the number of refusals of this kind that must be logged now. `None` if the last line
+    /// is not older than `PERIOD`.
     fn count(&self, name: &'static str, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kind) = kinds.iter_mut().find(|kind| kind.name == name) else {

@@ -1,5 +1,5 @@
-//! Bodies of responses: a whole text, server-sent events, or lines. A body holds the places and the memory of its
-//! request until it is written.
+//! Bodies of responses: a whole text, server-sent events, or lines. A body holds the memory and the share of limits of
+//! its request until the body is written.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,11 +18,12 @@ use crate::batch::AnswerLine;
 use crate::server;
 use crate::shares::Held;
 
-/// The maximum size of a frame. The connection takes the next frame when its buffer has room, so the resources stay
-/// held while the client does not read.
+/// The maximum size of a frame of a body. The connection takes the next frame only when its buffer has room. A body is
+/// therefore held, with the resources of its request, while the client does not read.
 const FRAME_BYTES: usize = 64 * 1024;
 
-/// The interval of keep-alive comments on an idle stream, because proxies close a stream that is idle for a minute.
+/// The interval of keep-alive comments on an idle stream. It is short, because proxies close a stream that is idle for
+/// a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -31,7 +32,7 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 pub(super) enum Content {
     Whole {
         rest: Bytes,
-        /// Dropped when the text is written.
+        /// The resources that are released when the text is written.
         _until_written: Box<dyn Send>,
     },
     Parts(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
@@ -82,7 +83,7 @@ pub(super) fn empty_response(status: StatusCode) -> Response<Content> {
     response
 }
 
-/// Creates a response with JSON. `until_written` is dropped when the body is written.
+/// Creates a response with JSON. `until_written` is dropped when the body is written, which releases its resources.
 pub(super) fn json_response(
     status: StatusCode,
     json: Vec<u8>,
@@ -91,7 +92,7 @@ pub(super) fn json_response(
     text_response(status, json, "application/json", until_written)
 }
 
-/// Creates a response with a text. `until_written` is dropped when the body is written.
+/// Creates a response with a text. `until_written` is dropped when the body is written, which releases its resources.
 pub(super) fn text_response(
     status: StatusCode,
     text: Vec<u8>,
@@ -124,12 +125,13 @@ pub(super) fn event_response(messages: server::Stream) -> Response<Content> {
     parts_response("text/event-stream", events)
 }
 
-/// Creates a response of lines as they arrive. `until_read` is dropped when the client stops reading.
+/// Creates a response that sends lines as they arrive. `until_read` is dropped when the client stops reading.
 pub(super) fn line_response(
     lines: mpsc::Receiver<AnswerLine>,
     until_read: impl Send + 'static,
 ) -> Response<Content> {
-    // The connection requests the next line when it has written the previous line.
+    // The connection requests the next line when it has written the previous line. The room of the previous line is
+    // free then.
     let lines = unfold((lines, until_read, None), |(mut lines, until_read, before)| async move {
         drop::<Option<Held>>(before);
         let AnswerLine { bytes, room } = lines.recv().await?;

@@ -1,4 +1,5 @@
-//! Handles every request from target to response, in one order: target, Host and Origin, caller, limits, route.
+//! Handles every request from its target to its response. The order of the checks is fixed: target, Host and Origin,
+//! caller, limits, route.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,11 +25,11 @@ use super::refusal::Refusal;
 use super::room::{Room, Seat};
 use super::scripts::Scripts;
 
-/// The delay of a refusal because of a user's share. Otherwise a client that retries at once would keep the processors
-/// busy with refusals.
+/// The delay before the response to a request that exceeds its user's share. Without the delay, a client that retries
+/// at once would keep the processors busy with refusals.
 const REFUSAL_DELAY: Duration = Duration::from_millis(100);
-/// The maximum number of delayed refusals of connections. Beyond this number, they are refused without a delay. Other
-/// delayed refusals are limited by the number of connections of their user.
+/// The maximum number of delayed refusals of connections. A further refusal of a connection is not delayed. Delayed
+/// refusals of requests need no such limit, because the number of connections of each user is limited.
 pub(super) const HELD_BACK_MAX: usize = 64;
 
 /// The handler of the requests of clients.
@@ -46,16 +47,16 @@ pub(super) struct Front {
     pub(super) ending: CancellationToken,
 }
 
-/// The purpose of a path.
+/// The purpose of a request, which its path determines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
-    /// An MCP message.
+    /// The request contains an MCP message.
     Messages,
-    /// One script.
+    /// The request contains one script.
     Run,
-    /// A batch of scripts, one on each line.
+    /// The request contains a batch of scripts, one on each line.
     Batch,
-    /// One script in the format of `SandboxFusion`.
+    /// The request contains one script in the format of `SandboxFusion`.
     RunCode,
 }
 
@@ -85,7 +86,7 @@ fn is_preflight(parts: &Parts) -> bool {
 }
 
 impl Front {
-    /// Handles a request. Refuses it if the server ends first.
+    /// Handles a request. Refuses the request if the server ends before the response is ready.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
@@ -124,7 +125,7 @@ impl Front {
         body: Incoming,
         seat: &Seat,
     ) -> Result<Response<Content>, Refusal> {
-        // An absolute target, as for a proxy, names a host that may differ from the Host header.
+        // An absolute target, which clients send to proxies, contains a host that may differ from the Host header.
         if parts.uri.authority().is_some() {
             return Err(Refusal::Target);
         }
@@ -153,7 +154,7 @@ impl Front {
         match (route, &parts.method) {
             (Route::Messages, &Method::POST) => self.message(&parts.headers, body, known).await,
             (Route::Messages, &Method::DELETE) => self.end_session(&parts.headers, &known),
-            // The server sends no messages outside of requests, so it has no stream for GET.
+            // GET would open a stream for messages outside of requests. The server never sends such messages.
             (Route::Messages, _) => Err(Refusal::Method("POST, DELETE")),
             (Route::Run | Route::Batch | Route::RunCode, &Method::POST) => {
                 if !known.may(Permission::OrchestrationRun) {
@@ -169,11 +170,11 @@ impl Front {
         }
     }
 
-    /// Delays a refusal because of a user's share.
+    /// Delays the response to a request or connection that exceeds its user's share.
     async fn hold_back(&self, refusal: Refusal) {
         let _place = if refusal == Refusal::Connections {
-            // A refused connection does not count for the connections of its user, so its delay needs a limit of its
-            // own.
+            // A refused connection does not count towards the connections of its user, so the delay of its refusal
+            // needs a limit of its own.
             let Ok(place) = self.held_back.try_acquire() else { return };
             Some(place)
         } else if matches!(refusal, Refusal::UserBound(_)) {

@@ -1,8 +1,8 @@
-//! Checks the host name by which a request reaches this server, and the web page that sent it.
+//! Checks the host name by which a request reaches this server, and the origin of the web page that sent the request.
 //!
 //! An attacker's page can resolve its own host name to this machine (DNS rebinding), so that the browser treats this
-//! server as the attacker's. The Host header then contains the attacker's name. The Origin header contains the page's
-//! origin.
+//! server as the attacker's server. Such requests are recognized, because the Host header then contains the attacker's
+//! host name. The Origin header contains the page's origin.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,8 +16,9 @@ use url::{Host, Url};
 
 use super::refusal::Refusal;
 
-/// The methods and headers that a page may send, in the Fetch standard's CORS protocol.
+/// The methods that a page may use, in the CORS protocol of the Fetch standard.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+/// The headers that a page may send, in the CORS protocol of the Fetch standard.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
 );
@@ -27,20 +28,20 @@ const EXPOSED: HeaderValue =
 /// The time in seconds for which a browser may cache the response to a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The hosts and origins that are accepted.
+/// The hosts and origins that this server accepts.
 #[derive(Debug)]
 pub(super) struct Hosts {
-    /// In lower case, with IPv6 addresses in brackets.
+    /// The accepted hosts in lower case, with IPv6 addresses in brackets.
     hosts: Vec<String>,
     origins: Vec<String>,
 }
 
-/// A text that is not a host.
+/// The error for a text that is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a host name or an address, without a port, such as mcp.example.org")]
 pub(crate) struct InvalidHost;
 
-/// A text that is not an origin.
+/// The error for a text that is not an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("not a scheme, a host and the port if there is one, such as https://tools.example.org")]
 pub(crate) struct InvalidOrigin;
@@ -58,9 +59,10 @@ pub(crate) fn parse_origin(text: &str) -> Result<String, InvalidOrigin> {
     if is_origin { Ok(origin.ascii_serialization()) } else { Err(InvalidOrigin) }
 }
 
-/// Refuses a request to the admin listener that a web page may have sent: a request with an Origin header, or with a
-/// host that is neither an address nor one of `names`. Scrapers and probes use the address of the machine or pod. A
-/// page that rebinds its own host name cannot do that.
+/// Refuses a request to the admin listener that a web page may have sent. Such a request has an Origin header, or its
+/// host is neither an IP address, nor `localhost`, nor one of `names`. Scrapers and probes use the IP address of the
+/// machine or pod. A page that rebinds its own host name cannot use an address, because the browser sends the page's
+/// host name.
 pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::Origin);
@@ -77,7 +79,8 @@ pub(super) fn check_operator(headers: &HeaderMap, names: &[String]) -> Result<()
 }
 
 impl Hosts {
-    /// Accepts the names of this machine, the listening address, and `hosts`.
+    /// Creates the lists of accepted hosts and origins. The names of this machine, the listening address, and `hosts`
+    /// are accepted as hosts.
     pub(super) fn new(address: SocketAddr, hosts: Vec<String>, origins: Vec<String>) -> Self {
         let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()];
         let address = match address.ip() {
@@ -89,7 +92,7 @@ impl Hosts {
         Self { hosts: all, origins }
     }
 
-    /// Checks the Host and Origin headers of a request.
+    /// Refuses a request if its Host or Origin header is not accepted.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(Refusal::Target) };
@@ -104,7 +107,8 @@ impl Hosts {
         }
     }
 
-    /// Adds the headers with which a browser lets a page of an accepted origin read the response. Other pages get none.
+    /// Adds the headers that let a page of an accepted origin read the response in its browser. The response to any
+    /// other page gets no such headers.
     pub(super) fn allow_page(&self, request: &HeaderMap, response: &mut HeaderMap) {
         if self.origins.is_empty() {
             return;
@@ -118,7 +122,7 @@ impl Hosts {
         }
     }
 
-    /// Adds the methods and headers that a page may send to the response to a preflight.
+    /// Adds the headers of a response to a preflight. They list the methods and headers that a page may send.
     pub(super) fn answer_preflight(response: &mut HeaderMap) {
         response.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         response.insert(ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
@@ -130,7 +134,7 @@ impl Hosts {
     }
 }
 
-/// Returns the host of a Host header. Ignores the port, because proxies listen on other ports.
+/// Returns the host of a Host header. Ignores the port, because a proxy may listen on another port than this server.
 fn without_port(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {

@@ -1,4 +1,4 @@
-//! Accepts a limited number of connections. Closes connections that send nothing or do not read.
+//! Accepts a limited number of connections. Closes a connection if its client sends nothing or does not read.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -23,23 +23,24 @@ use super::content::Content;
 use super::front::Front;
 use super::room::{Lobby, Seat};
 
-/// The timeout of a request's head. An idle connection is also closed after this time.
+/// The timeout for receiving a request's head. A connection that is idle for this time is also closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for reading a first request that the client sent before the drain.
+/// The time at the begin of the drain for reading a first request that the client has already sent.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
 /// Half the time that an unauthenticated client has during the drain to read its last response.
 const STRANGER_GRACE: Duration = Duration::from_millis(500);
-/// The timeout of a write, while the client does not read.
+/// The timeout of a write to a client that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum size of the buffer of a connection, for reads and for writes.
+/// The maximum size of the buffer of a connection for reads, and of its buffer for writes.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 64;
-/// The pause when no connection can be accepted because file descriptors have run out.
+/// The pause after a connection could not be accepted, for example because file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The pause when all places for unauthenticated connections are taken by connections whose token is being checked.
+/// The pause before the next attempt to find a place for a new connection. It is needed when each place for an
+/// unauthenticated connection is taken by a connection whose token is being checked.
 const SEAT_PAUSE: Duration = Duration::from_millis(5);
 
-/// Handles the requests of a listener.
+/// The handler of a listener's requests.
 #[derive(Clone)]
 pub(super) enum Service {
     Front(Arc<Front>),
@@ -48,16 +49,16 @@ pub(super) enum Service {
 
 /// A listener and its connections.
 pub(super) struct Listener {
-    /// The connections that were accepted before the drain.
+    /// The connections that were accepted before the drain. The drain waits for these connections.
     connections: TaskTracker,
-    /// Closes all connections at once.
+    /// Cancelled when all connections must close at once.
     abort: CancellationToken,
 }
 
 impl Listener {
     /// Accepts connections until `abort` is called. After `draining` is cancelled, existing connections close after
-    /// their current request. New connections are served for one request, so that load balancers that have not noticed
-    /// the drain receive a response (503) instead of a refused connection.
+    /// their current request. New connections are still accepted, and each is served for one request. Load balancers
+    /// that have not noticed the drain therefore receive a response (503) instead of a refused connection.
     pub(super) fn start(
         listener: TcpListener,
         service: Service,
@@ -116,7 +117,8 @@ async fn accept(
         }
         let (service, abort) = (service.clone(), abort.clone());
         if draining.is_cancelled() {
-            // The drain does not wait for this connection, so a client that sends nothing cannot delay the end.
+            // The drain does not wait for this connection, so a client that sends nothing cannot delay the end of the
+            // server.
             tokio::spawn(async move {
                 let conversation = converse(stream, service, &seat, None);
                 abort.run_until_cancelled(seat.ended().run_until_cancelled(conversation)).await;
@@ -133,14 +135,15 @@ async fn accept(
     }
 }
 
-/// Serves a connection until the drain. During a drain, serves one request.
+/// Serves a connection until the drain. Without `draining`, the drain has already begun, and the connection is served
+/// for one request.
 async fn converse(
     stream: TcpStream,
     service: Service,
     seat: &Seat,
     draining: Option<&CancellationToken>,
 ) {
-    // Responses are short, and clients wait for them.
+    // Responses are short, and clients wait for them, so send them without the delay of Nagle's algorithm.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIMEOUT));
@@ -175,7 +178,8 @@ async fn converse(
         ended = connection.as_mut() => ended,
         () = drained => {
             connection.as_mut().graceful_shutdown();
-            // A client that has not sent a whole request may take seconds for it. It must not delay the end.
+            // A client that has not sent a whole request may need seconds to send the rest. It must not delay the end
+            // of the server.
             if !has_request.load(Ordering::Relaxed) {
                 return;
             }
@@ -191,8 +195,8 @@ async fn converse(
     }
 }
 
-/// Returns when no request of a connection has been authenticated for a while. A client that sends requests without a
-/// valid token and does not read the responses must not delay the end.
+/// Returns when no request of a connection has been authenticated for a while. The connection is then closed, so that a
+/// client that sends requests without a valid token and does not read the responses cannot delay the end of the server.
 async fn remains_stranger(seat: &Seat) {
     let mut was_stranger = false;
     loop {

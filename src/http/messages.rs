@@ -1,4 +1,5 @@
-//! Converts HTTP requests with MCP messages for the endpoint, and converts its replies.
+//! Converts HTTP requests with MCP messages to the input of the endpoint, and converts the endpoint's replies to HTTP
+//! responses.
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -16,7 +17,7 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Checks that the body is JSON, and that the client accepts both forms of a response.
+/// Checks that the request's body is JSON, and that the client accepts JSON and server-sent events.
 pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
     let essence = |value: &str| value.split(';').next().unwrap_or_default().trim().to_lowercase();
     let is_json = match headers.get(CONTENT_TYPE).map(HeaderValue::to_str) {
@@ -38,11 +39,11 @@ pub(super) fn check_types(headers: &HeaderMap) -> Result<(), Refusal> {
     };
     let takes_both =
         takes("application/json", "application/*") && takes("text/event-stream", "text/*");
-    // A client without an `Accept` header accepts everything.
+    // A client without an `Accept` header accepts every media type.
     if accepted.is_empty() || takes_both { Ok(()) } else { Err(Refusal::NotAcceptable) }
 }
 
-/// Combines a body with the fields of its headers.
+/// Combines the body of a request with the values of its headers, for the endpoint.
 pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<Held>) -> Post {
     let Known { presented, place } = known;
     Post {
@@ -58,7 +59,7 @@ pub(super) fn post(headers: &HeaderMap, body: Vec<u8>, known: Known, held: Vec<H
     }
 }
 
-/// Returns the value of a header that may occur at most once.
+/// Returns the value of a header that may occur at most once. A repeated header is `Header::Unusable`.
 pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Header {
     let mut values = headers.get_all(name).iter();
     match (values.next().map(HeaderValue::to_str), values.next()) {
@@ -68,7 +69,7 @@ pub(super) fn header(headers: &HeaderMap, name: &HeaderName) -> Header {
     }
 }
 
-/// Converts a reply of the endpoint.
+/// Converts a reply of the endpoint to an HTTP response.
 pub(super) fn response(answer: Answer) -> Result<Response<Content>, Refusal> {
     Ok(match answer {
         Answer::Message { status, json, session, until_written } => {

@@ -49,10 +49,10 @@ use scripts::Scripts;
 pub(crate) use hosts::{parse_host, parse_origin};
 
 /// The length of the kernel's queue of connections that are not accepted yet. `net.core.somaxconn` may lower it
-/// (listen(2)). One client that opens connections without a pause fills the usual 128 at once. The kernel then drops
-/// other clients' connections, and these clients retry after a second.
+/// (listen(2)). The usual length is 128, and one client that opens connections without a pause fills it at once. The
+/// kernel then drops other clients' connections, and these clients retry after a second.
 const BACKLOG: u32 = 4096;
-/// The time at shutdown for sending responses, after all requests were cancelled.
+/// The time at shutdown for sending refusals to requests that did not end after they were cancelled.
 const GRACE_FOR_REFUSALS: Duration = Duration::from_secs(2);
 
 /// The options of the HTTP server.
@@ -61,26 +61,27 @@ pub(crate) struct Options {
     pub(crate) address: SocketAddr,
     /// The address of the listener for admins.
     pub(crate) admin: Option<SocketAddr>,
-    /// The names by which clients reach the server, in addition to the names of this machine.
+    /// The host names by which clients reach the server, in addition to the names of this machine.
     pub(crate) hosts: Vec<String>,
     /// The origins of the web pages that may reach the server from a browser.
     pub(crate) origins: Vec<String>,
     pub(crate) is_sessionless: bool,
-    /// The accepted tokens. `None` accepts every caller.
+    /// The tokens that the server accepts. `None` accepts every caller.
     pub(crate) bearers: Option<Bearers>,
-    /// The part of the requests, bytes and connections that one user may take.
+    /// The part of the limits of requests, bytes and connections that one user may take.
     pub(crate) user_share: Share,
-    /// The maximum number of requests in flight of one user, instead of a share.
+    /// The maximum number of requests in flight of one user. If it is set, it replaces the user's share of the
+    /// requests.
     pub(crate) user_concurrency: Option<usize>,
     /// The maximum number of requests per second of one user.
     pub(crate) user_rate: Option<u32>,
-    /// The time that requests in flight have to finish at shutdown.
+    /// The time that requests in flight have to finish when the server drains.
     pub(crate) drain: Duration,
-    /// The limits of scripts of pipelines.
+    /// The limits for scripts of pipelines.
     pub(crate) bounds: Bounds,
-    /// The maximum number of runs at once of one batch.
+    /// The maximum number of scripts of one batch that run at once.
     pub(crate) workers: usize,
-    /// The maximum wait for a turn of a client that cannot cancel its call. Set by tests.
+    /// The maximum time that a call waits for a turn, if its client cannot cancel the call. Only tests set it.
     pub(crate) turn_deadline: Option<Duration>,
 }
 
@@ -126,7 +127,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
     let main = Listener::start(listener, Service::Front(Arc::clone(&front)), draining.clone());
-    // The admin listener stops last, so that probes see that the server drains.
+    // The admin listener stops after the main listener, so that probes see that the server drains.
     let admin_stop = CancellationToken::new();
     let admin = admin.map(|(listener, metrics)| {
         let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.keep_up()));
@@ -149,7 +150,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
         drained = timeout(options.drain, async { tokio::join!(main.drained(), server.drain()) }) => drop(drained),
         name = signals.next() => tracing::info!(signal = name, "ending at once"),
     }
-    // Aborting the task drops its future, which kills its processes.
+    // Aborting the task drops its future, which kills the processes that the task has started.
     warm_up.abort();
     end(&server, &front, &main, &mut signals).await;
     main.abort();
@@ -169,7 +170,8 @@ async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut Endi
     });
     let answered = async {
         if timeout(GRACE_AFTER_CANCEL, main.drained()).await.is_err() {
-            // The remaining requests wait for something that may never happen, such as a reply of a database.
+            // The remaining requests wait for something that may never happen, such as a reply of a database, so refuse
+            // them.
             front.ending.cancel();
             tokio::select! {
                 _ = timeout(GRACE_FOR_REFUSALS, main.drained()) => {}
@@ -180,7 +182,7 @@ async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut Endi
     tokio::join!(ended, answered);
 }
 
-/// Listens on an address. Returns the listener, and the address with the port that was assigned.
+/// Listens on an address. Returns the listener, and the address with the port that the kernel assigned.
 fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
     let listener = listen(address).map_err(|source| HttpError::Bind { address, source })?;
     let address = listener.local_addr().unwrap_or(address);
@@ -189,13 +191,13 @@ fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), HttpError> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restarted server can listen although old connections are still in TIME_WAIT.
+    // Let a restarted server listen while connections of the previous server are still in TIME_WAIT.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Listens on the address for admins.
+/// Listens on the address for admins. Warns if other machines can reach the address.
 fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
     let (listener, address) = bind(address)?;
     tracing::info!(target: ADDRESSES, operators = %format_args!("http://{address}/metrics"), "serving over HTTP");

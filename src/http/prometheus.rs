@@ -10,11 +10,12 @@ use tokio::time::sleep;
 use crate::executor::ForkServers;
 use crate::server::Now;
 
-/// The histogram buckets in seconds. A warm run takes 3 ms, and the longest synchronous run takes 30 s.
+/// The bounds of the histogram buckets in seconds. They cover a warm run, which takes 3 ms, and the longest synchronous
+/// run, which takes 30 s.
 const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
-/// The histogram buckets for the store in seconds. Looking up a token takes a fraction of a millisecond, and a write to
-/// disk takes a few milliseconds.
+/// The bounds of the histogram buckets for operations of the store, in seconds. Looking up a token takes a fraction of
+/// a millisecond, and a write to disk takes a few milliseconds.
 const STORE_SECONDS: [f64; 12] =
     [0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
 
@@ -27,13 +28,14 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Starts recording the metrics of this process. A process has one recorder: the first one that is installed.
+    /// Starts recording the metrics of this process. A process has only one recorder. If another recorder is already
+    /// installed, logs an error.
     pub(super) fn record() -> Self {
         let store = Matcher::Full("qwed_mcp_store_seconds".to_owned());
         let builder = PrometheusBuilder::new()
             .set_buckets(&SECONDS)
             .and_then(|builder| builder.set_buckets_for_metric(store, &STORE_SECONDS));
-        // `set_buckets` only fails for an empty list.
+        // `set_buckets` only fails for an empty list, so the default is never used.
         let recorder = builder.unwrap_or_default().build_recorder();
         let handle = recorder.handle();
         if metrics::set_global_recorder(recorder).is_err() {
@@ -43,7 +45,8 @@ impl Metrics {
         Self { handle }
     }
 
-    /// Limits the memory of recorded samples, even if no client reads the metrics.
+    /// Moves recorded samples into their buckets at intervals, forever. Without it, the memory of the samples would
+    /// grow while no client reads the metrics.
     pub(super) fn keep_up(&self) -> impl Future<Output = ()> + use<> {
         let handle = self.handle.clone();
         async move {
@@ -62,7 +65,7 @@ impl Metrics {
     }
 }
 
-/// Records a response when its body begins.
+/// Records the status of a response, and the time until its body begins.
 pub(super) fn answered(path: &'static str, status: u16, took: Duration) {
     counter!("qwed_mcp_http_requests_total", "path" => path, "status" => status.to_string())
         .increment(1);
@@ -141,7 +144,7 @@ fn write_now(text: &mut String, now: &Now) {
         ),
     ] {
         let name = format!("qwed_mcp_{name}");
-        // Writing to a string cannot fail.
+        // Writing to a string cannot fail, so ignore the result.
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (labels, value) in samples {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };

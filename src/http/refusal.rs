@@ -1,4 +1,4 @@
-//! Refusals of requests before any work: a status and a sentence.
+//! Refusals of requests before any work is done. A refusal has an HTTP status and a sentence.
 
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
@@ -11,43 +11,42 @@ use super::content::{Content, json_response};
 pub(super) enum Refusal {
     /// The Host header is not a name of this server.
     Host,
-    /// The Origin header is of a web page that may not reach this server.
+    /// The Origin header is the origin of a web page that may not reach this server.
     Origin,
     /// The target is not a path, or the Host header is missing or repeated.
     Target,
     /// The request has no token.
     Unauthorized,
-    /// The token is invalid.
     InvalidToken,
     /// The access token has none of this server's scopes.
     NoScope,
-    /// The role of the token does not permit the request.
+    /// The role of the caller does not permit the request.
     Forbidden,
     NotFound,
     /// The path does not support the method. The value lists the supported methods.
     Method(&'static str),
     /// The body is not JSON.
     MediaType,
-    /// The client does not accept the media types of responses.
+    /// The client does not accept the media types that the server responds with.
     NotAcceptable,
     TooLarge,
-    /// The body did not arrive in time, or broke off.
+    /// The body did not arrive in time, or the connection ended before the end of the body.
     Incomplete,
-    /// The user has reached the limit of requests in flight or per second. The value is the time in seconds after which
-    /// to retry.
+    /// The user has reached the maximum number of requests in flight or the maximum rate. The client should retry after
+    /// this time in seconds.
     UserBound(u64),
-    /// The limit of requests in flight is reached.
+    /// The maximum number of requests in flight of all users together is reached.
     Full,
-    /// The limit of connections is reached, either this user's or the limit of all users.
+    /// The maximum number of connections is reached, either of this user or of all users together.
     Connections,
     /// The server is shutting down.
     Draining,
-    /// The token cannot be checked.
+    /// The token cannot be checked, because the store or the keys of the issuer are unavailable.
     Store,
     /// The session does not exist, or has ended.
     SessionUnknown,
     SessionMissing,
-    /// The path does not accept this body.
+    /// The body is not valid for this path.
     Invalid,
 }
 
@@ -99,7 +98,7 @@ impl Refusal {
         }
     }
 
-    /// Returns whether to log the refusal for the admin, because a well-behaved client does not cause it.
+    /// Returns whether to log the refusal for the admin. Refusals that a well-behaved client never causes are logged.
     pub(super) fn is_suspect(self) -> bool {
         match self {
             Self::Host
@@ -126,8 +125,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the response. A message receives a JSON-RPC error. A pipeline receives 429 instead of 503 if the server
-    /// is full, because pipelines treat 429 as a request to wait.
+    /// Returns the HTTP response for the refusal. A message (`is_message`) receives a JSON-RPC error. If the server is
+    /// full, a pipeline receives status 429 instead of 503, because pipelines treat 429 as a request to wait.
     pub(super) fn response(self, is_message: bool) -> Response<Content> {
         let text = self.text();
         let mut status = self.status();
@@ -156,7 +155,8 @@ impl Refusal {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::TooLarge | Self::Incomplete | Self::Target => {
-                // The next bytes on this connection may be the rest of this request.
+                // The body of the request may not be read yet, so close the connection. The next bytes on it may be the
+                // rest of the body.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::Host

@@ -1,4 +1,5 @@
-//! Limits of all requests in flight together, which are the same as over stdio, and of each user's share.
+//! Limits of all requests in flight together, and the share of each user. The limits of all requests are the same as
+//! over stdio.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,27 +14,28 @@ use crate::shares::{Held, NotTaken, Pool, Share};
 
 use super::refusal::Refusal;
 
-/// The maximum number of requests in flight.
+/// The maximum number of requests in flight, of all users together.
 const REQUESTS_MAX: usize = 256;
-/// The maximum total size of request bodies and batch lines in memory.
+/// The maximum total size of the request bodies and batch lines in memory, of all users together.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The maximum size of a body, which fits an escaped script of 1 MiB.
+/// The maximum size of the body of one request, in bytes. A script of 1 MiB fits, even if JSON escapes it.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The minimum size of a user's share of the bytes.
+/// The minimum share of `BYTES_MAX` that each user has.
 const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;
-/// The timeout of reading a body.
+/// The timeout for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum number of batches at once. Each batch keeps workers busy until it ends.
+/// The maximum number of batches at once, of all users together. It is small, because each batch keeps workers busy
+/// until it ends.
 const BATCHES_MAX: usize = 16;
-/// The maximum number of authenticated connections. Together with unauthenticated connections and the pipes of runs,
-/// they need fewer file descriptors than the default limit of 1,024 per process.
+/// The maximum number of authenticated connections. Authenticated connections, unauthenticated connections and the
+/// pipes of runs together need fewer file descriptors than the default limit of 1,024 per process.
 const CONNECTIONS_MAX: usize = 384;
 
-/// The maximum number of unauthenticated connections. A further connection closes the oldest of them. A legitimate
-/// client authenticates as soon as it is connected, so a flood of connections does not keep it out.
+/// The maximum number of unauthenticated connections. A further connection closes the oldest of them. A flood of
+/// connections does not keep a legitimate client out, because such a client authenticates as soon as it is connected.
 const STRANGERS_MAX: usize = 128;
 
-/// The limits of requests, batches, connections and their bytes.
+/// The limits for requests, batches, connections and bytes, and the part of each limit that is taken.
 #[derive(Debug)]
 pub(super) struct Room {
     requests: Pool,
@@ -45,14 +47,15 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Creates the limits. One user may take a share of each. `user_requests` replaces the share of the requests.
+    /// Creates the limits. One user may take `share` of each limit. For requests in flight, `user_requests` replaces
+    /// the share.
     pub(super) fn new(share: Share, user_requests: Option<usize>) -> Self {
         let requests = user_requests.unwrap_or(share.of(REQUESTS_MAX));
         let pool = |whole| Pool::new(whole, share.of(whole));
         Self {
             requests: Pool::new(REQUESTS_MAX, requests),
-            // Even the smallest share has room for one body, or for one long line next to other lines that have just
-            // begun.
+            // Even the smallest share has room for one body, or for one long line of a batch and other lines that have
+            // just begun.
             bytes: Pool::new(BYTES_MAX, share.of(BYTES_MAX).max(USER_BYTES_MIN)),
             batches: pool(BATCHES_MAX),
             connections: pool(CONNECTIONS_MAX),
@@ -60,18 +63,18 @@ impl Room {
         }
     }
 
-    /// Takes a part of the user's share for a request that has begun.
+    /// Takes a part of the user's share of requests, for a request that has begun.
     pub(super) fn begin(&self, user: Option<&UserName>) -> Result<Held, Refusal> {
         self.requests.take_share(user.map(UserName::as_str), 1).map_err(refusal)
     }
 
-    /// Takes the resources for a batch that has begun.
+    /// Takes a batch and a request from the limits, for a batch that has begun.
     pub(super) fn batch(&self, user: Option<&UserName>) -> Result<[Held; 2], Refusal> {
         let batch = self.batches.take(user.map(UserName::as_str), 1).map_err(refusal)?;
         Ok([self.requests.take_whole(1).map_err(refusal)?, batch])
     }
 
-    /// Returns the maximum number of runs at once of one user's batch.
+    /// Returns the maximum number of scripts of one user's batch that run at once.
     pub(super) fn workers_max(&self) -> usize {
         self.user_requests.unwrap_or(usize::MAX)
     }
@@ -81,13 +84,13 @@ impl Room {
         self.connections.take(user.map(UserName::as_str), 1).map_err(|_| Refusal::Connections)
     }
 
-    /// Waits for room for this many bytes of a batch's lines.
+    /// Waits until this many bytes of a batch's lines fit into the limits, and takes them.
     pub(super) async fn bytes(&self, user: Option<&UserName>, count: usize) -> Held {
         self.bytes.wait(user.map(UserName::as_str), count).await
     }
 
-    /// Reads the body of a request that has begun. Takes room for the bytes as they arrive, so that a client cannot
-    /// reserve room for bytes that it does not send. Then takes a place for the request.
+    /// Reads the body of a request that has begun. Takes bytes from the limit as they arrive, so that a client cannot
+    /// reserve memory for bytes that it does not send. Then takes a request from the limit of all users.
     pub(super) async fn read(
         &self,
         body: Incoming,
@@ -101,7 +104,8 @@ impl Room {
         }
         let read = timeout(BODY_TIMEOUT, self.read_all(body, user)).await;
         let (bytes, held) = read.unwrap_or(Err(Refusal::Incomplete))?;
-        // Only now, so that a client that sends slowly takes no place from others.
+        // Take the request from the limit only now, so that a client that sends its body slowly blocks no other
+        // request.
         let place = self.requests.take_whole(1).map_err(refusal)?;
         Ok((bytes, vec![held, place]))
     }
@@ -125,7 +129,7 @@ impl Room {
     }
 }
 
-/// The unauthenticated connections of a listener.
+/// The unauthenticated connections of a listener. Their number is limited.
 #[derive(Debug, Default)]
 pub(super) struct Lobby {
     strangers: Mutex<Strangers>,
@@ -134,15 +138,16 @@ pub(super) struct Lobby {
 #[derive(Debug, Default)]
 struct Strangers {
     count: u64,
-    /// The connections without an authenticated request and without a check in progress, oldest first, with the tokens
-    /// that close them.
+    /// The connections that wait in the lobby: no request is authenticated, and no token is being checked. The oldest
+    /// connection has the smallest key. The token closes the connection.
     silent: BTreeMap<u64, CancellationToken>,
     /// The number of connections with a token that is being checked.
     asking: usize,
 }
 
-/// The place of a connection. It is in the lobby until one of its requests is authenticated. Then it counts for the
-/// share of the user of the last request, because a proxy may send the requests of several users over one connection.
+/// The place of one connection, in the lobby or in a user's share. The place is in the lobby until a request of the
+/// connection is authenticated. Then the connection counts towards the share of the user of its last request, because a
+/// proxy may send the requests of several users over one connection.
 #[derive(Debug)]
 pub(super) struct Seat {
     lobby: Arc<Lobby>,
@@ -152,20 +157,21 @@ pub(super) struct Seat {
 
 #[derive(Debug)]
 enum SeatState {
-    /// No request is authenticated, and none is being checked. The number is the key in `Strangers::silent`.
+    /// No request of the connection is authenticated, and no token is being checked. The number is the key in
+    /// `Strangers::silent`.
     Silent(u64),
     Asking,
     Taken {
         user: Option<UserName>,
         _place: Held,
     },
-    /// A user was authenticated, but no place was free.
+    /// A user was authenticated, but the connection limit of the user or of all users was reached.
     Left,
 }
 
 impl Seat {
-    /// Takes a place in the lobby. If the lobby is full, closes the oldest silent connection. Returns `None` if no
-    /// connection is silent.
+    /// Takes a place in the lobby for a new connection. If the lobby is full, closes the connection that has been
+    /// silent for longest. Returns `None` if the lobby is full and no connection is silent.
     pub(super) fn new(lobby: &Arc<Lobby>) -> Option<Self> {
         let ended = CancellationToken::new();
         let mut strangers = lobby.lock();
@@ -182,12 +188,12 @@ impl Seat {
         strangers.silent.len() + strangers.asking >= STRANGERS_MAX
     }
 
-    /// Returns a token that is cancelled when another connection takes this place.
+    /// Returns a token that is cancelled when another connection takes the place of this connection.
     pub(super) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Marks the connection as being checked, so that no other connection takes its place meanwhile.
+    /// Marks the connection as being checked, so that no other connection can take its place during the check.
     pub(super) fn ask(&self) {
         let mut state = self.lock();
         if let SeatState::Silent(number) = *state {
@@ -198,7 +204,7 @@ impl Seat {
         }
     }
 
-    /// Marks the connection as silent again, because the request was not authenticated.
+    /// Marks the connection as silent again, after a request that was not authenticated.
     pub(super) fn stay(&self) {
         let mut state = self.lock();
         if matches!(*state, SeatState::Asking) {
@@ -208,18 +214,19 @@ impl Seat {
         }
     }
 
-    /// Returns whether the connection is unauthenticated and no token is being checked.
+    /// Returns whether the connection is silent: no request of it is authenticated, and no token is being checked.
     pub(super) fn is_stranger(&self) -> bool {
         matches!(*self.lock(), SeatState::Silent(_))
     }
 
-    /// Moves the connection to the share of an authenticated user.
+    /// Moves the connection from the lobby, or from the share of another user, to the share of `user`.
     pub(super) fn take(&self, room: &Room, user: Option<&UserName>) -> Result<(), Refusal> {
         let mut state = self.lock();
         if matches!(&*state, SeatState::Taken { user: holder, .. } if holder.as_ref() == user) {
             return Ok(());
         }
-        // Release the previous user's place first. If no place is free, the connection is closed.
+        // Release the place of the previous user first. If `user` has no free place, the connection has no place and is
+        // closed.
         self.leave(&mut state);
         let place = room.connection(user)?;
         *state = SeatState::Taken { user: user.cloned(), _place: place };
@@ -276,19 +283,21 @@ mod tests {
         let room = Room::new(Share::default(), None);
         let ann = "ann".parse().unwrap();
         let mut seats: Vec<_> = (0..STRANGERS_MAX).map(|_| Seat::new(&lobby).unwrap()).collect();
-        // One connection is being checked, one is authenticated, and one was rejected.
+        // The first connection is being checked, the second is authenticated, and a request of the third was rejected.
         seats[0].ask();
         seats[1].ask();
         seats[1].take(&room, Some(&ann)).unwrap();
         seats[2].ask();
         seats[2].stay();
-        // The place of the authenticated connection is free. The next connection closes the oldest silent connection.
+        // The first new connection takes the place that the authenticated connection has left. The second new
+        // connection closes the oldest silent connection.
         let new = [Seat::new(&lobby).unwrap(), Seat::new(&lobby).unwrap()];
         let ended = |seats: &[Seat]| -> Vec<usize> {
             (0..seats.len()).filter(|it| seats[*it].ended.is_cancelled()).collect()
         };
         assert_eq!(ended(&seats), [3]);
-        // A connection that is being checked keeps its place, so a new connection may find none.
+        // A connection that is being checked keeps its place. If all are being checked, a new connection finds no
+        // place.
         for seat in &seats[4..] {
             seat.ask();
         }

@@ -1,5 +1,6 @@
 //! Runs scripts of pipelines: one script or a batch in a body, in the formats of `run --batch`. Also accepts the format
-//! of `SandboxFusion`, so that its clients only need another URL. This module never decides whether a script may run.
+//! of `SandboxFusion`, so that clients of `SandboxFusion` only need another URL. This module never decides whether a
+//! script may run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +24,17 @@ use super::content::{Content, json_response, line_response};
 use super::refusal::Refusal;
 use super::room::{BODY_BYTES_MAX, Room};
 
-/// The timeout of reading the next part of a batch, including the wait for room.
+/// The timeout for receiving the next part of a batch. The time includes the wait for memory for the part.
 const LINES_SILENCE_MAX: Duration = Duration::from_secs(300);
-/// The maximum number of queued answers of a batch, and of queued parts of its body. While a queue is full, nothing is
-/// read from the connection.
+/// The maximum number of queued answers of a batch, and also of queued parts of its body. While one of the queues is
+/// full, nothing is read from the connection.
 const PARTS_WAITING_MAX: usize = 4;
 
-/// The room for an unfinished line: the maximum length of a line, and the part of the body in which it ends.
+/// The number of bytes to reserve for an unfinished line: the maximum length of a line, and the size of the part of the
+/// body in which the line ends.
 const LINE_ROOM_BYTES: usize = BODY_BYTES_MAX + 64 * 1024;
 
-/// The runner of the scripts of pipelines.
+/// Runs the scripts of pipelines.
 pub(super) struct Scripts {
     verifier: Arc<Verifier>,
     bounds: Bounds,
@@ -41,7 +43,7 @@ pub(super) struct Scripts {
     stop: CancellationToken,
 }
 
-/// One script in the format of `SandboxFusion`. Ignores the fields that this server does not support.
+/// One script in the format of `SandboxFusion`. Fields that this server does not support are ignored.
 #[derive(Deserialize)]
 struct RunCode {
     code: String,
@@ -67,19 +69,19 @@ impl Scripts {
         }
     }
 
-    /// Cancels all runs.
+    /// Cancels all runs of pipelines.
     pub(super) fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Returns when all runs have ended.
+    /// Returns when all runs of pipelines have ended.
     pub(super) async fn wait(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// Runs one script in the format of a batch line.
+    /// Runs one script. The body has the format of a line of a batch.
     pub(super) async fn run(
         &self,
         body: Incoming,
@@ -90,7 +92,7 @@ impl Scripts {
         let (answer, held) = self.one(Owned::Line(line), held, known).await?;
         let status = match answer.status() {
             Status::Invalid => StatusCode::BAD_REQUEST,
-            // A load balancer detects the failure by this status.
+            // Return the status 503, from which a load balancer detects the failure.
             Status::InfraError => StatusCode::SERVICE_UNAVAILABLE,
             Status::Ok
             | Status::Failed
@@ -105,7 +107,7 @@ impl Scripts {
         self.written(status, json, held).await
     }
 
-    /// Runs one script in the format of `SandboxFusion`.
+    /// Runs one script. The body has the format of `SandboxFusion`.
     pub(super) async fn run_code(
         &self,
         body: Incoming,
@@ -127,7 +129,7 @@ impl Scripts {
             code: wanted.code,
             stdin: wanted.stdin.unwrap_or_default(),
             timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-            // In this format, -1 means no limit.
+            // In the format of `SandboxFusion`, -1 means no limit.
             memory_mb: wanted.memory_limit_mb.and_then(|mb| u64::try_from(mb).ok()),
         };
         let (answer, held) = self.one(Owned::Wanted(wanted), held, known).await?;
@@ -136,7 +138,7 @@ impl Scripts {
         self.written(StatusCode::OK, json, held).await
     }
 
-    /// Waits for room for an answer, then returns the response.
+    /// Waits until the answer fits into the memory for unread replies, then returns the response.
     async fn written(
         &self,
         status: StatusCode,
@@ -148,7 +150,8 @@ impl Scripts {
         Ok(json_response(status, json, (held, room)))
     }
 
-    /// Runs one script. If the caller disconnects, the run is cancelled, but its task still runs to the end.
+    /// Runs one script. If the client disconnects, the run is cancelled, but its task continues until the run has
+    /// ended.
     async fn one(
         &self,
         script: Owned,
@@ -174,7 +177,7 @@ impl Scripts {
         Ok((answer, held))
     }
 
-    /// Runs a batch. Starts scripts as their lines arrive, and returns each answer when its script has ended.
+    /// Runs a batch. Starts scripts as their lines arrive, and sends each answer when its script has ended.
     pub(super) fn batch(
         &self,
         body: Incoming,
@@ -204,8 +207,8 @@ impl Scripts {
     }
 }
 
-/// Forwards the parts of a body to the batch, when the batch accepts them and their bytes have room. Stops the batch if
-/// the body breaks off.
+/// Forwards the parts of a body to the batch. Waits until the batch accepts a part and the part fits into the limit of
+/// bytes. Stops the batch if the body breaks off.
 async fn forward(
     mut body: Incoming,
     room: Arc<Room>,
@@ -243,8 +246,8 @@ async fn forward(
     }
 }
 
-/// Reserved room for the rest of a line that is longer than one part of the body. The room is taken at once: if several
-/// lines each held a part and waited for more, they would wait forever.
+/// The bytes that are reserved for a line that is longer than one part of the body. All bytes of the line are reserved
+/// at once. If several lines each held a part and waited for more bytes, they would wait forever.
 #[derive(Default)]
 struct Reserve {
     room: shares::Held,
@@ -252,7 +255,8 @@ struct Reserve {
 }
 
 impl Reserve {
-    /// Waits for room for a part, and for the rest of the line that continues after it.
+    /// Waits until a part fits into the limit of bytes. If a line continues after the part, also reserves bytes for the
+    /// rest of the line.
     async fn room_for(
         &mut self,
         part: &[u8],
@@ -283,14 +287,14 @@ enum Part {
     BrokenOff,
 }
 
-/// The resources that are released when the script has ended and its answer is written.
+/// The resources of a request. They are released when the script has ended and its answer is written.
 struct Held {
     presented: Presented,
     _places: Vec<shares::Held>,
     _own: shares::Held,
 }
 
-/// A script before its run.
+/// A script that has not run yet.
 enum Owned {
     Line(Vec<u8>),
     Wanted(Wanted),

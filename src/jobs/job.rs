@@ -13,13 +13,13 @@ use crate::gateway::JobId;
 pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) state: JobState,
-    /// The decision that permits it, in the form that clients receive.
+    /// The decision that permits the job's script, in the form that clients receive.
     pub(crate) decision: Arc<Value>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) changed_at: DateTime<Utc>,
-    /// The time at which it is removed, if its state does not change before.
+    /// The time at which the job is removed, unless its state changes before that time.
     pub(crate) expires_at: DateTime<Utc>,
-    /// How often a worker has claimed it. `None` if the jobs are in memory only.
+    /// How often a worker has claimed the job. `None` if the jobs are in memory only.
     pub(crate) attempt: Option<i16>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Job {
 /// queued goes directly to ended.
 #[derive(Debug, Clone)]
 pub(crate) enum JobState {
-    /// Waits for a turn.
+    /// The job waits for a turn.
     Queued,
-    /// Has its turn.
+    /// The job has its turn.
     Running,
-    /// Is over. The result is kept until it expires.
+    /// The job is over. Its result is kept until the job expires.
     Ended(JobEnd),
 }
 
@@ -46,7 +46,7 @@ impl JobState {
         }
     }
 
-    /// Returns the documented name of the state.
+    /// Returns the documented name of the state, for clients.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -56,25 +56,24 @@ impl JobState {
     }
 }
 
-/// The end of a job. Cheap to clone.
+/// The way in which a job ended. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) enum JobEnd {
     /// The script ran until it ended or reached its timeout.
     Ran(Arc<Outcome>),
-    /// The script could not be run, for this reason.
+    /// The script could not be run. The string is the reason.
     NotRun(Arc<str>),
-    /// The worker with this name ran the job and disappeared. How far the script came is unknown.
+    /// The worker with this name ran the job and disappeared. It is unknown how far the script came.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "there is one worker, this one")
     )]
     Lost(Arc<str>),
-    /// The job was cancelled.
     Cancelled,
 }
 
 impl JobEnd {
-    /// Returns the documented name of the end.
+    /// Returns the documented name of the way in which the job ended, for clients.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Cancelled => "cancelled",

@@ -15,11 +15,12 @@ use super::job::Job;
 /// A request to place a job.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// The permit to run its script. Only the permit's user may query and cancel the job.
+    /// The permit to run the job's script. Only the permit's user may query and cancel the job.
     pub(crate) permit: Permit,
-    /// The decision that permits it, in the form that clients receive.
+    /// The decision that permits the job's script, in the form that clients receive.
     pub(crate) decision: Value,
-    /// The request that placed the job. Its cancellation cancels the job. `None` for a job that outlives its request.
+    /// The request that placed the job. Cancelling the request cancels the job. `None` for a job that outlives its
+    /// request.
     pub(crate) placed_by: Option<RequestKey>,
 }
 
@@ -27,29 +28,28 @@ pub(crate) struct Order {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestKey(pub(crate) String);
 
-/// A refusal of a new job. Its `Display` is the text for the model.
+/// The reason why a job was not placed. Its `Display` is the text for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum PlaceError {
-    /// The queue is full.
+    /// The queue is full. The number is the number of waiting jobs.
     #[error(
         "The queue of background jobs is full ({0} are waiting). Nothing was placed. \
          Try again when one of them has ended."
     )]
     QueueFull(usize),
-    /// The stored results have reached their limit.
+    /// The number or the size of the stored results has reached its limit.
     #[error(
         "Too many results of background jobs are being kept. Nothing was placed. \
          A result expires one hour after its job has ended; a script that takes less than \
          30 seconds can be run with background=false."
     )]
     ResultsFull,
-    /// The database cannot be reached.
     #[error(
         "The database of background jobs cannot be reached. Nothing was placed. Try again later; a script \
          that takes less than 30 seconds can be run with background=false."
     )]
     Away,
-    /// The database did not reply to the insertion, so the job may have been placed.
+    /// The database did not reply to the insertion, so the job may have been placed under this id.
     #[error(
         "The database of background jobs was lost while the job was being placed, and nobody knows whether it \
          was. If it was, its id is {0}: check with the 'verification_status' tool before placing it again."
@@ -61,7 +61,7 @@ pub(crate) enum PlaceError {
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Job(Job),
-    /// The output has this many bytes, which is more than the caller accepts now.
+    /// The job has an output of this many bytes, which is more than the query accepts.
     Larger(usize),
     /// The job does not exist, or has expired.
     Nothing,
@@ -76,18 +76,17 @@ pub(crate) struct JobsAway;
 
 /// A queue of background jobs, and the workers that run them.
 ///
-/// A job is placed once, under its own id, and only its user can query or cancel it. It is run at most once: a worker
-/// records its claim before it starts the script. A job ends once. If its worker disappears, the job ends as lost.
+/// A job is placed once, under its own id, and only its user can query or cancel it. It is run at most once, because a
+/// worker records its claim before it starts the script. It ends once. If its worker disappears, the job ends as lost.
 pub(crate) trait Jobs: Send + Sync + 'static {
     /// Places a job at the end of its user's queue.
     ///
     /// # Errors
     ///
-    /// [`PlaceError`] if a limit is reached, or if the job cannot be stored. If a limit is reached, nothing has
-    /// changed.
+    /// [`PlaceError`] if a limit is reached, or if the job cannot be stored. If a limit is reached, no job was placed.
     fn place(&self, order: Order) -> BoxFuture<'_, Result<Job, PlaceError>>;
 
-    /// Returns a job of `user`. Does not fetch output of more than `bytes_max` bytes.
+    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only this size.
     ///
     /// # Errors
     ///
@@ -110,23 +109,24 @@ pub(crate) trait Jobs: Send + Sync + 'static {
         user: Option<&'a UserName>,
     ) -> BoxFuture<'a, Result<bool, JobsAway>>;
 
-    /// Cancels the jobs that were placed by this request to this server and have not ended.
+    /// Cancels the jobs that `request` has placed on this server, unless they have ended.
     fn cancel_placed_by(&self, request: &RequestKey);
 
     /// Returns the number of jobs in each state. `None` if the database cannot be reached.
     fn by_state(&self) -> BoxFuture<'_, Option<[(&'static str, usize); 3]>>;
 
-    /// Returns whether jobs can be placed and queried. If the last insertion failed, this tries one.
+    /// Returns whether jobs can be placed and queried. If the last insertion into the database failed, tries an
+    /// insertion.
     fn are_available(&self) -> BoxFuture<'_, bool> {
         Box::pin(ready(true))
     }
 
-    /// Stops claiming shared jobs. Returns when the jobs that run here have ended.
+    /// Stops claiming jobs from the database. Returns when the jobs that run on this server have ended.
     fn drain(&self) -> BoxFuture<'_, ()> {
         Box::pin(ready(()))
     }
 
-    /// Returns whether other servers know the jobs too, so that the jobs survive this server.
+    /// Returns whether the jobs survive the end of this server, because other servers share them.
     fn outlive_server(&self) -> bool {
         false
     }
@@ -134,6 +134,6 @@ pub(crate) trait Jobs: Send + Sync + 'static {
     /// Returns the maximum duration of one job.
     fn timeout(&self) -> Duration;
 
-    /// Ends all jobs of this server. Returns when their processes are dead.
+    /// Ends all jobs that run on this server. Returns when their processes are dead.
     fn shut_down(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,4 +1,4 @@
-//! Jobs in memory, with a bounded queue and expiry. They are lost when the server ends.
+//! Jobs in memory. The length of the queue is limited, and jobs expire. All jobs are lost when the server ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -21,15 +21,15 @@ use crate::shares::Share;
 use super::job::{Job, JobEnd, JobState};
 use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 
-/// Limits of the registry.
+/// Limits for the jobs in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobLimits {
     /// The maximum number of jobs that run at once.
     pub(crate) running_max: usize,
-    /// The maximum number of jobs that wait. If each job takes two minutes, and five run at once, the last of 100 jobs
-    /// waits 40 minutes.
+    /// The maximum number of waiting jobs. If each job takes two minutes, and five jobs run at once, the last of 100
+    /// waiting jobs waits 40 minutes.
     pub(crate) queue_len_max: usize,
-    /// The maximum total output of ended jobs. One job has at most 5 MiB, including its plots.
+    /// The maximum total output of ended jobs, in bytes. One job has at most 5 MiB, including its plots.
     pub(crate) output_bytes_max: usize,
     /// The maximum number of jobs in any state.
     pub(crate) jobs_max: usize,
@@ -37,7 +37,7 @@ pub(crate) struct JobLimits {
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
-    /// The part of these limits that one user may take.
+    /// The part of each of these limits that one user may take.
     pub(crate) share: Share,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
     decision: Arc<Value>,
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
-    /// `None` for a job that outlives its request.
+    /// The request that placed the job. `None` for a job that outlives its request.
     placed_by: Option<RequestKey>,
     /// The only user allowed to query and cancel the job. `None` if callers are not authenticated.
     user: Option<UserName>,
@@ -223,8 +223,8 @@ impl JobLimits {
         self.check_part(own, |whole| self.share.of(whole))
     }
 
-    /// Checks that one more job may be placed. `jobs` are the jobs that count, and `part` returns their part of each
-    /// limit.
+    /// Checks that one more job may be placed. Counts only `jobs`. Each limit is reduced by `part`, for example to the
+    /// share of one user.
     fn check_part<'a>(
         &self,
         jobs: impl Iterator<Item = &'a Entry>,

@@ -18,7 +18,7 @@ use super::*;
 
 const TTL: Duration = Duration::from_secs(3600);
 
-/// Runs nothing. The script `# N` takes N seconds.
+/// Returns an executor that runs no processes. The script `# N` takes N seconds.
 fn executor() -> FakeExecutor {
     FakeExecutor::new(|script, limits, cancel| {
         let seconds = script.source().as_str().trim_start_matches("# ").parse().unwrap();
@@ -49,7 +49,7 @@ fn order(seconds: u64, placed_by: Option<RequestKey>, user: Option<UserName>) ->
     Order { permit, decision: Value::Null, placed_by }
 }
 
-/// Returns the registry's result, which must be ready at once.
+/// Returns the reply of the registry, which must be ready at once.
 fn now<T>(answer: BoxFuture<'_, T>) -> T {
     answer.now_or_never().unwrap()
 }
@@ -82,7 +82,7 @@ fn name(registry: &JobRegistry, id: JobId) -> &'static str {
     }
 }
 
-/// Sleeps for the given number of seconds, so that the tasks advance.
+/// Sleeps for the given number of seconds and a millisecond, so that the tasks run.
 async fn after(seconds: u64) {
     sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
 }
@@ -138,7 +138,7 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
         limits.run.timeout = Duration::from_secs(100_000);
         limits.running_max = 1;
     });
-    // The first job delays the second, so that the third job expires in the queue before the second does.
+    // The first job delays the second job. The third job therefore expires in the queue before the second job expires.
     place(&registry, 10).unwrap();
     let running = place(&registry, 90_000).unwrap();
     let waiting = place(&registry, 1).unwrap();
@@ -148,7 +148,7 @@ async fn an_expired_job_that_waits_or_runs_is_cancelled() {
     assert_eq!((name(&registry, running), name(&registry, waiting)), ("running", "unknown"));
     after(10).await;
     assert_eq!(name(&registry, running), "unknown");
-    // The turn of the cancelled job is free again.
+    // The turn of the cancelled job is free again, so a new job runs at once.
     let next = place(&registry, 1).unwrap();
     after(1).await;
     assert_eq!(name(&registry, next), "ran");
@@ -210,20 +210,20 @@ async fn one_user_has_a_share_of_the_queue_and_of_what_is_kept() {
         let user = Some(user.parse().unwrap());
         now(registry.place(order(seconds, None, user))).map(|job| job.id)
     };
-    // Five jobs run, and two more are a quarter of the queue.
+    // Ann may have five running jobs, and two waiting jobs, which are a quarter of the queue.
     for _ in 0..7 {
         place("ann", 10).unwrap();
     }
     assert_eq!(place("ann", 10), Err(PlaceError::QueueFull(2)));
     let of_bob = place("bob", 1).unwrap();
-    // Bob's job is next, although more of ann's jobs wait.
+    // Bob's job is the next to run, although more jobs of ann wait.
     after(11).await;
     after(1).await;
     let bob = "bob".parse().unwrap();
     let state = job(&registry, of_bob, Some(&bob)).unwrap().state;
     assert!(matches!(state, JobState::Ended(JobEnd::Ran(_))), "{state:?}");
     after(30).await;
-    // Each job has left 1 KiB of output, so ann has more than a quarter of 16 KiB.
+    // Each job has left 1 KiB of output, so ann's outputs exceed her quarter of 16 KiB.
     assert_eq!(place("ann", 1), Err(PlaceError::ResultsFull));
     assert!(place("bob", 1).is_ok());
 }

@@ -1,7 +1,7 @@
 //! The audit log: calls, their callers and their outcomes. Each row has the hash of the previous row.
 //!
-//! Rows are only ever appended. An attacker who can write the file can still replace the whole chain. Only a head
-//! that was noted elsewhere reveals that, see `AuditLog::verify_audit`.
+//! Rows are only ever appended. An attacker who can write the file can still replace the whole chain. Only a head that
+//! was noted elsewhere reveals such a replacement, see `AuditLog::verify_audit`.
 //!
 //! This module defines the rows and verifies chains. The store keeps the rows.
 
@@ -38,16 +38,17 @@ pub(super) use {
     verification::{BrokenRow, ClockSteps, Flaw},
 };
 
-/// The hash that the first row follows.
+/// The previous hash of the first row in a chain.
 pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The longest name of a tool: clients choose it.
+/// The maximum length of a tool's name, in characters. It is limited because clients choose the name.
 const TOOL_CHARS_MAX: usize = 200;
-/// The longest details. Longer details are cut, and their size is written.
+/// The maximum size of the details of a row, in bytes. Of longer details, only the beginning and the size are recorded.
 const DETAILS_BYTES_MAX: usize = 16 * 1024;
+/// The number of characters that are recorded of details that are too long.
 const DETAILS_START_CHARS: usize = 4096;
 
-/// An event.
+/// The event that a row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AuditEvent {
     /// A governed tool was called.
@@ -60,7 +61,7 @@ pub(crate) enum AuditEvent {
     ToolStarted,
     /// A tool ended.
     ToolFinished,
-    /// A token was made.
+    /// A token was created.
     TokenCreated,
     /// A token was revoked.
     TokenRevoked,
@@ -94,7 +95,8 @@ impl AuditEvent {
     }
 }
 
-/// SHA-256 of the canonical JSON of a call's arguments. It proves given arguments, and does not reveal them.
+/// SHA-256 of the canonical JSON of a call's arguments. Arguments can be compared with the hash, but the hash does not
+/// reveal them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArgumentsHash(String);
 
@@ -115,17 +117,17 @@ pub(crate) struct AuditOutcome(&'static str);
 impl AuditOutcome {
     /// A call that is carried out.
     pub(crate) const ALLOWED: Self = Self("ALLOWED");
-    /// A call that waits for its turn. A later row has its outcome.
+    /// A call that waits for its turn. A later row has the call's outcome.
     pub(crate) const WAITING: Self = Self("WAITING");
     /// A script or a run that begins.
     pub(crate) const STARTED: Self = Self("STARTED");
     /// A script that could not be run.
     pub(crate) const NOT_RUN: Self = Self("NOT_RUN");
-    /// A token that was made.
+    /// A token that was created.
     pub(crate) const CREATED: Self = Self("CREATED");
     /// A token that was revoked.
     pub(crate) const REVOKED: Self = Self("REVOKED");
-    /// A token from before tokens had rows in the log.
+    /// A token that was created before tokens had rows in the log.
     pub(crate) const FOUND: Self = Self("FOUND");
     /// The files of a run were removed.
     pub(crate) const REMOVED: Self = Self("REMOVED");
@@ -144,7 +146,7 @@ impl AuditOutcome {
 /// An entry to append. The store adds the time and the chain.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AuditEntry {
-    /// The id of the call; the same in all entries of one.
+    /// The id of the call. All entries about one call have the same id.
     pub(crate) run_id: Uuid,
     pub(crate) event: AuditEvent,
     /// The authenticated user, or the user of the token that the row is about. `None` without authentication.
@@ -177,7 +179,7 @@ pub(crate) struct AuditPlace {
     pub(crate) hash: String,
 }
 
-/// A number of runs that a user may have on a day (UTC), by the store's clock.
+/// The maximum number of runs that a user may start on one day (UTC), by the store's clock.
 #[derive(Debug, Clone)]
 pub(crate) struct Quota {
     pub(crate) user: UserName,
@@ -190,7 +192,7 @@ pub(crate) fn time_text(time: DateTime<Utc>) -> String {
 }
 
 impl AuditRow {
-    /// Makes the row of an entry. `previous` is the hash of the previous row.
+    /// Creates the row of an entry. `previous` is the hash of the previous row.
     pub(super) fn of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Self {
         let mut row = Self {
             instance: None,
@@ -210,7 +212,7 @@ impl AuditRow {
         row
     }
 
-    /// Adds the name of the replica to a row, where replicas share a store.
+    /// Adds the name of the replica to a row, if replicas share a store. Computes the row's hash again.
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

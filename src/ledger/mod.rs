@@ -1,7 +1,8 @@
 //! The ledger: tokens, roles and the audit log.
 //!
-//! Users have tokens, and tokens have roles. Every decision and run is a row of the audit log. One store keeps all of
-//! it: an embedded database, or a PostgreSQL database that replicas share. The ledger never decides about a call.
+//! Users have tokens, and tokens have roles. Every decision and every run has rows in the audit log. One store keeps
+//! the tokens and the log: an embedded database, or a PostgreSQL database that replicas share. The ledger never decides
+//! about a call.
 //!
 //! | file | contents |
 //! |---|---|

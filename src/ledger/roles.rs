@@ -9,20 +9,20 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Everything.
+    /// May do everything.
     Admin,
-    /// Running tools, and reading their results.
+    /// May run tools, and read their results.
     User,
-    /// Reading the results of runs.
+    /// May read the results of runs.
     Viewer,
 }
 
-/// The permission that a tool takes.
+/// The permission that a caller needs to use a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Permission {
-    /// Reading the artifacts of runs.
+    /// The permission to read the artifacts of runs.
     ArtifactRead,
-    /// Running something.
+    /// The permission to run scripts and tests.
     OrchestrationRun,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Permission {
 #[error("not one of admin, user and viewer")]
 pub(crate) struct InvalidRole;
 
-/// The permissions of a role, and the reason.
+/// The permissions of a role, and the reason why the role has them.
 struct RolePermissions {
     role: Role,
     has: &'static [Permission],

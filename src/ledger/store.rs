@@ -130,7 +130,8 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Returns the database, if the settings name one. There is no fallback to the data folder.
+    /// Returns the URL of the shared database, if the settings name one. There is no fallback to the store in the data
+    /// folder.
     fn shared(self) -> Option<&'a Secret> {
         if self.url.is_some() && SqliteStore::is_in(self.folder) {
             tracing::warn!(
@@ -163,12 +164,13 @@ fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
 }
 
 impl Store {
-    /// Returns whether rows can be appended. After a failed append, this tries one and rolls it back.
+    /// Returns whether rows can be appended. If the last append has not succeeded, this appends a row and rolls it
+    /// back.
     pub(crate) fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()
     }
 
-    /// Opens the embedded store in `folder`, and creates both if they do not exist.
+    /// Opens the embedded store in `folder`, and creates the folder and the store if they do not exist.
     #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<Self, StoreError> {
         StorePlace { folder, url: None }.open()
@@ -180,7 +182,7 @@ impl Store {
         StorePlace { folder, url: None }.open_existing()
     }
 
-    /// Makes a token, and appends a row about it. Only this call returns the secret.
+    /// Creates a token, and appends a row about it. Only this call returns the secret.
     pub(crate) fn create_token(
         &self,
         user: &UserName,
@@ -255,7 +257,7 @@ impl Store {
         let store = self.clone();
         let is_active = move || {
             let found = store.token(id)?;
-            // After the lookup, which updates the clock of a shared database.
+            // Call `now` after the lookup, because the lookup updates the clock of a shared database.
             Ok(found.is_some_and(|record| record.state(store.now()) == TokenState::Active))
         };
         tokio::task::spawn_blocking(is_active).await.map_err(|_| StoreError::GivenUp)?

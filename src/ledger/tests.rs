@@ -1,4 +1,4 @@
-//! The store as its callers use it, and as somebody who can write its file does.
+//! Tests the store through its interface, and after an attacker has changed its file.
 
 mod stores;
 
@@ -54,7 +54,7 @@ pub(crate) fn entry(run_id: Uuid, event: AuditEvent) -> AuditEntry {
     }
 }
 
-/// A log of so many runs with three rows each.
+/// Creates a log with this number of runs. Each run has three rows.
 fn log_of(runs: u128) -> (TempDir, Store) {
     let (folder, store) = store();
     for run in 1..=runs {
@@ -107,7 +107,7 @@ fn a_file_that_is_not_ours_is_left_as_it_is() {
         (foreign, "belongs to another application, and was left as it is"),
         (no_database, "is damaged or no database, and was left as it is"),
         (damaged, "is damaged or no database, and was left as it is"),
-        // Whoever cut it off, its log is not begun again.
+        // The file was truncated. The store must not begin a new log in it.
         (Vec::new(), "is empty, and was left as it is"),
         (b"hello".to_vec(), "is damaged or no database, and was left as it is"),
     ] {
@@ -173,7 +173,7 @@ fn stores_come_and_go_at_once() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    // Whoever is the last one to close it removes the journal.
+                    // The last thread that closes the store removes the journal.
                     let store = Store::open_existing(folder.path()).unwrap();
                     store.tokens().unwrap();
                 }
@@ -199,7 +199,7 @@ fn a_token_opens_until_it_expires_or_is_revoked() {
     assert_eq!(store.authenticate(&ana_token).unwrap(), caller(&ana));
     assert_eq!(store.authenticate(&bob_token).unwrap(), caller(&bob));
 
-    // To the moment, by the time of the call.
+    // The token is valid exactly until it expires, by the time of the call.
     let expires = bob.expires.unwrap();
     assert_eq!(expires - bob.created, TimeDelta::days(1));
     let before = expires - TimeDelta::microseconds(1);
@@ -212,7 +212,7 @@ fn a_token_opens_until_it_expires_or_is_revoked() {
     let years = DateTime::parse_from_rfc3339("2999-01-01T00:00:00Z").unwrap().to_utc();
     assert_eq!(store.authenticate_at(&ana_token, years).unwrap(), caller(&ana));
 
-    // In another process at once.
+    // A token that another process revokes is invalid at once.
     let other = Store::open_existing(folder.path()).unwrap();
     for (id, expected) in [
         (ana.id, Revoked::Now),
@@ -248,14 +248,14 @@ fn a_token_has_one_form_and_never_shows() {
         text.replace("qwedmcp_", "QWEDMCP_"),
         format!("{}=", &text[..50]),
         format!("{}+", &text[..50]),
-        // Bits behind the last byte: a second text for the same one.
+        // The bits after the last byte are not zero. This would be a second text for the same token.
         format!("qwedmcp_{}B", "A".repeat(42)),
         "€".repeat(17),
         "x".repeat(1_000_000),
     ] {
         assert!(Token::parse(&other).is_none(), "{other:.60}");
     }
-    // Nor in any file.
+    // No file contains the token.
     for file in fs::read_dir(folder.path()).unwrap() {
         let content = fs::read(file.unwrap().path()).unwrap();
         let holds = |part: &str| content.windows(part.len()).any(|found| found == part.as_bytes());
@@ -381,7 +381,7 @@ fn runs_without_an_end_are_told() {
     let started = |run| entry(Uuid::from_u128(run), AuditEvent::ToolStarted);
     let many: Vec<_> = (100..350).map(started).collect();
     store.append(&many).unwrap();
-    // Told once, though it started twice.
+    // The run is listed once, although it has two rows about its start.
     store.append(&[started(100)]).unwrap();
     let unfinished = store.verify_audit(&[]).unwrap().unfinished;
     assert_eq!((unfinished.count, unfinished.runs.len()), (250, 100));
@@ -404,7 +404,7 @@ fn a_head_that_was_noted_stays_in_the_chain() {
         assert!(text.parse::<AuditHash>().is_err(), "{text}");
     }
 
-    // A log that was written anew from its start is a good chain; only the head tells.
+    // A log that was rewritten from its start is a valid chain. Only the noted head reveals the change.
     drop(store);
     fs::remove_file(folder.path().join("governance.db")).unwrap();
     let store = Store::open(folder.path()).unwrap();
@@ -436,7 +436,7 @@ fn a_run_is_found_by_how_its_id_starts() {
     }
 }
 
-/// The comparison of tokens in `verify_audit`.
+/// Returns the comparison of tokens in `verify_audit`.
 #[track_caller]
 fn compared(store: &Store) -> Value {
     let found = store.verify_audit(&[]).unwrap();
@@ -524,7 +524,7 @@ fn tokens_from_before_there_were_rows_about_them_are_told_as_such() {
     database(folder.path()).execute_batch(old).unwrap();
     assert_eq!(compared(&store), json!({ "same": 0, "older": ["1", "2"], "flawed": [] }));
 
-    // From the first time that tokens are written down, they are watched.
+    // Once the old tokens have rows in the log, later changes of these tokens are found.
     store.record_older_tokens().unwrap();
     store.record_older_tokens().unwrap();
     store.create_token(&user("eve"), Role::Viewer, None).unwrap();
@@ -537,13 +537,13 @@ fn tokens_from_before_there_were_rows_about_them_are_told_as_such() {
     let flawed = json!([{ "token": "2", "flaw": "changed", "columns": ["revoked"] }]);
     assert_eq!(compared(&store)["flawed"], flawed);
 
-    // Where there is nothing to be written, nobody who writes is waited for.
+    // If there is nothing to write, the call does not wait for another writer.
     let writer = database(folder.path());
     writer.execute_batch("BEGIN IMMEDIATE").unwrap();
     store.record_older_tokens().unwrap();
     drop(writer);
 
-    // To make one, or to revoke one, is such a time too.
+    // Creating or revoking a token also writes the missing rows of old tokens.
     for is_made in [true, false] {
         let (folder, store) = log_of(1);
         database(folder.path()).execute_batch(old).unwrap();
@@ -568,7 +568,7 @@ fn a_schema_that_is_not_ours_is_told() {
         ("DROP TRIGGER audit_is_not_deleted", vec!["the trigger audit_is_not_deleted is missing"]),
         ("ALTER TABLE tokens ADD COLUMN note TEXT", vec!["the table tokens was changed"]),
         ("DROP INDEX audit_run", vec!["the index audit_run is missing"]),
-        // SQLite's own.
+        // This statement creates only SQLite's internal objects.
         ("ANALYZE", vec![]),
     ] {
         let (folder, store) = log_of(1);
@@ -625,7 +625,7 @@ fn a_clock_that_was_set_back_is_told_and_is_no_tampering() {
     assert_eq!(json!(found.clock), expected);
 }
 
-/// Statements that the triggers refuse.
+/// Removes all triggers, so that the database accepts statements that the triggers refuse.
 fn without_triggers(folder: &Path) -> Connection {
     let connection = database(folder);
     let names: Vec<String> = connection
@@ -645,7 +645,7 @@ fn without_triggers(folder: &Path) -> Connection {
 const COPIED: &str =
     "time, run_id, event, user, tool, arguments_hash, outcome, details, previous, hash";
 
-/// Does this to a log of six rows, and looks where it is found.
+/// Executes `statements` on a log of six rows. Checks that verification finds `flaw` at row `seq`.
 #[track_caller]
 fn check_tampering(statements: &str, seq: i64, flaw: Flaw) {
     let (folder, store) = log_of(2);
@@ -672,7 +672,7 @@ fn removed_inserted_and_moved_rows_are_found() {
         ("DELETE FROM audit WHERE seq = 3".to_owned(), 3, Flaw::Removed),
         ("DELETE FROM audit WHERE seq > 5".to_owned(), 6, Flaw::Removed),
         ("DELETE FROM audit".to_owned(), 1, Flaw::Removed),
-        // The rows that follow take the number of the one that is gone.
+        // Each row after the removed row gets the number of the row before it.
         (
             "DELETE FROM audit WHERE seq = 3; UPDATE audit SET seq = -seq WHERE seq > 3;
              UPDATE audit SET seq = -1 - seq WHERE seq < 0;"
@@ -681,7 +681,7 @@ fn removed_inserted_and_moved_rows_are_found() {
             Flaw::Changed,
         ),
         (swap.to_owned(), 3, Flaw::Changed),
-        // No text.
+        // The new value is not a valid text.
         (
             "UPDATE audit SET run_id = CAST(x'80' AS TEXT) WHERE seq = 5".to_owned(),
             5,
@@ -697,7 +697,7 @@ fn removed_inserted_and_moved_rows_are_found() {
         ("UPDATE audit_head SET seq = 5".to_owned(), 6, Flaw::Inserted),
         ("UPDATE audit_head SET seq = 7".to_owned(), 7, Flaw::Removed),
         ("DELETE FROM audit_head".to_owned(), 6, Flaw::Head),
-        // The last row and the head, but not to the end.
+        // The last row is removed. The head has the number of the new last row, but not its hash.
         (
             "DELETE FROM audit WHERE seq = 6; UPDATE audit_head SET seq = 5".to_owned(),
             5,
@@ -733,7 +733,7 @@ fn a_change_of_any_column_is_found() {
     }
 }
 
-/// New hashes have to be made for all rows that follow, and for the head.
+/// To hide a change, an attacker must also compute new hashes for all later rows and for the head.
 #[test]
 fn tampering_with_new_hashes_is_found_where_it_ends() {
     let (folder, store) = log_of(2);
@@ -753,13 +753,13 @@ fn tampering_with_new_hashes_is_found_where_it_ends() {
         }
         rows[index].hash = rows[index].content_hash();
         write(&rows[index]);
-        // The row behind the new one is the first that does not fit.
+        // The row after the rewritten row is the first that does not match.
         let seq = i64::try_from(index).unwrap() + if expected == Flaw::Inserted { 2 } else { 1 };
         assert_eq!(broken(), Some(BrokenRow { seq, flaw: expected }));
     }
     database.execute("UPDATE audit_head SET hash = ?1", [&rows[5].hash]).unwrap();
     assert_eq!(broken(), None);
-    // All was written anew: only who noted the head knows.
+    // All later rows and the head were rewritten. Only a head that was noted before reveals this.
     let known = noted.parse().unwrap();
     let found = store.verify_audit(&[known]).unwrap();
     assert_eq!(found.known_head, Some(KnownHead::Missing));
@@ -792,8 +792,8 @@ fn the_database_refuses_what_is_no_append() {
     assert!(store.verify_audit(&[]).unwrap().is_intact());
 }
 
-/// Not a test: the process that the tests below start. Appends until it is killed, two rows at a
-/// time, and says on standard output that it began.
+/// This is not a test, but the process that the tests below start. It appends two rows at a time until it is killed. It
+/// prints a line when it has begun.
 #[test]
 #[ignore = "a part of other tests"]
 #[expect(clippy::print_stdout, reason = "the test that started this waits for it")]
@@ -801,7 +801,7 @@ fn append_until_killed() {
     let Some(folder) = std::env::var_os("GOVERNANCE_TEST_FOLDER") else { return };
     let store = Store::open(Path::new(&folder)).unwrap();
     let start = Instant::now();
-    // Nor for ever, if nobody is left to kill it.
+    // End after a minute, in case the test that started this process is gone.
     for run in (0..).take_while(|_| start.elapsed() < Duration::from_secs(60)) {
         let event = |event| entry(Uuid::from_u128(run), event);
         store.append(&[event(AuditEvent::ToolStarted), event(AuditEvent::ToolFinished)]).unwrap();
@@ -811,7 +811,7 @@ fn append_until_killed() {
     }
 }
 
-/// Another process that appends.
+/// Starts another process that appends, and waits until it has begun.
 fn appender(folder: &Path) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["ledger::tests::append_until_killed", "--exact", "--ignored", "--nocapture"])
@@ -836,7 +836,7 @@ fn what_a_killed_process_appended_is_a_chain() {
         let store = Store::open(folder.path()).unwrap();
         let found = store.verify_audit(&[]).unwrap();
         assert!(found.is_intact(), "{found:?}");
-        // What belongs together is there together.
+        // Rows that were appended together are both there.
         assert_eq!((found.unfinished, found.rows % 2), (UnfinishedRuns::default(), 0));
         assert!(found.rows > rows);
         rows = found.rows;
@@ -851,7 +851,7 @@ fn what_a_killed_process_appended_is_a_chain() {
 fn threads_handles_and_processes_append_at_once() {
     const THREADS: u128 = 8;
     const ROWS_EACH: u128 = 1000;
-    // Not one at a time: each transaction waits for the disk.
+    // Append several rows at once, because each transaction waits for the disk.
     const TOGETHER: usize = 10;
 
     let folder = tempfile::tempdir().unwrap();
@@ -874,7 +874,7 @@ fn threads_handles_and_processes_append_at_once() {
     let found = store.verify_audit(&[]).unwrap();
     assert!(found.is_intact(), "{found:?}");
 
-    // No row is lost, and each thread's are next to each other.
+    // No row is lost, and the rows of each append are consecutive.
     let mut of_threads = Vec::new();
     store
         .for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
@@ -901,7 +901,7 @@ fn what_is_written_together_fails_alone() {
     let sqlite = SqliteStore::open(folder.path()).unwrap();
     let store = Store::from(sqlite.clone());
     store.create_token(&user("ana"), Role::Admin, None).unwrap();
-    // All of these wait behind the first, and are one group.
+    // The following jobs wait until the first job ends, and then are written as one group.
     let (go, wait) = std::sync::mpsc::channel();
     let first = sqlite.submit(move |_| {
         wait.recv().unwrap();
@@ -924,7 +924,7 @@ fn what_is_written_together_fails_alone() {
     assert!(matches!(panics.wait(), Err(StoreError::GivenUp)));
     behind.wait().unwrap();
     let found = store.verify_audit(&[]).unwrap();
-    // With the token's.
+    // The third row is about the token.
     assert!(found.is_intact() && found.rows == 3, "{found:?}");
     assert_eq!(store.tokens().unwrap()[0].user, user("ana"));
 }
@@ -1012,7 +1012,9 @@ fn of_steps_of_the_clock_all_are_counted_and_some_are_named() {
     let (_folder, store) = store();
     let start: DateTime<Utc> = "2026-01-25T10:00:00Z".parse().unwrap();
     for step in 0..30 {
-        // Two forward, five or six back: what is exactly the tolerance is none.
+        // Every second row is five or six seconds older than the previous row. A step of five seconds is within the
+        // tolerance, so it is not counted.
+        // counted.
         let back = if step < 3 { 5 } else { 6 };
         for seconds in [back, 0] {
             let time = time_text(start + TimeDelta::seconds(seconds));

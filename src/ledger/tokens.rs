@@ -21,7 +21,7 @@ use crate::secret::Secret;
 /// The prefix of every token, by which scanners find leaked tokens.
 const PREFIX: &str = "qwedmcp_";
 const RANDOM_BYTES: usize = 32;
-/// The prefix, and 32 bytes as base64url without padding.
+/// The length of a token in bytes: the prefix, and 43 characters for 32 bytes in base64url without padding.
 const TOKEN_BYTES: usize = PREFIX.len() + 43;
 
 /// SHA-256 of a token's text.
@@ -48,7 +48,7 @@ impl Token {
         (bytes.len() == RANDOM_BYTES).then(|| Self(text.to_owned()))
     }
 
-    /// Returns the text, to be shown to its owner once.
+    /// Returns the text of the token, which is shown to the token's owner once.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -101,8 +101,8 @@ pub(crate) struct Caller {
 pub(crate) struct Presented {
     /// The token of the request. Without it, governed tools use the server's own token.
     pub(crate) token: Option<Secret>,
-    /// The caller whom the transport authenticated. It owns the scripts of the request. For governed tools, `token`
-    /// takes precedence.
+    /// The caller whom the transport authenticated. This caller owns the scripts of the request. For governed tools,
+    /// `token` takes precedence.
     pub(crate) known: Option<Caller>,
 }
 
@@ -112,7 +112,7 @@ impl Presented {
         self.known.as_ref().map(|known| &known.user)
     }
 
-    /// Returns the proof of this user.
+    /// Returns the proof for [`Self::user`].
     pub(crate) fn proof(&self) -> Option<Proof> {
         self.known.as_ref().map(|known| known.proof)
     }
@@ -128,7 +128,7 @@ pub(crate) enum Proof {
 }
 
 impl Proof {
-    /// Returns the proof as two columns: the number of a token, and the expiry of an access token.
+    /// Returns the proof as two columns of a database: the number of a token, and the expiry of an access token.
     pub(crate) fn to_columns(self) -> (Option<i64>, Option<DateTime<Utc>>) {
         match self {
             Self::Token(TokenId(id)) => (Some(id), None),
@@ -153,7 +153,7 @@ impl fmt::Display for Proof {
     }
 }
 
-/// The record of a token.
+/// The record of a token in the store. It contains neither the token nor its hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenRecord {
     pub(crate) id: TokenId,
@@ -164,7 +164,7 @@ pub(crate) struct TokenRecord {
     pub(crate) revoked: Option<DateTime<Utc>>,
 }
 
-/// A token to be made.
+/// A new token that is not in the store yet.
 #[derive(Debug, Clone)]
 pub(crate) struct NewToken {
     pub(crate) hash: TokenHash,
@@ -174,13 +174,13 @@ pub(crate) struct NewToken {
     pub(crate) expires: Option<DateTime<Utc>>,
 }
 
-/// A token that replaces an existing one.
+/// A new token that replaces the token with the number `id`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replacement {
     pub(crate) id: TokenId,
     pub(crate) hash: TokenHash,
     pub(crate) created: DateTime<Utc>,
-    /// The validity. By default, the original validity of the replaced token.
+    /// How long the new token is valid; `None` for the original validity of the replaced token.
     pub(crate) span: Option<TimeDelta>,
 }
 
@@ -228,9 +228,9 @@ impl TokenRecord {
 /// The result of revoking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Revoked {
-    /// Revoked by this call. It was valid or had expired.
+    /// The token is revoked by this call. Before, it was valid or had expired.
     Now,
-    /// It was already revoked.
+    /// The token was already revoked before this call.
     Before,
     /// Unknown: no token has this id.
     Unknown,

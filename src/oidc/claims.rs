@@ -1,4 +1,4 @@
-//! Reads claims of an access token: its expiry and its scopes. It never verifies a token.
+//! Reads claims of an access token: its expiry and its scopes. This module never verifies a token.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ struct ScopeClaim {
     source: &'static str,
 }
 
-/// The claims in which issuers put scopes: a string of words, or an array.
+/// The claims in which issuers put scopes. The value of a claim is a string of words, or an array.
 const SCOPE_CLAIMS: [ScopeClaim; 3] = [
     ScopeClaim { name: "scope", source: "RFC 9068, 2.2.3" },
     ScopeClaim { name: "scp", source: "Microsoft Entra ID and Okta" },
@@ -20,7 +20,7 @@ const SCOPE_CLAIMS: [ScopeClaim; 3] = [
     },
 ];
 
-/// Returns all scopes of a token.
+/// Returns all scopes of a token, from all claims that contain scopes.
 pub(super) fn scopes(claims: &Map<String, Value>) -> Vec<String> {
     let values = SCOPE_CLAIMS.iter().filter_map(|claim| claims.get(claim.name));
     values.flat_map(words).collect()
@@ -30,7 +30,7 @@ fn words(value: &Value) -> Vec<String> {
     let split = |text: &str| text.split_whitespace().map(str::to_owned).collect();
     match value {
         Value::String(text) => split(text),
-        // Each string of an array is one scope, even if it contains a space.
+        // Each string of an array is one scope, even if the string contains a space.
         Value::Array(words) => words.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     }

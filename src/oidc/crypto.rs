@@ -1,4 +1,4 @@
-//! Verifies signatures of tokens with `ring`. It only accepts the algorithms in a table, and never signs.
+//! Verifies signatures of tokens with `ring`. This module accepts only the algorithms in a table, and never signs.
 
 use jsonwebtoken::crypto::{CryptoProvider, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
@@ -10,7 +10,7 @@ use ring::signature::{
 };
 use signature::Verifier;
 
-/// An algorithm with which a token may be signed.
+/// An algorithm that may sign a token.
 pub(super) struct Row {
     pub(super) algorithm: Algorithm,
     pub(super) family: AlgorithmFamily,
@@ -24,8 +24,8 @@ enum Check {
     Point(&'static dyn VerificationAlgorithm),
 }
 
-/// All accepted algorithms. None of them uses a shared secret, because a server that can verify such a token can also
-/// forge one, and because an attacker could present a public key as the secret (RFC 8725, 2.1).
+/// All accepted algorithms. None of them uses a shared secret, for two reasons. A server that can verify a token with a
+/// shared secret can also forge one. An attacker could present a public key as the secret (RFC 8725, 2.1).
 pub(super) const ALGORITHMS: [Row; 5] = [
     Row {
         algorithm: Algorithm::RS256,
@@ -64,10 +64,10 @@ pub(super) fn row(algorithm: Algorithm) -> Option<&'static Row> {
     ALGORITHMS.iter().find(|row| row.algorithm == algorithm)
 }
 
-/// Makes `jsonwebtoken` use this table in the whole process.
+/// Makes `jsonwebtoken` use the table of accepted algorithms in the whole process.
 pub(super) fn install() {
     static PROVIDER: CryptoProvider = CryptoProvider {
-        // This server never signs tokens.
+        // This server never signs tokens, so a request for a signer is an error.
         signer_factory: |_, _| Err(Error::from(ErrorKind::UnsupportedAlgorithm)),
         verifier_factory,
         key_utils: KeyUtils::new_unimplemented(),

@@ -1,4 +1,4 @@
-//! Loads the public keys of an issuer (RFC 7517) from a file or a URL. Caches them, and reloads them when they are old
+//! Loads the public keys of an issuer (RFC 7517) from a file or a URL. Caches the keys. Reloads them when they are old,
 //! or when a token names an unknown key.
 
 use std::io::{self, Read as _};
@@ -21,28 +21,29 @@ use super::crypto;
 use crate::https;
 use crate::logging::Causes;
 
-/// The age from which keys are reloaded, so that a revoked key is soon rejected.
+/// The age from which cached keys are reloaded. It is short, so that a key that the issuer has revoked is soon
+/// rejected.
 const FRESH: Duration = Duration::from_secs(10 * 60);
-/// The age up to which keys are used while the issuer is unreachable.
+/// The maximum age of cached keys that are used while the issuer is unreachable.
 const USABLE: Duration = Duration::from_secs(60 * 60);
-/// The minimum time between two loads, so that tokens with invented key ids do not make this server put load on the
-/// issuer.
+/// The minimum time between two loads. Without it, a client that sends tokens with invented key ids would make this
+/// server put load on the issuer.
 const PAUSE: Duration = Duration::from_secs(10);
-/// The timeout of one fetch.
+/// The timeout of one fetch from the issuer.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for which a token with an unknown key waits for the issuer.
+/// The maximum time that a token with an unknown key waits for the issuer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 const KEYS_MAX: usize = 100;
 
-/// The location of the keys.
+/// The location of the issuer's keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KeySource {
     File(PathBuf),
     Url(Url),
 }
 
-/// The reason why no keys could be loaded.
+/// The reason why no keys of the issuer could be loaded.
 #[derive(Debug, Error)]
 pub(crate) enum KeysError {
     #[error("{0} could not be read")]
@@ -57,12 +58,12 @@ pub(crate) enum KeysError {
     TooLong,
 }
 
-/// No usable keys exist, because none were loaded recently.
+/// The error that this server has no usable keys, because it could not load any in the last hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no keys of the issuer could be had")]
 pub(crate) struct KeysUnavailable;
 
-/// A URL from which keys could be replaced in transit.
+/// A URL of keys that is refused, because an attacker on the network could replace the keys in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "keys are fetched by https alone (http from this machine): anybody could change them on the way"
@@ -96,7 +97,7 @@ pub(super) fn is_safe(url: &Url) -> bool {
     }
 }
 
-/// The cached keys. Clones share them.
+/// The cached keys. All clones share one cache.
 #[derive(Debug, Clone)]
 pub(super) struct Keys(Arc<Shared>);
 
@@ -104,7 +105,7 @@ pub(super) struct Keys(Arc<Shared>);
 struct Shared {
     source: KeySource,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// The time of the last load. The lock is held during a load.
+    /// The time of the last attempt to load keys. The lock is held during a load.
     looked: Mutex<Option<Instant>>,
 }
 
@@ -117,13 +118,13 @@ struct Loaded {
 #[derive(Debug)]
 struct PublishedKey {
     id: Option<String>,
-    /// The only algorithm of the key, if the issuer restricts it.
+    /// The only algorithm for which the key may be used, if the issuer restricts it.
     algorithm: Option<Algorithm>,
     decoding: DecodingKey,
 }
 
 impl Keys {
-    /// Loads the keys. If they cannot be fetched from a URL, they are fetched later.
+    /// Loads the keys. If the keys cannot be fetched from a URL now, they are fetched later.
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
         let keys = Self(Arc::new(Shared { source, loaded, looked }));
@@ -138,7 +139,7 @@ impl Keys {
         }
     }
 
-    /// Returns the key that a token names for an algorithm. `None` if the issuer has no such key.
+    /// Returns the key with the id that a token names, for the token's algorithm. `None` if the issuer has no such key.
     ///
     /// A cached key is returned at once. If the cached keys are old, they are reloaded in the background, so an issuer
     /// that hangs never delays a token with a known key.
@@ -155,7 +156,7 @@ impl Keys {
             }
             return Ok(Some(key));
         }
-        // The load continues after the wait has ended.
+        // The load runs in a task of its own, so it continues if the wait times out.
         let shared = Arc::clone(&self.0);
         let reading = tokio::spawn(async move { shared.look_again().await });
         let _ = timeout(WAIT_MAX, reading).await;
@@ -163,7 +164,7 @@ impl Keys {
         Ok(loaded.find(id, algorithm))
     }
 
-    /// Returns whether keys are available, fetching them if not.
+    /// Returns whether keys are available. Fetches the keys if none are cached.
     pub(super) async fn are_there(&self) -> bool {
         if self.0.loaded(USABLE).is_none() {
             self.0.look_again().await;
@@ -184,7 +185,7 @@ impl Shared {
         self.look_unless_just_done(&mut looked).await;
     }
 
-    /// Reloads the keys, unless a load has just ended.
+    /// Waits for a load in progress, then reloads the keys, unless a load has just ended.
     async fn look_again(&self) {
         let mut looked = self.looked.lock().await;
         self.look_unless_just_done(&mut looked).await;
@@ -227,7 +228,7 @@ impl Loaded {
 }
 
 impl KeySource {
-    /// Reads the document with the keys.
+    /// Reads the document with the keys from its file or URL.
     fn read(&self) -> Result<Vec<u8>, KeysError> {
         match self {
             Self::File(path) => {
@@ -247,7 +248,7 @@ impl KeySource {
     }
 }
 
-/// Fetches a document. Never follows a redirect and never uses a proxy, so it only contacts this address.
+/// Fetches a document. Never follows a redirect and never uses a proxy, so it contacts only the host in `url`.
 fn fetch(url: &Url) -> Result<Vec<u8>, ureq::Error> {
     let mut response = https::agent(FETCH_TIMEOUT).get(url.as_str()).call()?;
     if response.status() != ureq::http::StatusCode::OK {
@@ -260,7 +261,7 @@ fn to_u64(bytes: usize) -> u64 {
     bytes.try_into().unwrap_or(u64::MAX)
 }
 
-/// Parses the keys that can verify tokens. Skips keys that it does not understand (RFC 7517, 5).
+/// Parses the keys that can verify tokens. Skips keys that this server does not understand (RFC 7517, 5).
 fn parse(text: &[u8]) -> Result<Vec<PublishedKey>, KeysError> {
     #[derive(Deserialize)]
     struct Document {
@@ -275,7 +276,7 @@ fn parse(text: &[u8]) -> Result<Vec<PublishedKey>, KeysError> {
     if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(keys) }
 }
 
-/// Returns the key, if it may verify signatures with an accepted algorithm.
+/// Returns the key that `jwk` describes. `None` if the key must not verify signatures, or has no accepted algorithm.
 fn verifying(jwk: &Jwk) -> Option<PublishedKey> {
     let common = &jwk.common;
     let is_signing =
@@ -371,7 +372,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_known_key_is_found_while_the_issuer_hangs() {
-        // Accepts connections and never replies.
+        // This issuer accepts connections and never replies.
         let issuer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/keys", issuer.local_addr().unwrap());
         let key = PublishedKey {
@@ -385,12 +386,13 @@ mod tests {
             loaded: RwLock::new(Some(Arc::new(Loaded { keys: vec![key], at }))),
             looked: Mutex::default(),
         }));
-        // Requests used to wait for this lock while another request fetched the keys.
+        // Another request is fetching the keys and holds the lock. Finding a cached key must not wait for the lock, as
+        // it once did.
         let fetching = keys.0.looked.lock().await;
         let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
         assert!(found.is_some());
         drop(fetching);
-        // The keys are fetched nevertheless.
+        // A cached old key is returned at once, and the keys are fetched in the background.
         let found = keys.find(Some("a"), Algorithm::EdDSA).await.unwrap();
         assert!(found.is_some());
         let accepted = spawn_blocking(move || issuer.accept().is_ok());

@@ -20,23 +20,24 @@ use keys::Keys;
 
 pub(crate) use keys::{KeySource, KeysError, KeysUnavailable};
 
-/// The scopes that this server knows, from the least to the most privileged.
+/// The scopes that this server knows, in the order from the least to the most privileged.
 pub(crate) const SCOPES: [&str; 3] = ["qwed:viewer", "qwed:user", "qwed:admin"];
 
-/// The maximum length of a token. Tokens of identity providers with many groups have about 4 KiB.
+/// The maximum length of a token, in bytes. Tokens of identity providers with many groups have about 4 KiB.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// The tolerated difference between the clocks of issuer and server.
+/// The tolerated difference between the issuer's clock and this server's clock.
 const LEEWAY: TimeDelta = TimeDelta::seconds(30);
-/// The accepted types (`typ`). RFC 9068 requires `at+jwt`, but many issuers use `JWT` or omit the type.
+/// The accepted values of the `typ` header, in lower case. RFC 9068 requires `at+jwt`, but many issuers use `JWT` or
+/// omit the header.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// The access tokens that are accepted.
+/// Decides which access tokens this server accepts.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The issuer, exactly as in the `iss` claim of its tokens.
     pub(crate) issuer: String,
-    /// The URL by which clients reach this server. Tokens must be issued for it (`aud`, RFC 8707).
+    /// The URL by which clients reach this server. The `aud` claim of a token must contain this URL (RFC 8707).
     pub(crate) audience: Url,
     pub(crate) keys: KeySource,
     /// The claim that contains the user's name.
@@ -61,7 +62,7 @@ pub(crate) struct Access {
     pub(crate) expires: DateTime<Utc>,
 }
 
-/// The reason why a token is not accepted. It is logged, and never contains any part of the token.
+/// The reason why a token is not accepted. It is logged, and so never contains any part of the token.
 #[derive(Debug, Error)]
 pub(crate) enum NotTaken {
     #[error("it is no JSON Web Token that this server takes: {0}")]
@@ -94,7 +95,7 @@ impl From<jsonwebtoken::errors::Error> for NotTaken {
     }
 }
 
-/// A text that is not a valid URL of this server.
+/// The error that a text is not a valid URL of this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "not an https URL without query and fragment, such as https://mcp.example.org/mcp (http for this machine alone)"
@@ -110,7 +111,8 @@ pub(crate) fn parse_audience(text: &str) -> Result<Url, InvalidAudience> {
 }
 
 impl AccessTokens {
-    /// Loads the issuer's keys. If keys cannot be fetched from a URL now, later tokens fetch them.
+    /// Loads the issuer's keys. If the keys cannot be fetched from a URL now, the first token that needs them fetches
+    /// them.
     ///
     /// # Errors
     ///
@@ -122,14 +124,14 @@ impl AccessTokens {
         validation.leeway = LEEWAY.num_seconds().unsigned_abs();
         validation.validate_nbf = true;
         validation.set_issuer(&[&options.issuer]);
-        // With and without the trailing slash, because people omit the slash of a URL without a path.
+        // Accept the URL with and without the trailing slash, because people omit the slash of a URL without a path.
         let audience = options.audience.as_str();
         validation.set_audience(&[audience, audience.trim_end_matches('/')]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         Ok(Self { options, keys, validation })
     }
 
-    /// Returns the content of a token, if the token is valid.
+    /// Validates a token, and returns its content.
     pub(crate) async fn validate(&self, token: &str) -> Result<Access, NotTaken> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(NotTaken::Form("it is too long"));
@@ -143,7 +145,8 @@ impl AccessTokens {
         if !TYPES.iter().any(|known| known.eq_ignore_ascii_case(kind)) {
             return Err(NotTaken::Form("its type is another"));
         }
-        // Before the keys are searched, so that a token with an unaccepted algorithm never causes a fetch.
+        // This check comes before the search for the key, so that a token with an unaccepted algorithm never causes a
+        // fetch.
         if crypto::row(header.alg).is_none() {
             return Err(NotTaken::Form("its algorithm is none of those"));
         }
@@ -151,7 +154,7 @@ impl AccessTokens {
         let key = key.ok_or(NotTaken::Key)?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims: Map<String, Value> = decode(token, &key, &validation)?.claims;
-        // RFC 7519, 4.1.1: the issuer is one string. The library also accepts an array that contains it.
+        // RFC 7519, 4.1.1: the issuer is one string. The library also accepts an array that contains the issuer.
         if claims.get("iss").and_then(Value::as_str) != Some(&self.options.issuer) {
             return Err(NotTaken::Claims("its issuer is another"));
         }
@@ -162,7 +165,7 @@ impl AccessTokens {
         Ok(Access { user: user.to_owned(), scopes: claims::scopes(&claims), expires })
     }
 
-    /// Returns whether keys are available, fetching them if not.
+    /// Returns whether keys are available. Fetches the keys if none are cached.
     pub(crate) async fn is_available(&self) -> bool {
         self.keys.are_there().await
     }
@@ -178,7 +181,8 @@ impl AccessTokens {
         })
     }
 
-    /// Returns the URL of the metadata (RFC 9728, 3.1). The well-known path precedes the path of the resource.
+    /// Returns the URL of the metadata (RFC 9728, 3.1). In this URL, the well-known path precedes the path of the
+    /// resource.
     pub(crate) fn metadata_url(&self) -> Url {
         let mut url = self.options.audience.clone();
         let path = format!("{WELL_KNOWN}{}", url.path().trim_end_matches('/'));
@@ -186,7 +190,8 @@ impl AccessTokens {
         url
     }
 
-    /// Returns whether a path is the path of the metadata. Some clients request it without the resource's path.
+    /// Returns whether `path` is the path of the metadata. Also accepts the well-known path alone, because some clients
+    /// omit the resource's path.
     pub(crate) fn is_metadata(&self, path: &str) -> bool {
         path == WELL_KNOWN || path == self.metadata_url().path()
     }

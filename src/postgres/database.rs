@@ -1,4 +1,4 @@
-//! A database that connects on demand and reconnects after a loss.
+//! A handle to a database. It connects on demand, and reconnects after the connection is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::url::DatabaseUrl;
 
 /// The maximum time that a caller waits for a connection.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The pause between two attempts to connect starts at the minimum and doubles up to the maximum.
+/// The first pause between two attempts to connect. Each further pause is twice as long, up to `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -21,21 +21,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Database {
     url: Arc<DatabaseUrl>,
-    /// The connection for notices, and for statements that are transactions of their own.
+    /// The connection for notices and for single statements. Each single statement is a transaction of its own.
     shared: Arc<Mutex<Option<Shared>>>,
-    /// The connection for transactions of several statements, one transaction at a time.
+    /// The connection for transactions of several statements. One transaction uses it at a time.
     exclusive: Arc<Mutex<Option<Session>>>,
 }
 
 /// The connection that all tasks share.
 struct Shared {
     session: Arc<Session>,
-    /// The notices that arrive on it. `None` after a listener has taken the receiver.
+    /// The notices that arrive on the connection. `None` after a listener has taken the receiver.
     notices: Option<mpsc::Receiver<Notice>>,
 }
 
-/// A right of the database role that no server needs. With it, the server could change the guards that other servers
-/// rely on.
+/// A right of the database role that no server needs. With such a right, the server could change the guards in the
+/// database that other servers rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Excess {
     #[error("it is a superuser of the database")]
@@ -44,12 +44,12 @@ pub(crate) enum Excess {
     Owner,
 }
 
-/// Reads the catalog only, because the tables may not exist yet.
+/// Finds excessive rights of the database role. Reads the catalog only, because the tables may not exist yet.
 const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
     FROM pg_roles WHERE rolname = current_user";
 
-/// Exclusive use of the connection for transactions, until it is dropped.
+/// Exclusive use of the connection for transactions. Dropping it ends the use.
 pub(crate) struct Exclusive(OwnedMutexGuard<Option<Session>>);
 
 impl Exclusive {
@@ -60,7 +60,7 @@ impl Exclusive {
 }
 
 impl Database {
-    /// Returns the database at a URL, without migrating it. It connects at the first use.
+    /// Returns the database at a URL, without migrating its schema. The database connects at its first use.
     pub(crate) fn at(url: DatabaseUrl) -> Self {
         Self { url: Arc::new(url), shared: Arc::default(), exclusive: Arc::default() }
     }
@@ -85,12 +85,12 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`DatabaseError`] if the database cannot be used.
+    /// [`DatabaseError`] if the database cannot be reached or migrated.
     pub(crate) async fn open(url: DatabaseUrl) -> Result<Self, DatabaseError> {
         let place = url.to_string();
         let database = Self::at(url);
         let mut exclusive = database.exclusive().await?;
-        // It was just connected, so it exists.
+        // The session exists, because it was connected just now.
         if let Some(session) = exclusive.session() {
             migrations::migrate(session.client_mut(), MIGRATIONS).await?;
         }
@@ -99,7 +99,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Returns the shared connection. Reconnects if it was lost, and waits at most five seconds.
+    /// Returns the shared connection. Reconnects if the connection was lost. Waits at most five seconds.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Database {
         waited.await
     }
 
-    /// Returns the shared connection. Reconnects if it was lost, or if `is_wanted` rejects it.
+    /// Returns the shared connection. Reconnects if the connection was lost, or if `is_wanted` rejects it.
     async fn usable<'a>(
         &self,
         shared: &'a mut Option<Shared>,
@@ -142,8 +142,8 @@ impl Database {
         waited.await
     }
 
-    /// Listens on `channel` over the shared connection. The receiver ends when the connection is lost. The listener
-    /// must then read the tables, because it may have missed notices.
+    /// Listens on `channel` over the shared connection. The receiver ends when the connection is lost. The caller may
+    /// then have missed notices, so it must read the tables.
     ///
     /// # Errors
     ///
@@ -176,7 +176,8 @@ impl Database {
     async fn connected(&self) -> Result<(Session, mpsc::Receiver<Notice>), DatabaseError> {
         let mut pause = PAUSE_MIN;
         loop {
-            // Boxed, because otherwise every future that queries the database would contain this large future.
+            // The future of `connect` is large. Without the box, every future that queries the database would contain
+            // it.
             match Box::pin(Session::connect(&self.url)).await {
                 Err(error) if error.is_passing() => {
                     tracing::debug!(%error, "the database is away");

@@ -1,17 +1,17 @@
-//! The schema: a numbered list of SQL files. Each file is executed once, in order, and never undone.
+//! The schema of the database: a numbered list of SQL files. Each file is executed once, in order, and never undone.
 
 use tokio_postgres::Client;
 
 use super::session::DatabaseError;
 
-/// One version of the schema.
+/// A step from one version of the schema to the next.
 pub(super) struct Migration {
     pub(super) name: &'static str,
     pub(super) sql: &'static str,
 }
 
-/// All migrations. The first has version 1. A released migration never changes: every change of the schema is a new
-/// migration at the end.
+/// All migrations, in order. The first leads to version 1. A released migration never changes. Every change of the
+/// schema is a new migration, appended to this list.
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "jobs", sql: include_str!("migrations/0001_jobs.sql") },
     Migration { name: "governance", sql: include_str!("migrations/0002_governance.sql") },
@@ -20,33 +20,33 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "job_bytes", sql: include_str!("migrations/0005_job_bytes.sql") },
 ];
 
-/// The advisory lock that one process holds while it changes the schema. An arbitrary number that no other program
-/// uses.
+/// The key of the advisory lock that a process holds while it changes the schema. The number is arbitrary, so that no
+/// other program uses it.
 const LOCK: i64 = 0x7177_6564_6d63_7001;
 
-/// Queries the catalog instead of calling `to_regclass`, which may not see a table that another process has just
-/// created.
+/// Returns whether the table of migrations exists. Queries the catalog instead of calling `to_regclass`, which may not
+/// see a table that another process has just created.
 const IS_THERE: &str = "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace \
     WHERE nspname = 'qwed_mcp' AND relname = 'migrations')";
 
-/// Brings the schema to the last version in `migrations`. All migrations run in one transaction, so that no version in
-/// between is ever visible.
+/// Brings the schema to the last version in `migrations`. Executes all migrations in one transaction, so that other
+/// processes never see an intermediate version.
 ///
 /// # Errors
 ///
-/// [`DatabaseError`] if the schema is newer or a migration fails. Then nothing has changed.
+/// [`DatabaseError`] if the schema is newer than the last version, or if a migration fails. Then nothing has changed.
 pub(super) async fn migrate(
     client: &mut Client,
     migrations: &[Migration],
 ) -> Result<(), DatabaseError> {
     let known = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
     let statement = DatabaseError::Statement;
-    // Most starts find the schema up to date. They need neither the lock nor the right to change the schema.
+    // Most starts find the schema up to date. Such a start needs neither the lock nor the right to change the schema.
     if up_to_date(version(client).await?, known)? {
         return Ok(());
     }
     let transaction = client.transaction().await.map_err(statement)?;
-    // Other processes wait for this lock, however long the migration takes.
+    // Wait for this lock without a timeout, because another process may hold it for a long migration.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(statement)?;
     transaction.query("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(statement)?;
     let found = version(&transaction).await?;
@@ -69,7 +69,7 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// Returns whether the schema is up to date.
+/// Returns whether the schema is up to date. Fails if it is newer than this program.
 fn up_to_date(found: i32, known: i32) -> Result<bool, DatabaseError> {
     if found > known { Err(DatabaseError::Newer { found, known }) } else { Ok(found == known) }
 }

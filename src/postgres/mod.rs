@@ -1,4 +1,4 @@
-//! The connection to a PostgreSQL database that replicas share, and its schema.
+//! The connection to a PostgreSQL database that replicas share, and the database's schema.
 //!
 //! `url` parses the setting, `tls` checks certificates as `sslmode` requires, `session` is one connection, `database`
 //! reconnects after a loss, and `migrations` updates the schema. This module knows nothing about the meaning of the

@@ -1,4 +1,4 @@
-//! One connection to the database. It never reconnects.
+//! One connection to the database. A lost connection is never replaced here.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -17,15 +17,17 @@ use super::tls;
 use super::tls::TlsError;
 use super::url::{DatabaseUrl, Security, UrlError};
 
-/// The timeout of one statement at the server.
+/// The time after which the database aborts a statement.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The timeout of a reply. After it the connection counts as lost.
+/// The time that a session waits for the database's reply to a statement. After this time the connection counts as
+/// lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
-/// The maximum number of unread notices. Further notices are dropped, because a slow listener re-reads the tables.
+/// The maximum number of notices that wait for the listener. Further notices are dropped. This is safe, because a slow
+/// listener reads the tables again.
 const NOTICES_MAX: usize = 1024;
 
-/// Sets up a connection. Changes `synchronous_commit` only if its value would lose committed rows. Leaves stricter
-/// values and `fsync` as the admin configured them.
+/// Sets up a connection. Changes `synchronous_commit` only if its value could lose committed rows. Leaves stricter
+/// values, and `fsync`, as the admin configured them.
 const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
     WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, false), \
     set_config('statement_timeout', '10s', false), set_config('lock_timeout', '5s', false), \
@@ -40,20 +42,19 @@ pub(crate) enum DatabaseError {
     Url(#[from] UrlError),
     #[error("failed to set up TLS to the database")]
     Tls(#[from] TlsError),
-    /// The connection could not be established.
     #[error("failed to connect to {place}")]
     Connect { place: String, source: tokio_postgres::Error },
     /// The server did not respond in time.
     #[error("{0} does not answer")]
     Silent(String),
-    /// The database refused a statement, or the connection was lost during it. After a loss, the statement may have
-    /// been carried out.
+    /// The database refused a statement, or the connection was lost while the statement ran. After a loss, the
+    /// statement may have been carried out.
     #[error("failed to carry out a statement")]
     Statement(#[source] tokio_postgres::Error),
     /// The database did not reply to a statement in time. The statement may have been carried out.
     #[error("the database does not answer")]
     NoAnswer,
-    /// A newer version of this program made the schema.
+    /// The schema has a version that this program does not know, because a newer version of the program created it.
     #[error(
         "the database has version {found} of the schema, and this program knows it up to {known}: install the \
          newer program everywhere, then start it again"
@@ -82,8 +83,8 @@ impl DatabaseError {
     pub(crate) fn is_passing(&self) -> bool {
         let of_server = |error: &tokio_postgres::Error| {
             error.as_db_error().is_none_or(|error| {
-                // Connection errors, insufficient resources, operator intervention, and serialization failures or
-                // deadlocks.
+                // These classes of errors may be temporary: connection errors, insufficient resources, operator
+                // intervention, and serialization failures or deadlocks.
                 let class = error.code().code();
                 ["08", "53", "57", "40"].iter().any(|start| class.starts_with(start))
             })
@@ -107,15 +108,15 @@ pub(crate) struct Notice {
 /// its own.
 pub(crate) struct Session {
     client: Client,
-    /// The prepared statements, by their SQL.
+    /// The statements that this connection has prepared, by their SQL.
     statements: Mutex<HashMap<&'static str, Statement>>,
     is_lost: AtomicBool,
-    /// Closes the connection when the session is dropped.
+    /// Closes the connection when this session is dropped.
     _end: DropGuard,
 }
 
 impl Session {
-    /// Connects once, and sets the connection up. Notices arrive at the returned receiver.
+    /// Makes one attempt to connect, and sets the connection up. Notices arrive at the returned receiver.
     pub(super) async fn connect(
         url: &DatabaseUrl,
     ) -> Result<(Self, mpsc::Receiver<Notice>), DatabaseError> {
@@ -209,7 +210,7 @@ impl Session {
         self.answered(self.client.batch_execute(sql)).await
     }
 
-    /// Returns the client for transactions. It requires exclusive use of the session.
+    /// Returns the client for transactions. The caller must have exclusive use of the session.
     pub(crate) fn client_mut(&mut self) -> &mut Client {
         &mut self.client
     }
@@ -270,7 +271,8 @@ async fn drive<S, T>(
         match message {
             Some(Ok(AsyncMessage::Notification(notice))) => {
                 let channel = notice.channel().to_owned();
-                // Dropping a notice is fine: a slow listener re-reads the tables.
+                // The notice is dropped if the channel is full. This is safe, because a slow listener reads the tables
+                // again.
                 let _ = notices.try_send(Notice { channel, payload: notice.payload().to_owned() });
             }
             Some(Ok(message)) => tracing::debug!(?message, "the database says"),

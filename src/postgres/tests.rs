@@ -29,7 +29,7 @@ async fn the_schema_is_made_once_whoever_comes_first() {
     let database = opened.into_iter().map(Result::unwrap).last().unwrap();
     let known = i64::try_from(MIGRATIONS.len()).unwrap();
     assert_eq!(number(&database, "SELECT count(*) FROM qwed_mcp.migrations").await, known);
-    // Connect through the Unix socket too. The schema is up to date.
+    // Open the database a second time, through the Unix socket. Its schema is up to date.
     let name = url.rsplit('/').next().unwrap();
     open(&scratch::shared().socket_url(name)).await.unwrap();
 }
@@ -64,7 +64,7 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
 async fn a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows() {
     let (server, url) = (scratch::shared(), scratch::shared().database());
     let mut session = Session::connect(&parsed(&url)).await.unwrap().0;
-    // One role has all privileges on each new table, and one role may only read.
+    // Grant one role all privileges on each new table, and another role the right to read it.
     server.sql(&url, "CREATE ROLE qwed_writer; CREATE ROLE qwed_reader");
     session
         .batch(
@@ -130,7 +130,7 @@ async fn a_connection_that_is_lost_is_made_again() {
     let session = database.session().await.unwrap();
     server.kill();
     assert_eq!(notices.recv().await, None);
-    // Each connection ends when its backend process has ended.
+    // A connection is lost when its backend process has ended.
     while !session.is_lost() {
         sleep(Duration::from_millis(5)).await;
     }
@@ -154,7 +154,7 @@ async fn what_is_refused_is_not_tried_again() {
     assert!(begun.elapsed().as_secs() < 3);
 }
 
-/// Creates an authority and its certificate for `localhost`, with the `openssl` program.
+/// Creates a certificate authority and its certificate for `localhost`, with the `openssl` program.
 fn certificates(folder: &std::path::Path) {
     let script = "set -e; cd \"$1\"
         openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-authority

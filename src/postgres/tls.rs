@@ -16,13 +16,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::url::{Roots, Security};
 
-/// The reason why TLS could not be set up as the mode requires.
+/// The reason why TLS could not be set up as `sslmode` requires.
 #[derive(Debug, ThisError)]
 pub(crate) enum TlsError {
-    /// The file of root certificates cannot be read.
     #[error("sslrootcert, {file}, cannot be read")]
     File { file: String, source: pem::Error },
-    /// No root certificate is usable.
+    /// No root certificate is usable. The string is the source of the certificates.
     #[error("{0} has no certificate of an authority that can be used")]
     NoRoots(String),
     /// The verifier rejects the root certificates.
@@ -37,7 +36,7 @@ pub(crate) enum TlsError {
 pub(super) fn connector(security: &Security) -> Result<MakeRustlsConnect, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match security {
-        // `Plain` never gets here.
+        // A connection in mode `Plain` does not use TLS, so it never needs this verifier.
         Security::Plain | Security::Unchecked => {
             Arc::new(Lenient { provider: Arc::clone(&provider), authorities: None })
         }
@@ -56,7 +55,7 @@ pub(super) fn connector(security: &Security) -> Result<MakeRustlsConnect, TlsErr
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Returns a verifier that checks the authority and the name.
+/// Returns a verifier that checks the authority that signed the certificate, and the server's name.
 fn verifier(
     roots: &Roots,
     provider: &Arc<CryptoProvider>,
@@ -65,7 +64,7 @@ fn verifier(
     let place = match roots {
         Roots::File(file) => {
             for certificate in certificates(file)? {
-                // Skip an unusable certificate. It is an error if no usable certificate remains.
+                // Skip a certificate that is not usable. If none is usable, the function fails below.
                 let _ = store.add(certificate);
             }
             file.display().to_string()
@@ -89,12 +88,13 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     all.collect::<Result<_, _>>().map_err(unreadable)
 }
 
-/// Checks less of a certificate than rustls does. Always checks that the server has the private key.
+/// A verifier that checks less of a certificate than rustls does. It always checks that the server has the private key.
 #[derive(Debug)]
 struct Lenient {
     provider: Arc<CryptoProvider>,
-    /// The verifier of the authorities, which must have signed the certificate for any name. If `None`, any certificate
-    /// is accepted: the connection is safe from passive eavesdropping, but the server is not authenticated.
+    /// Verifies that one of the trusted authorities has signed the certificate. The name in the certificate is not
+    /// checked. If `None`, any certificate is accepted: the connection is safe from passive eavesdropping, but the
+    /// server is not authenticated.
     authorities: Option<Arc<WebPkiServerVerifier>>,
 }
 
@@ -118,7 +118,8 @@ impl ServerCertVerifier for Lenient {
             now,
         );
         match verified {
-            // The verifier checks the name last, so the authority is verified here.
+            // The verifier checks the name last. An error about the name therefore means that the authority is
+            // verified.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

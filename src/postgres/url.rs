@@ -1,4 +1,4 @@
-//! Parses the setting that selects a database and how the connection to it is secured.
+//! Parses the setting that selects a database, and that selects how the connection to the database is secured.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::secret::Secret;
 
 /// The timeout of one attempt to connect, unless the URL sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A connection counts as lost when the peer has not responded for this time.
+/// The time after which a connection counts as lost, if the peer has not responded.
 const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The value of `sslrootcert` that selects the system's root certificates.
 const SYSTEM_ROOTS: &str = "system";
@@ -25,23 +25,24 @@ pub(crate) struct DatabaseUrl {
     pub(super) security: Security,
 }
 
-/// How the server's certificate is checked, in libpq's terms.
+/// How TLS secures the connection and how the server's certificate is checked. The values are named after libpq's
+/// modes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Security {
-    /// No TLS.
+    /// No TLS (`disable`).
     Plain,
-    /// TLS with any certificate (`prefer`, `require`).
+    /// TLS with any certificate of the server (`prefer`, `require`).
     Unchecked,
-    /// TLS with a certificate of one of these authorities, for any name (`verify-ca`).
+    /// TLS with a certificate that one of these authorities has signed, for any name (`verify-ca`).
     Authority(Roots),
-    /// TLS with a certificate of one of these authorities, for the host name in the URL (`verify-full`).
+    /// TLS with a certificate that one of these authorities has signed, for the host name in the URL (`verify-full`).
     Name(Roots),
 }
 
 /// The root certificates that are trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Roots {
-    /// The certificates in a file (`sslrootcert`).
+    /// The certificates in the file that `sslrootcert` names.
     File(PathBuf),
     /// The certificates of the system.
     System,
@@ -50,25 +51,25 @@ pub(super) enum Roots {
 /// The reason why a URL does not select a database.
 #[derive(Debug, Error)]
 pub(crate) enum UrlError {
-    /// The scheme is not PostgreSQL's.
+    /// The URL's scheme is not `postgres` or `postgresql`.
     #[error("QWED_MCP_STORE is no URL that begins with postgres:// or postgresql://")]
     NotPostgres,
     /// A part of the URL is invalid. The source names the part, never its value.
     #[error("QWED_MCP_STORE cannot be read")]
     Unreadable(#[source] tokio_postgres::Error),
-    /// Not a mode of libpq, or `allow`, which gives no guarantee.
+    /// The value of `sslmode` is not a mode of libpq, or it is `allow`, which gives no guarantee.
     #[error(
         "QWED_MCP_STORE has an sslmode other than disable, prefer, require, verify-ca and verify-full"
     )]
     SslMode,
-    /// `sslmode=verify-ca` without `sslrootcert`.
+    /// The mode is `verify-ca`, but `sslrootcert` is missing.
     #[error("QWED_MCP_STORE has sslmode=verify-ca, which needs sslrootcert=FILE")]
     NoAuthority,
-    /// `sslrootcert=system` without a check of the name. Anyone can get a certificate of a public authority, so only
-    /// the name identifies the server.
+    /// `sslrootcert=system` is used with a mode that does not check the server's name. Anyone can get a certificate of
+    /// a public authority, so only the name identifies the server.
     #[error("QWED_MCP_STORE has sslrootcert=system, which needs sslmode=verify-full")]
     SystemWithoutName,
-    /// A required part of the URL is missing.
+    /// A required part of the URL is missing. The value names the part.
     #[error("QWED_MCP_STORE names no {0}: postgres://USER:PASSWORD@HOST/DATABASE")]
     Lacks(&'static str),
 }
@@ -94,7 +95,7 @@ impl DatabaseUrl {
                 _ => drop(rest.append_pair(&key, &value)),
             }
         }
-        // The parser of `tokio_postgres` takes `+` literally.
+        // The parser of `tokio_postgres` does not decode `+` as a space, so `%20` replaces it.
         let rest = rest.finish().replace('+', "%20");
         let config: Result<Config, _> = format!("{place}?{rest}").parse();
         let mut config = config.map_err(UrlError::Unreadable)?;
@@ -113,12 +114,12 @@ impl DatabaseUrl {
         });
         let (ssl_mode, mut security) = secured(mode.as_deref(), roots)?;
         config.ssl_mode(ssl_mode);
-        // Like libpq, do not encrypt a Unix socket.
+        // As in libpq, a connection through a Unix socket is not encrypted.
         if config.get_hosts().iter().all(is_socket) && config.get_hostaddrs().is_empty() {
             config.ssl_mode(SslMode::Disable);
             security = Security::Plain;
         }
-        // A read-only standby may lag behind, and cannot store jobs.
+        // Connect only to a server that accepts writes. A read-only standby may lag behind, and cannot store jobs.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         config.keepalives_idle(PEER_TIMEOUT).keepalives_interval(PEER_TIMEOUT / 5);
         config.keepalives_retries(3).tcp_user_timeout(PEER_TIMEOUT);
@@ -129,7 +130,8 @@ impl DatabaseUrl {
     }
 }
 
-/// Converts a mode of libpq. The default is `prefer`, which uses TLS if the server supports it.
+/// Converts a mode of libpq to the settings that implement it. The default mode is `prefer`, which uses TLS if the
+/// server supports it.
 fn secured(mode: Option<&str>, roots: Option<Roots>) -> Result<(SslMode, Security), UrlError> {
     let security = match (mode.unwrap_or("prefer"), roots) {
         ("disable", _) => return Ok((SslMode::Disable, Security::Plain)),
@@ -137,7 +139,7 @@ fn secured(mode: Option<&str>, roots: Option<Roots>) -> Result<(SslMode, Securit
             return Err(UrlError::SystemWithoutName);
         }
         ("prefer", _) => return Ok((SslMode::Prefer, Security::Unchecked)),
-        // Like libpq, `require` with `sslrootcert` is `verify-ca`.
+        // As in libpq, `require` with `sslrootcert` means `verify-ca`.
         ("require" | "verify-ca", Some(roots)) => Security::Authority(roots),
         ("require", None) => Security::Unchecked,
         ("verify-ca", None) => return Err(UrlError::NoAuthority),

@@ -1,8 +1,8 @@
-//! Checkpoints: signed heads of the audit log, stored where a program that changes the log cannot reach them. This
-//! module never changes the log.
+//! Checkpoints: signed heads of the audit log. They are stored where a program that changes the log cannot reach them.
+//! This module never changes the log.
 //!
-//! The file has a line for each checkpoint. If the log was rewritten, or cut off before a signed row, that row is
-//! missing.
+//! The file has one line for each checkpoint. A checkpoint shows that its row was in the log. If the log was rewritten,
+//! or was cut off before a signed row, the comparison finds that this row is missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
@@ -12,34 +12,34 @@ use serde::Serialize;
 use super::{PublicKeys, SignedHead, verify_head};
 use crate::ledger::AuditRow;
 
-/// The longest line, in bytes. A signed head has less than a kilobyte.
+/// The maximum length of a line, in bytes. A signed head has less than a kilobyte.
 const LINE_BYTES_MAX: u64 = 16 * 1024;
-/// The most checkpoints: one a minute for almost two years.
+/// The limit for the number of lines in the file. With one checkpoint a minute, this is reached after almost two years.
 const LINES_MAX: u64 = 1_000_000;
-/// The most flaws that are named.
+/// The maximum number of flaws that are described.
 const FLAWS_NAMED_MAX: usize = 20;
 
 /// The result of comparing a log with its checkpoints.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct CheckpointVerification {
-    /// The checkpoints of rows that are in the log as they were signed.
+    /// The number of checkpoints of rows that are in the log as they were signed.
     pub(crate) same: u64,
-    /// The checkpoints of rows before the first row of an export.
+    /// The number of checkpoints of rows before the first row of an export.
     pub(crate) earlier: u64,
-    /// The last row that is as it was signed.
+    /// The number of the last row that is in the log as it was signed.
     pub(crate) last: Option<i64>,
-    /// The time at which that row was signed.
+    /// The time at which the row `last` was signed.
     pub(crate) last_signed: Option<String>,
-    /// The rows after the last signed row, which no checkpoint covers.
+    /// The number of rows after the last signed row. No checkpoint covers these rows.
     pub(crate) rows_behind: u64,
-    /// The checkpoints that are not valid, or do not fit the log.
+    /// The number of checkpoints that are not valid, or that have a missing or different row in the log.
     pub(crate) flawed: u64,
-    /// Descriptions of the first flaws.
+    /// Descriptions of the first flaws, up to the maximum number.
     pub(crate) flaws: Vec<String>,
 }
 
 impl CheckpointVerification {
-    /// Returns whether the log has every signed row, and at least one row was signed.
+    /// Returns whether every signed row is in the log as it was signed. Requires that at least one row was signed.
     pub(crate) fn is_intact(&self) -> bool {
         self.flawed == 0 && self.same > 0
     }
@@ -52,19 +52,20 @@ impl CheckpointVerification {
     }
 }
 
-/// Signed heads, while they are compared with the rows of a log, in the order of the rows.
+/// The signed heads of a file, during their comparison with the rows of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
-    /// The heads by the number of the row, each with its line in the file.
+    /// The heads that were not compared yet, by the number of their row. Each head has the number of its line in the
+    /// file.
     heads: BTreeMap<i64, Vec<(u64, SignedHead)>>,
     first_row: Option<i64>,
-    /// The number of rows of each chain after its last signed row.
+    /// For each chain, the number of rows after its last signed row.
     behind: HashMap<Option<String>, u64>,
     found: CheckpointVerification,
 }
 
 impl Checkpoints {
-    /// Reads the lines of a file, and verifies each with these keys.
+    /// Reads a file of checkpoints, and verifies each line with `keys`.
     pub(crate) fn read(mut lines: impl BufRead, keys: &PublicKeys) -> io::Result<Self> {
         let mut checkpoints = Self::default();
         let mut line = Vec::new();
@@ -84,13 +85,13 @@ impl Checkpoints {
         Err(io::ErrorKind::FileTooLarge.into())
     }
 
-    /// Compares the next row of the log with its checkpoints.
+    /// Compares the next row of the log with the checkpoints of this row.
     pub(crate) fn see(&mut self, row: &AuditRow) {
         let first = self.first_row.get_or_insert(row.seq);
         *first = row.seq.min(*first);
         let behind = self.behind.entry(row.instance.clone()).or_default();
         *behind += 1;
-        // Several chains may have this number, so only the hash identifies the row that was signed.
+        // Several chains may have a row with this number. So only the hash identifies the row that was signed.
         let is_of_row = |head: &SignedHead| row.instance.is_none() || head.place.hash == row.hash;
         let heads = self.heads.remove(&row.seq).unwrap_or_default();
         let (heads, others): (Vec<_>, Vec<_>) =
@@ -113,7 +114,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns the result, once every row was compared.
+    /// Returns the result. Must be called after every row of the log was compared.
     pub(crate) fn verification(self) -> CheckpointVerification {
         let Self { heads, first_row, behind, mut found } = self;
         found.rows_behind = behind.into_values().sum();

@@ -1,9 +1,9 @@
-//! The reasons why two runs of the same script may differ, by the names that the script uses. The script is never run
-//! here.
+//! Finds the reasons why two runs of the same script may differ, from the names that the script uses. This module never
+//! runs the script.
 //!
-//! The table has the functions of the standard library and of known libraries that draw numbers, read a clock, or show
-//! something else that changes from run to run. An empty result means that all names were looked up and none is in the
-//! table. It is not a proof, because a script can hide its behaviour.
+//! The table has the functions that draw numbers, read a clock, or show something else that changes from run to run. It
+//! covers the standard library and known libraries. An empty result means that all names were looked up and none is in
+//! the table. It is not a proof, because a script can hide its behaviour.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use crate::executor::Determinism;
 use crate::safety::{UNSEEN, is_in_standard_library};
 
-/// A reason, as receipts name it.
+/// A reason for a difference between runs, with its name in receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Word {
     Time,
@@ -39,37 +39,40 @@ impl Word {
     }
 }
 
-/// The part of a deterministic run that makes the uses in a row the same in each run.
+/// The measure of a deterministic run that makes a row's functions return the same values in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pinned {
     Never,
-    /// The seeds of `random` and `numpy.random`, from which these numbers come.
+    /// The functions draw numbers from `random` or `numpy.random`. A deterministic run sets the seeds of both.
     BySeeds,
     ByAddresses,
 }
 
-/// The uses that a row is about. All lists are separated by spaces.
+/// The uses of names in a script to which a row applies. The words in a list are separated by spaces.
 #[derive(Debug, Clone, Copy)]
 enum Uses {
-    /// Modules and objects by their qualified names, and everything below them.
+    /// The script uses one of these modules or objects, or anything below them. They are qualified names.
     Paths(&'static str),
-    /// Members with these names, if one of the libraries is imported. Includes members of modules and of unknown
-    /// objects.
+    /// The script imports one of the libraries, and uses a member with one of these names. It may be a member of a
+    /// module or of an unknown object.
     Members { libraries: &'static str, names: &'static str },
-    /// The same, if a word of the member's name starts with one of these.
+    /// The script imports one of the libraries, and uses a member. The member's name has a word that begins with one of
+    /// these.
     Words { libraries: &'static str, starts: &'static str },
-    /// Texts, in lower case, anywhere in the source, if one of the libraries is imported.
+    /// The script imports one of the libraries, and its source contains one of these texts, which are in lower case.
     Texts { libraries: &'static str, texts: &'static str },
-    /// A call with this keyword, unless the function has one of the excepted names.
+    /// The script imports one of the libraries, and passes this keyword in a call. Functions with a name in `but` are
+    /// excepted.
     Keyword { libraries: &'static str, keyword: &'static str, but: &'static str },
-    /// A name of the first list and a name of the second list, in one script.
+    /// The script uses a qualified name of the first list, and also a qualified name of the second list.
     Both(&'static str, &'static str),
 }
 
 use Pinned::{ByAddresses, BySeeds, Never};
 use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 
-/// The table. Each row has its uses, the reason, the measure that pins them, and an explanation.
+/// The table. Each row has the uses to which it applies, the reason for a difference, the measure that prevents the
+/// difference, and an explanation.
 #[rustfmt::skip]
 const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, Never,
@@ -171,7 +174,7 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
      "what they load or run is not in the script"),
 ];
 
-/// The libraries for which the table has every known difference.
+/// The libraries for which the table contains every known reason.
 const LIBRARIES: [&str; 17] = [
     "dateutil",
     "gmpy2",
@@ -192,19 +195,21 @@ const LIBRARIES: [&str; 17] = [
     "z3",
 ];
 
-/// The modules that other modules hold under their names, such as `statistics.random` and `calendar.datetime`.
+/// Modules that other modules contain as members, such as `statistics.random` and `calendar.datetime`. They are found
+/// below other modules too.
 const HELD: [&str; 8] =
     ["random", "time", "datetime", "os", "uuid", "secrets", "tempfile", "threading"];
 
-/// The names of a script, from the analysis.
+/// The names in a script, from the analysis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) imports: &'a [String],
-    /// Qualified names of objects. A name that starts with a dot is a member of an unknown object.
+    /// The qualified names of the objects that the script uses. A name that begins with a dot is a member of an unknown
+    /// object.
     pub(super) uses: &'a [String],
 }
 
-/// Returns the reasons why two runs of a script may differ; `names` is `None` if the script was not analysed.
+/// Returns the reasons why two runs of a script may differ. `names` is `None` if the script was not analysed.
 pub(super) fn may_differ_by(
     names: Option<Names<'_>>,
     source: &str,
@@ -226,15 +231,15 @@ pub(super) fn may_differ_by(
     words
 }
 
-/// Returns the reason for a difference that an output shows: the address of an object, as in `<object object at
-/// 0x7f…>`.
+/// Returns the reason why an output may differ in the next run: it contains the address of an object, as in
+/// `<object object at 0x7f…>`. `None` if it contains no address, or if the run had fixed addresses.
 pub(super) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
     const ADDRESS: &[u8] = b" at 0x";
     let is_there = output.windows(ADDRESS.len()).any(|window| window == ADDRESS);
     (is_there && !is_pinned(ByAddresses, determinism)).then_some(Word::Memory)
 }
 
-/// Returns the reasons as receipts name them.
+/// Returns the names of the reasons in receipts.
 pub(super) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
     words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
 }
@@ -292,13 +297,13 @@ impl Names<'_> {
         libraries.any(|library| self.imports.iter().any(|import| top(import) == library))
     }
 
-    /// Returns all parts of all names except for the first part, which is a module or empty.
+    /// Returns the parts of all names, except for the first part of each name. The first part is a module, or empty.
     fn members(&self) -> impl Iterator<Item = &str> {
         self.all().flat_map(|name| name.split('.').skip(1))
     }
 }
 
-/// Returns whether a name is this module or object, or is below it.
+/// Returns whether a name is the module or object `path`, or is below it.
 fn is_below(name: &str, path: &str) -> bool {
     let is_at = |name: &str| {
         name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -306,7 +311,7 @@ fn is_below(name: &str, path: &str) -> bool {
     if is_at(name) {
         return true;
     }
-    // A name that starts with a dot is not a module's.
+    // A name that begins with a dot is a member of an unknown object, and so not of a module.
     let is_held = HELD.contains(&top(path)) && !name.starts_with('.');
     is_held
         && name.match_indices('.').any(|(dot, _)| {
@@ -314,8 +319,8 @@ fn is_below(name: &str, path: &str) -> bool {
         })
 }
 
-/// Returns whether a word of a name starts like this. A word starts with a capital letter, or after a character that is
-/// not a lower-case letter.
+/// Returns whether a word in `name` begins with `start`. A word begins with a capital letter, or after a character that
+/// is not a lower-case letter.
 fn has_word(name: &str, start: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.match_indices(start).any(|(at, _)| {
@@ -337,7 +342,8 @@ mod tests {
         as_texts(&may_differ_by(Some(names), source, determinism)).join(" ")
     }
 
-    /// Scripts, the reasons for them, and the reasons in a deterministic run with fixed addresses.
+    /// Scripts. For each script, the reasons why runs may differ, and the reasons in a deterministic run with fixed
+    /// addresses.
     const CASES: &[(&str, &str, &str)] = &[
         ("import math\nprint(math.pi, {'a', 'b'}, hash('a'))", "", ""),
         ("from decimal import *\nprint(Decimal(2).sqrt())", "", ""),

@@ -1,9 +1,9 @@
 //! The envelope of a receipt: DSSE 1.0.2, <https://github.com/secure-systems-lab/dsse>. This module never parses a
 //! statement.
 //!
-//! The signature covers the payload's bytes and their type, so no statement is parsed before the signature is checked.
-//! The bytes around the payload are not signed. They must be exactly as receipts are written, so a changed byte is
-//! found there too.
+//! The signature covers the payload's bytes and their type, so no statement needs to be parsed before the signature is
+//! checked. The other bytes of an envelope are not signed. They must be exactly the bytes that this program writes, so
+//! that a change of these bytes is also detected.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::ReceiptError;
 use super::keys::{PublicKeys, SigningKey};
 
-/// The media type of in-toto's statements.
+/// The media type of in-toto statements.
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
 const SIGNATURE_BYTES: usize = 64;
@@ -31,14 +31,14 @@ struct Signature {
     sig: String,
 }
 
-/// The statement of an envelope, and the id of its key. Only `open` has checked the signature.
+/// The content of an envelope: the statement, and the id of the key that signed it. Only `open` checks the signature.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) payload: Vec<u8>,
     pub(super) keyid: String,
 }
 
-/// Signs a statement, and returns the bytes of its envelope.
+/// Signs a statement, and returns the bytes of an envelope with it.
 pub(super) fn seal(statement: &[u8], key: &SigningKey) -> serde_json::Result<Vec<u8>> {
     let signature = Signature {
         keyid: key.id().to_owned(),
@@ -52,7 +52,7 @@ pub(super) fn seal(statement: &[u8], key: &SigningKey) -> serde_json::Result<Vec
     bytes_of(&envelope)
 }
 
-/// Returns the statement of an envelope, if one of these keys has signed exactly these bytes.
+/// Returns the content of an envelope. Fails unless one of `keys` has signed exactly the bytes of the statement.
 pub(super) fn open(bytes: &[u8], keys: &PublicKeys) -> Result<Opened, ReceiptError> {
     let (envelope, payload) = read(bytes)?;
     let [Signature { keyid, sig }] = envelope.signatures;
@@ -65,7 +65,7 @@ pub(super) fn open(bytes: &[u8], keys: &PublicKeys) -> Result<Opened, ReceiptErr
     Ok(Opened { payload, keyid })
 }
 
-/// Returns the statement of an envelope and the id of its key, without checking the signature.
+/// Returns the content of an envelope, without checking the signature.
 pub(super) fn content(bytes: &[u8]) -> Result<Opened, ReceiptError> {
     let (envelope, payload) = read(bytes)?;
     let [Signature { keyid, .. }] = envelope.signatures;
@@ -86,14 +86,14 @@ fn read(bytes: &[u8]) -> Result<(Envelope, Vec<u8>), ReceiptError> {
     Ok((envelope, payload))
 }
 
-/// Returns the one form in which an envelope is written.
+/// Returns the bytes of an envelope, in the only form that is valid.
 fn bytes_of(envelope: &Envelope) -> serde_json::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(envelope)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// Returns the bytes that are signed: DSSE's pre-authentication encoding.
+/// Returns the bytes that the signature covers: DSSE's pre-authentication encoding.
 pub(super) fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()

@@ -1,5 +1,5 @@
-//! The environment of a script, as its receipt describes it: the interpreter, the installed packages, the variables,
-//! the machine. It is looked up again only after an installation. This module never installs anything.
+//! The environment of a script in its receipt: the interpreter, the installed packages, the variables, the machine. The
+//! environment is cached, and only looked up again after an installation. This module never installs anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +14,11 @@ use sha2::{Digest as _, Sha256};
 use super::sha256;
 use crate::executor::Surroundings;
 
-/// The ends of the names of installed distributions, after the name and the version. The binary distribution format and
-/// Debian use them.
+/// The endings of the names of metadata folders, after the name and the version of a distribution. The binary
+/// distribution format uses the first, and Debian the second.
 const INFO_ENDINGS: [&str; 2] = [".dist-info", ".egg-info"];
 
-/// The environment of a script.
+/// The environment in which a script runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Environment {
@@ -27,18 +27,18 @@ pub(crate) struct Environment {
     pub(crate) packages: Vec<Package>,
     /// The SHA-256 of the lines `NAME==VERSION`, each with a line feed.
     pub(crate) packages_sha256: String,
-    /// The variables of scripts, except for variables that point into the scratch folder.
+    /// The environment variables of scripts. Variables that point into the scratch folder are left out.
     pub(crate) variables: BTreeMap<String, String>,
-    /// The architecture, as Rust names it.
+    /// The architecture of the processor, as Rust names it.
     pub(crate) arch: String,
     pub(crate) os: String,
-    /// The release of the kernel; empty if it is unknown.
+    /// The release of the kernel. Empty if it is unknown.
     pub(crate) kernel: String,
-    /// The processor's features by which numerical libraries choose their kernels.
+    /// The features of the processor that decide which kernels numerical libraries use.
     pub(crate) cpu_features: Vec<String>,
 }
 
-/// The interpreter.
+/// The Python interpreter that runs scripts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Interpreter {
     /// The value of `sys.implementation.name`.
@@ -48,7 +48,6 @@ pub(crate) struct Interpreter {
     pub(crate) sha256: String,
 }
 
-/// An installed package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -78,7 +77,8 @@ impl Environment {
         })
     }
 
-    /// Returns the differences between a receipt's environment (`self`) and `now`, a line for each.
+    /// Returns the differences between the environment in a receipt (`self`) and `now`, with one line for each
+    /// difference.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         let mut compare = |what: &str, then: &str, now: &str| {
@@ -114,7 +114,7 @@ pub(crate) fn describe(surroundings: &Surroundings) -> io::Result<Environment> {
     Environment::of(surroundings)
 }
 
-/// Returns the values of each name on both sides; `none` if the name is missing.
+/// Returns the value of each name in `then` and in `now`. If a name is missing on one side, its value there is `none`.
 fn pairs<'a>(
     then: impl Iterator<Item = (&'a String, &'a String)>,
     now: impl Iterator<Item = (&'a String, &'a String)>,
@@ -137,7 +137,7 @@ fn start(digest: &str) -> &str {
 #[derive(Debug, Default)]
 pub(super) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
-/// The state of a file or a folder. An installation changes it.
+/// The state of a file or a folder. It changes when something is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen(Option<[i128; 5]>);
 
@@ -156,15 +156,15 @@ impl Seen {
 }
 
 impl EnvironmentCache {
-    /// Returns the environment that was looked up last, if nothing was installed since. Reads only the metadata of a
-    /// few paths.
+    /// Returns the environment that was looked up last. `None` if something was installed since. Reads only the
+    /// metadata of a few paths.
     pub(super) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, environment) = known.as_ref()?;
         (*of == seen(surroundings)).then(|| Arc::clone(environment))
     }
 
-    /// Returns the current environment. Blocks on the disk.
+    /// Returns the current environment, from the cache if nothing was installed. Blocks on the disk.
     pub(super) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
         if let Some(environment) = self.known(surroundings) {
             return Ok(environment);
@@ -182,8 +182,8 @@ fn seen(surroundings: &Surroundings) -> Vec<Seen> {
     watched.map(|path| Seen::at(path)).collect()
 }
 
-/// Returns the packages that are installed in these folders. If two have the same name, the first counts, as for
-/// imports.
+/// Returns the packages that are installed in these folders. If two packages have the same name, only the first counts,
+/// because Python imports the first.
 fn packages(folders: &[PathBuf]) -> Vec<Package> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for folder in folders {
@@ -198,13 +198,13 @@ fn packages(folders: &[PathBuf]) -> Vec<Package> {
     found.into_iter().map(|(name, version)| Package { name, version }).collect()
 }
 
-/// Returns the name and the version of a distribution, from the name of its metadata folder. The name is in the form in
-/// which package indexes compare it.
+/// Returns the name and the version of a distribution, from the name of its metadata folder. The name is normalized, as
+/// package indexes do to compare names.
 fn distribution(entry: &std::ffi::OsStr) -> Option<(String, String)> {
     let entry = entry.to_str()?;
     let stem = INFO_ENDINGS.iter().find_map(|ending| entry.strip_suffix(ending))?;
     let (name, version) = stem.split_once('-')?;
-    // In an `.egg-info`, the version of Python may follow.
+    // In the name of an `.egg-info` folder, the version of Python may follow the version of the package.
     let version = version.split_once("-py").map_or(version, |(version, _)| version);
     let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
     Some((name, version.to_owned()))

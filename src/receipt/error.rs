@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// The reason why a receipt is not valid. The holder of the receipt may see it, because nothing in it is secret.
+/// The reason why a receipt is not valid. The holder of the receipt may see the reason, because nothing in it is
+/// secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ReceiptError {
     #[error("it is no envelope of a receipt: {0}")]

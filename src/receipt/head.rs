@@ -1,6 +1,7 @@
-//! The signed head of the audit log: the row that was the last at some time. This module never reads the log.
+//! The signed head of the audit log. A head is the row that was the last row at some time. This module never reads the
+//! log.
 //!
-//! A head has the same envelope and the same statement as a receipt, with its own predicate.
+//! A signed head has the same kind of envelope and statement as a receipt, but its own predicate.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -12,27 +13,27 @@ use super::statement::{STATEMENT_TYPE, Statement, Subject};
 use super::verification::require_in_use;
 use crate::ledger::AuditPlace;
 
-/// The type of the predicate, with its version.
+/// The type of the predicate of a signed head, with the version of the predicate.
 const AUDIT_HEAD_TYPE: &str = "https://qwed.ai/attestation/audit-head/v1";
-/// The name of the row's hash, which is the only subject.
+/// The name of the only subject of a statement. Its digest is the hash of the row.
 const SUBJECT: &str = "audit-row";
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct AuditHead {
     created_on: DateTime<Utc>,
-    /// The number of the row.
+    /// The number of the row in its chain.
     seq: i64,
 }
 
-/// A head with a valid signature.
+/// A head with a verified signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SignedHead {
     pub(crate) place: AuditPlace,
     pub(crate) created_on: DateTime<Utc>,
 }
 
-/// Signs a head. Returns the bytes of its envelope, which are a line.
+/// Signs a head. Returns the bytes of its envelope, which are one line.
 pub(super) fn sign(place: &AuditPlace, key: &SigningKey) -> serde_json::Result<Vec<u8>> {
     let subject = vec![Subject::new(SUBJECT, place.hash.clone())];
     let head = AuditHead { created_on: to_milliseconds(Utc::now()), seq: place.seq };

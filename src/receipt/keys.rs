@@ -1,9 +1,9 @@
-//! The keys of receipts: the key that signs, and the public keys of all keys that have signed. A private key never
+//! The keys of receipts: the key that signs, and the public keys of all keys that have ever signed. A private key never
 //! appears in a receipt, a message or the log.
 //!
-//! A folder has them all: `signing.key` (PKCS #8, for the server's user alone), `signing.pub` (the public key, for
-//! other programs), and `keys.json` (every public key so far, and when it was in use). Without `signing.key`, the
-//! folder is all that another user needs to verify receipts.
+//! One folder has all keys: `signing.key` (PKCS #8, readable only for the server's user), `signing.pub` (its public
+//! key, for other programs), and `keys.json` (every public key so far, and the time in which it was in use). To verify
+//! receipts, another user needs this folder without `signing.key`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -28,23 +28,24 @@ use thiserror::Error;
 use super::{read_at_most, sha256};
 use crate::strict_modes::{Unprotected, require_protected};
 
-/// The folder of keys, in the data folder.
+/// The name of the folder of keys, in the data folder.
 pub(crate) const KEY_FOLDER: &str = "keys";
 
 const SIGNING_KEY: &str = "signing.key";
 const PUBLIC_KEY: &str = "signing.pub";
 const RECORDS: &str = "keys.json";
-/// The extension of the files of public keys.
+/// The extension of files with a public key.
 const PUBLIC_ENDING: &str = "pub";
 
-/// The most bytes of a key, and of the records of a thousand keys.
+/// The maximum size of a file with a key, in bytes.
 const KEY_BYTES_MAX: u64 = 16 * 1024;
+/// The maximum size of the file of key records, in bytes. The records of a thousand keys fit.
 const RECORDS_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The permissions of the group and of other users.
+/// The permission bits of the group and of other users.
 const OPEN_TO_OTHERS: u32 = 0o077;
 
-/// The reason why keys cannot be used, for the admin. It has paths, and nothing of a private key.
+/// The reason why keys cannot be used, for the admin. It contains paths, but never any part of a private key.
 #[derive(Debug, Error)]
 pub(crate) enum KeyError {
     #[error("failed to read {file}")]
@@ -80,7 +81,7 @@ pub(crate) enum KeyError {
     Encode,
 }
 
-/// The key that signs. Its `Debug` shows only the public key's id.
+/// The private key that signs receipts. Its `Debug` shows only the id of the public key.
 pub(crate) struct SigningKey {
     key: ed25519_dalek::SigningKey,
     id: String,
@@ -93,7 +94,7 @@ impl std::fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Creates a key from these random bytes.
+    /// Creates a private key from these random bytes.
     pub(super) fn of(secret: [u8; 32]) -> Self {
         let key = ed25519_dalek::SigningKey::from_bytes(&secret);
         Self { id: key_id(&key.verifying_key()), key }
@@ -105,7 +106,8 @@ impl SigningKey {
         Ok(Self::of(secret))
     }
 
-    /// Reads a key. Fails unless only this user can read it, and only this user and root can replace it.
+    /// Reads the private key from a file. Fails if another user can read the file, or if a user other than this user
+    /// and root can replace the file.
     pub(crate) fn load(file: &Path) -> Result<Self, KeyError> {
         let named = || file.to_owned();
         let failed = |source| KeyError::Read { file: named(), source };
@@ -130,7 +132,7 @@ impl SigningKey {
         Ok(Self { id: key_id(&key.verifying_key()), key })
     }
 
-    /// Returns the id of the key: the SHA-256 of the public key's 32 bytes.
+    /// Returns the id of the key, which is the SHA-256 of the public key's 32 bytes.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -139,7 +141,7 @@ impl SigningKey {
         self.key.sign(message).to_bytes()
     }
 
-    /// Returns the public key as PEM.
+    /// Returns the public key in the PEM format.
     pub(super) fn public_pem(&self) -> Result<String, KeyError> {
         let pem = self.key.verifying_key().to_public_key_pem(LineEnding::LF);
         pem.map_err(|_| KeyError::Encode)
@@ -156,9 +158,9 @@ fn key_id(key: &VerifyingKey) -> String {
 pub(crate) struct KeyRecord {
     pub(crate) keyid: String,
     pub(crate) public_key: String,
-    /// The earliest time of its receipts.
+    /// The earliest time at which the key may have signed a receipt.
     pub(crate) valid_from: DateTime<Utc>,
-    /// The latest time of its receipts; `None` for the key in use.
+    /// The latest time at which the key may have signed a receipt. `None` for the key that is in use.
     pub(crate) valid_until: Option<DateTime<Utc>>,
 }
 
@@ -168,7 +170,7 @@ struct KeyRecords {
     keys: Vec<KeyRecord>,
 }
 
-/// The state of a key at some time.
+/// The state of a key at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyState {
     InUse,
@@ -176,21 +178,22 @@ pub(crate) enum KeyState {
     NotAnyMore,
 }
 
-/// A public key, and when it was in use.
+/// A public key, and the time in which it was in use.
 #[derive(Debug, Clone)]
 pub(crate) struct PublicKey {
     key: VerifyingKey,
-    /// `None` if it is unknown, because the key is from a file without records.
+    /// The start and the end of the use of the key. `None` if they are unknown, because the key is from a file without
+    /// records.
     times: Option<(DateTime<Utc>, Option<DateTime<Utc>>)>,
 }
 
 impl PublicKey {
-    /// Returns whether this key has signed the message.
+    /// Returns whether `signature` is this key's signature of `message`.
     pub(super) fn has_signed(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         self.key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
     }
 
-    /// Returns the state of the key at a time.
+    /// Returns the state of the key at `time`.
     pub(super) fn state_at(&self, time: DateTime<Utc>) -> KeyState {
         match self.times {
             Some((from, _)) if time < from => KeyState::NotYet,
@@ -200,12 +203,12 @@ impl PublicKey {
     }
 }
 
-/// The keys that receipts are verified with, by their ids.
+/// The public keys with which receipts are verified, by their ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PublicKeys(BTreeMap<String, PublicKey>);
 
 impl PublicKeys {
-    /// Reads the keys of a folder, or the key of a file.
+    /// Reads all public keys of a folder, or the public key in a file.
     pub(crate) fn read(path: &Path) -> Result<Self, KeyError> {
         let mut keys = Self::default();
         if path.is_file() {
@@ -228,7 +231,7 @@ impl PublicKeys {
         for file in files {
             keys.add_file(&file)?;
         }
-        // The records replace the files' keys, because they have times.
+        // If a key is in a file and in the records, use the record, because it has the times of the key's use.
         for record in records(&path.join(RECORDS))?.keys {
             let file = path.join(RECORDS);
             let key = VerifyingKey::from_public_key_pem(&record.public_key)
@@ -259,7 +262,7 @@ impl PublicKeys {
     }
 }
 
-/// Reads the records of a folder. They are empty if the file does not exist.
+/// Reads the records of the keys in a folder. Returns no records if the file does not exist.
 fn records(file: &Path) -> Result<KeyRecords, KeyError> {
     let bytes = match read_regular(file, RECORDS_BYTES_MAX) {
         Ok(Some(bytes)) => bytes,
@@ -271,13 +274,13 @@ fn records(file: &Path) -> Result<KeyRecords, KeyError> {
         .map_err(|error| KeyError::Records { file: file.to_owned(), reason: error.to_string() })
 }
 
-/// Opens a file to read it, without waiting for the writer of a pipe.
+/// Opens a file for reading. If the file is a named pipe, does not wait for a writer.
 fn open_at_once(file: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file)
 }
 
-/// Reads a file of up to `bytes_max` bytes; `None` if it is not a regular file. It may be a symlink to one, as in the
-/// folders that Kubernetes mounts.
+/// Reads a file of up to `bytes_max` bytes. `None` if it is not a regular file. A symlink to a regular file is
+/// followed, because Kubernetes mounts folders with such symlinks.
 fn read_regular(file: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let opened = open_at_once(file)?;
     opened.metadata()?.is_file().then(|| read_at_most(opened, bytes_max)).transpose()
@@ -294,19 +297,19 @@ impl KeyStore {
         Self { folder }
     }
 
-    /// Returns the file of the signing key.
+    /// Returns the path of the signing key.
     pub(crate) fn signing_key(&self) -> PathBuf {
         self.folder.join(SIGNING_KEY)
     }
 
-    /// Returns the file of the public key.
+    /// Returns the path of the public key.
     pub(crate) fn public_key(&self) -> PathBuf {
         self.folder.join(PUBLIC_KEY)
     }
 
-    /// Generates a key. Fails if a key exists, unless `rotates` allows to replace it.
+    /// Generates a key. Fails if a key exists, unless `rotates` allows this function to replace the key.
     ///
-    /// The public key is on the disk before the private key, so that every signature can be verified.
+    /// The public key is written to the disk before the private key, so that every signature can be verified.
     pub(crate) fn generate(&self, rotates: bool) -> Result<SigningKey, KeyError> {
         let file = self.signing_key();
         if file.symlink_metadata().is_ok() && !rotates {
@@ -328,7 +331,7 @@ impl KeyStore {
             valid_until: None,
         });
         let text = serde_json::to_string_pretty(&records).map_err(|_| KeyError::Encode)?;
-        // Version 1, without the public key, because older programs read no other version.
+        // Write version 1 of the format, without the public key, because older programs read no other version.
         let pair = KeypairBytes { secret_key: key.key.to_bytes(), public_key: None };
         let private = pair.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
         self.write(RECORDS, format!("{text}\n").as_bytes(), 0o644)?;
@@ -346,7 +349,8 @@ impl KeyStore {
         }
     }
 
-    /// Writes a file of the folder, whole or not at all. The file is on the disk when this returns.
+    /// Writes a file of the folder, either completely or not at all. The file is on the disk when this function
+    /// returns.
     fn write(&self, name: &str, content: &[u8], mode: u32) -> Result<(), KeyError> {
         let file = self.folder.join(name);
         let written = || {
@@ -363,13 +367,14 @@ impl KeyStore {
     }
 }
 
-/// Returns a time with the precision of receipts. So a receipt of the same millisecond is not earlier.
+/// Rounds a time down to the precision of receipts. Otherwise a receipt of the same millisecond would be earlier than
+/// its key.
 pub(super) fn to_milliseconds(time: DateTime<Utc>) -> DateTime<Utc> {
     let text = time_text(time);
     text.parse().unwrap_or(time)
 }
 
-/// Returns a time in the format of receipts.
+/// Returns a time as text in the format of receipts.
 pub(super) fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

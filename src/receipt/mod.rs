@@ -1,17 +1,17 @@
 //! Signed receipts: the decision about a script or a run of tests, the environment, and the result. A receipt can be
-//! stored, verified on another machine, and run again.
+//! stored and verified on another machine, and its script can be run again.
 //!
 //! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys` (Ed25519).
 //!
 //! - `environment` describes the interpreter.
-//! - `writer` makes receipts and stores them.
-//! - `verification` checks receipts, over the exact bytes and before anything of a statement is parsed.
+//! - `writer` creates receipts and stores them.
+//! - `verification` checks receipts. It checks the exact bytes, before it parses any part of a statement.
 //! - `head` signs the last row of the audit log in the same way.
 //!
-//! A receipt proves that the holder of the key has signed it. It never proves that the kernel was honest. So the key
-//! must be out of the reach of everything that runs here.
+//! A receipt proves that the holder of the key has signed it. It never proves that the kernel was honest. So nothing
+//! that runs on this machine in a sandbox may be able to reach the key.
 //!
-//! This folder is the only one that names `ed25519_dalek`.
+//! No module outside of this folder names `ed25519_dalek`.
 
 mod checkpoints;
 mod determinism;
@@ -46,8 +46,8 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-/// The most bytes of a receipt. A receipt with some hundred packages has 10 KiB. A receipt with all files of a run of
-/// tests has a few hundred KiB.
+/// The maximum size of a receipt, in bytes. A receipt with some hundred packages has 10 KiB. A receipt with all files
+/// of a run of tests has a few hundred KiB.
 pub(crate) const RECEIPT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Returns the SHA-256 of bytes, in lower-case hexadecimal.
@@ -55,7 +55,7 @@ pub(crate) fn sha256(bytes: impl AsRef<[u8]>) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// Reads a file that the user named, of up to `bytes_max` bytes. The file may be a pipe.
+/// Reads a file of up to `bytes_max` bytes that the user has named. The file may be a pipe.
 pub(crate) fn read_bounded(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_at_most(File::open(file)?, bytes_max)
 }

@@ -1,6 +1,6 @@
-//! The outputs of scripts next to their receipts, if the admin wants them stored: a file for each content, named by its
-//! SHA-256. Receipts have only digests. With these files, a replay that differs can show the difference. An output is
-//! never used without comparing its digest.
+//! The outputs of scripts, which are stored next to their receipts if the admin wants it. Each content is a file, named
+//! by the content's SHA-256. Receipts have only digests of outputs. With these files, a replay that differs can show
+//! the difference. An output is never used before its digest is compared.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,13 +13,13 @@ use super::reserved::{ReservedFile, remove_abandoned};
 use super::{ReceiptError, Statement, read_at_most, sha256};
 use crate::folder::Folder;
 
-/// The folder of outputs, in the folder of receipts.
+/// The name of the folder of outputs, in the folder of receipts.
 const OUTPUT_FOLDER: &str = "outputs";
 
-/// The most bytes of an output that are read. A script has a mebibyte for each stream.
+/// The maximum size of an output that is read, in bytes. A script has at most a mebibyte for each stream.
 const OUTPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The bytes that may follow a stream that was cut off.
+/// The maximum size of the notice that follows a stream that was cut off, in bytes.
 const NOTICE_BYTES: u64 = 256;
 
 /// The reason why a stored output cannot be used.
@@ -35,19 +35,20 @@ pub(crate) enum OutputError {
     Changed,
 }
 
-/// The reserved room for both streams of a run.
+/// The disk space that is reserved for the two output streams of a run.
 #[derive(Debug)]
 pub(super) struct ReservedOutputs([ReservedFile; 2]);
 
 impl ReservedOutputs {
-    /// Reserves room for streams of up to `bytes_max` bytes each, in the folder of receipts. Blocks on the disk.
+    /// Reserves disk space for two streams of up to `bytes_max` bytes each. `folder` is the folder of receipts. Blocks
+    /// on the disk.
     pub(super) fn new(folder: &Path, bytes_max: u64) -> io::Result<Self> {
         let folder = folder.join(OUTPUT_FOLDER);
         let reserve = || ReservedFile::new(&folder, bytes_max.saturating_add(NOTICE_BYTES));
         Ok(Self([reserve()?, reserve()?]))
     }
 
-    /// Stores the streams. Blocks on the disk.
+    /// Stores the two streams in the reserved space. Blocks on the disk.
     pub(super) fn store(self, folder: &Path, streams: [&[u8]; 2], syncs: bool) -> io::Result<()> {
         for (reserved, content) in self.0.into_iter().zip(streams) {
             reserved.store(content, &folder.join(OUTPUT_FOLDER).join(sha256(content)), syncs)?;
@@ -56,12 +57,13 @@ impl ReservedOutputs {
     }
 }
 
-/// Removes the drafts that a killed process left in the folder of receipts.
+/// Removes the drafts of outputs that a killed process has left. `folder` is the folder of receipts.
 pub(super) fn remove_abandoned_outputs(folder: &Path) {
     remove_abandoned(&folder.join(OUTPUT_FOLDER));
 }
 
-/// Fails if an output that is stored in this folder is different from the receipt's, or cannot be compared.
+/// Compares the outputs that are stored in `folder` with their digests in a receipt. Fails if an output is different or
+/// cannot be read. An output that is not stored is not an error.
 pub(crate) fn compare_outputs(
     statement: &Statement<Value>,
     folder: &Path,
@@ -80,16 +82,17 @@ pub(crate) fn compare_outputs(
     Ok(())
 }
 
-/// Returns the folder of outputs for a receipt, which is in the folder of its day.
+/// Returns the folder of outputs that belongs to a stored receipt. The receipt is in a folder for its day, next to the
+/// folder of outputs.
 pub(crate) fn outputs_beside(receipt: &Path) -> Option<PathBuf> {
     Some(receipt.canonicalize().ok()?.parent()?.parent()?.join(OUTPUT_FOLDER))
 }
 
-/// Reads the output of this digest from a folder of outputs, and compares it.
+/// Reads the output with this digest from a folder of outputs, and compares its content with the digest.
 ///
-/// The folder may come from another user. So no symlink in it is followed, and only a regular file is opened.
+/// The folder may come from another user, so symlinks in it are not followed, and only regular files are opened.
 pub(crate) fn stored_output(folder: &Path, digest: &str) -> Result<Vec<u8>, OutputError> {
-    // The digest becomes a file name.
+    // Check the digest, because it becomes the name of a file.
     if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(OutputError::NotStored);
     }

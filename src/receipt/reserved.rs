@@ -1,8 +1,8 @@
-//! Files with disk space that is reserved before their content exists, so that a full disk is noticed before a script
-//! runs and not after it.
+//! Files with disk space that is reserved before their content exists. A full disk is then noticed before a script
+//! runs, and not after it.
 //!
-//! A file gets its name when all of its content is written. Until then it is a draft. The draft is removed when its
-//! owner is dropped, or by a later process if the owner was killed. This module never decides about the content.
+//! A file gets its name when all of its content is written. Until then it is a draft. A draft is removed when its owner
+//! drops it. If the owner was killed, a later process removes the draft. This module never decides about the content.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File};
@@ -14,13 +14,13 @@ use tempfile::NamedTempFile;
 
 use crate::folder::Folder;
 
-/// The start of the names of drafts.
+/// The prefix of the names of drafts.
 const DRAFT: &str = ".new-";
 
-/// The most names of a folder that are searched for abandoned drafts.
+/// The maximum number of names in a folder that are searched for abandoned drafts.
 const NAMES_MAX: usize = 100_000;
 
-/// A draft with reserved space for its content.
+/// A draft, with disk space that is reserved for its content.
 #[derive(Debug)]
 pub(super) struct ReservedFile {
     draft: NamedTempFile,
@@ -29,14 +29,16 @@ pub(super) struct ReservedFile {
 impl ReservedFile {
     /// Creates a draft of this many bytes in `folder`. Creates the folder if it does not exist. Blocks on the disk.
     ///
-    /// The bytes are written, because not every file system can allocate without that.
+    /// Reserves the space by writing the bytes, because not every file system can allocate space in another way.
     pub(super) fn new(folder: &Path, bytes: u64) -> io::Result<Self> {
         create_folder(folder)?;
         loop {
             let mut draft = tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)?;
-            // Locked for as long as the owner lives.
+            // The lock shows other processes that the draft has a living owner. It is held for as long as the owner
+            // lives.
             draft.as_file().lock()?;
-            // Before the lock, another process may have removed the draft as abandoned.
+            // Before this process had the lock, another process may have removed the draft as abandoned. Then create
+            // another draft.
             if draft.as_file().metadata()?.nlink() == 0 {
                 continue;
             }
@@ -45,8 +47,9 @@ impl ReservedFile {
         }
     }
 
-    /// Writes the content and gives the file its name, which must be on the same file system. Replaces a file that
-    /// already has the name. With `syncs`, both are on the disk when this returns.
+    /// Writes the content to the draft, and renames the draft to `target`, which must be on the same file system.
+    /// Replaces a file with this name. With `syncs`, the content and the name are on the disk when this function
+    /// returns.
     pub(super) fn store(mut self, content: &[u8], target: &Path, syncs: bool) -> io::Result<()> {
         self.draft.rewind()?;
         self.draft.write_all(content)?;
@@ -73,12 +76,12 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(folder)
 }
 
-/// Removes the drafts in a folder that have no living owner.
+/// Removes the drafts in a folder if their owner does not live any more.
 pub(super) fn remove_abandoned(folder: &Path) {
     let Ok(folder) = Folder::open(folder) else { return };
     for name in folder.names(NAMES_MAX).unwrap_or_default() {
         let is_draft = name.as_encoded_bytes().starts_with(DRAFT.as_bytes());
-        // An abandoned draft is not locked.
+        // A draft that can be locked has no living owner.
         if is_draft && folder.file(&name).is_ok_and(|draft| draft.try_lock().is_ok()) {
             remove(&folder, &name);
         }
@@ -112,12 +115,12 @@ mod tests {
         let reserved = ReservedFile::new(&root, 4096).unwrap();
         assert_eq!(names(&root).len(), 1);
         assert_eq!(root.join(&names(&root)[0]).metadata().unwrap().len(), 4096);
-        // A draft with a living owner stays.
+        // The draft has a living owner, so it is not removed.
         remove_abandoned(&root);
         reserved.store(b"content", &root.join("day/name"), true).unwrap();
         assert_eq!(names(&root), ["day"]);
         assert_eq!(fs::read(root.join("day/name")).unwrap(), b"content");
-        // The content is larger than its room.
+        // The content is larger than the reserved space.
         let reserved = ReservedFile::new(&root, 1).unwrap();
         reserved.store(b"other content", &root.join("day/name"), false).unwrap();
         assert_eq!(fs::read(root.join("day/name")).unwrap(), b"other content");
@@ -128,13 +131,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         drop(ReservedFile::new(folder.path(), 16).unwrap());
         assert_eq!(names(folder.path()), [""; 0]);
-        // A killed owner leaves its draft.
+        // This is a draft that a killed owner has left.
         fs::write(folder.path().join(".new-abandoned"), "").unwrap();
         fs::write(folder.path().join("other"), "").unwrap();
         std::os::unix::fs::symlink("other", folder.path().join(".new-link")).unwrap();
         remove_abandoned(folder.path());
         assert_eq!(names(folder.path()), [".new-link", "other"]);
-        // A draft that cannot be stored is removed too.
+        // If the content of a draft cannot be stored, the draft is also removed.
         let reserved = ReservedFile::new(folder.path(), 16).unwrap();
         assert!(reserved.store(b"", &folder.path().join("other/name"), false).is_err());
         assert_eq!(names(folder.path()), [".new-link", "other"]);

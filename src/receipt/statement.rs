@@ -1,8 +1,8 @@
-//! The statement of a receipt: in-toto's Statement, version 1, with a predicate of our own. Nothing is signed or
-//! verified here.
+//! The statement of a receipt: in-toto's Statement, version 1, with this project's own predicate. This module never
+//! signs or verifies anything.
 //!
-//! `docs/receipt.schema.json` is the schema of the predicate. Readers accept a new field. Any other change needs a new
-//! version.
+//! `docs/receipt.schema.json` is the schema of the predicate. Readers of receipts accept new fields. Any other change
+//! of the predicate needs a new version.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use super::Environment;
 use crate::gateway::AskedBy;
 use crate::ledger::AuditPlace;
 
-/// The type of every statement of in-toto, version 1.
+/// The type that every in-toto statement of version 1 has.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// The type of our predicate, with its version.
+/// The type of this project's predicate, with the version of the predicate.
 pub(crate) const PREDICATE_TYPE: &str = "https://qwed.ai/attestation/verification/v1";
-/// In-toto's predicate for tests.
+/// The type of in-toto's predicate for the results of tests.
 pub(crate) const TEST_RESULT_TYPE: &str = "https://in-toto.io/attestation/test-result/v0.1";
 
 /// A statement: its subjects, and a predicate about them.
@@ -45,7 +45,7 @@ impl<P> Statement<P> {
     }
 }
 
-/// A content, identified by its digest alone.
+/// A content that a statement is about. Its digest identifies the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Subject {
@@ -65,18 +65,18 @@ impl Subject {
     }
 }
 
-/// Our predicate.
+/// The predicate of this project, about a call.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Predicate<'a> {
     /// The name of the tool that was called.
     pub(crate) tool: String,
-    /// The time at which the receipt was made.
+    /// The time at which the receipt was created.
     pub(crate) created_on: DateTime<Utc>,
     pub(crate) server: Server,
     pub(crate) decision: Decision,
     pub(crate) caller: AskedBy,
-    /// The interpreter and the installed packages; `None` for a call that was refused.
+    /// The interpreter and the installed packages. `None` for a call that was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) environment: Option<Cow<'a, Environment>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,22 +85,22 @@ pub(crate) struct Predicate<'a> {
     pub(crate) limits: Option<Limits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Run>,
-    /// The reason why an allowed call was not run.
+    /// The reason why the script of an allowed call was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_run: Option<String>,
-    /// The measures that make two runs of the script the same; `None` without any.
+    /// The measures that make two runs of the script the same. `None` without such measures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deterministic: Option<Deterministic>,
-    /// The reasons why two runs of the script may differ; empty if none is known. `None` for a refusal and a run of
-    /// tests, and in receipts of older versions, which left an empty list out.
+    /// The reasons why two runs of the script may differ. Empty if no reason is known. `None` for a refusal and for a
+    /// run of tests. Also `None` in receipts of older versions, which omitted an empty list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) may_differ_by: Option<Vec<Cow<'static, str>>>,
-    /// The last row about this call in the audit log, if the log has one.
+    /// The place of the last row about this call in the audit log. `None` without an audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditPlace>,
 }
 
-/// The program that decided.
+/// The program that made the decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -114,41 +114,39 @@ impl Default for Server {
     }
 }
 
-/// The decision about the call.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Decision {
-    /// `ALLOW_VERIFIED`, `BLOCKED` or `BLOCKED_ADMIN_POLICY`.
+    /// The status of the decision: `ALLOW_VERIFIED`, `BLOCKED` or `BLOCKED_ADMIN_POLICY`.
     pub(crate) status: String,
-    /// The id of the decision, or the run id of a run of tests.
+    /// The id of the decision. For a run of tests, the run id.
     pub(crate) id: String,
-    /// The code of the refusal.
+    /// The code of the reason, if the call was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error_code: Option<String>,
-    /// The number of findings of the safety analysis. An allowed script has findings only under `--analysis report`.
+    /// The number of findings of the safety analysis. An allowed script has findings only with `--analysis report`.
     #[serde(default)]
     pub(crate) findings: usize,
     /// The SHA-256 of the rules of the safety analysis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rules_sha256: Option<String>,
-    /// The SHA-256 of the policy file, for a governed tool.
+    /// The SHA-256 of the policy file. Only for a governed tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy_sha256: Option<String>,
 }
 
-/// The sandbox of the run.
+/// The sandbox in which the script ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Sandbox {
-    /// `None` for a run that never started.
+    /// The tier of the sandbox. `None` for a run that never started.
     pub(crate) tier: Option<String>,
-    /// The SHA-256 of the plan, which has every path that scripts may read, and every limit.
+    /// The SHA-256 of the sandbox's plan. The plan has every path that scripts may read, and every limit.
     pub(crate) plan_sha256: String,
-    /// `true` if the run was forked from a warm interpreter.
+    /// Whether the run was forked from a warm interpreter.
     pub(crate) warm: bool,
 }
 
-/// The limits of the run.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Limits {
@@ -158,50 +156,50 @@ pub(crate) struct Limits {
     pub(crate) output_bytes: u64,
 }
 
-/// The run and its end.
+/// The run of the script, and the way in which it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Run {
     pub(crate) started_on: DateTime<Utc>,
     pub(crate) finished_on: DateTime<Utc>,
     pub(crate) duration_ms: u64,
-    /// `exited`, `signal`, `timeout`, `cancelled`, `capped` or `memory`.
+    /// The way in which the run ended: `exited`, `signal`, `timeout`, `cancelled`, `capped` or `memory`.
     pub(crate) ending: String,
     pub(crate) exit_code: i32,
     pub(crate) stdout_truncated: bool,
     pub(crate) stderr_truncated: bool,
-    /// The status of a run of tests.
+    /// The status of the run, for a run of tests only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<String>,
 }
 
-/// A run of a script in which the seed of random numbers is made from the script's SHA-256, and numerical libraries use
-/// the kernels that every machine has.
+/// The measures of a deterministic run. The seed of random numbers is made from the script's SHA-256, and numerical
+/// libraries use the kernels that every machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deterministic {
-    /// `true` if addresses are the same in each run.
+    /// Whether objects have the same addresses in each run.
     pub(crate) fixed_addresses: bool,
 }
 
-/// In-toto's predicate for a run of tests.
+/// In-toto's predicate for the results of tests.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TestResult {
-    /// `PASSED`, `WARNED` or `FAILED`.
+    /// The result of the run of tests: `PASSED`, `WARNED` or `FAILED`.
     pub(super) result: &'static str,
-    /// The arguments and the policy.
+    /// The digests of the call's arguments and of the policy.
     pub(super) configuration: [ResourceDescriptor; 2],
     pub(super) passed_tests: Vec<String>,
     pub(super) failed_tests: Vec<String>,
 }
 
-/// In-toto's descriptor of a content.
+/// In-toto's descriptor of a content: its digest, and additional fields.
 #[derive(Debug, Serialize)]
 pub(super) struct ResourceDescriptor {
     #[serde(flatten)]
     pub(super) subject: Subject,
-    /// Fields of ours. The predicate itself has no place for them.
+    /// Additional fields of this project, for which in-toto's predicate has no place.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<&'static str, serde_json::Value>,
 }

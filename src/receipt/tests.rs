@@ -1,4 +1,4 @@
-//! Tests of receipts as a whole.
+//! Tests of receipts that use several modules: writing, signing, storing and verifying.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ use crate::gateway::{Arguments, AskedBy, AuthorizedScript, RiskBasedExecutionGat
 use crate::gateway::{Decision, Grant};
 use crate::ledger::AuditPlace;
 
-/// A writer with a folder of its own, and the keys that verify its receipts.
+/// A writer of receipts with its own folder, and the keys that verify these receipts.
 struct Fixture {
     folder: tempfile::TempDir,
     receipts: Arc<Receipts>,
@@ -123,7 +123,7 @@ async fn every_byte_counts() {
             *kinds.entry(kind.split([' ', '(']).next().unwrap().to_owned()).or_default() += 1;
         }
     }
-    // Also an added byte, and a missing byte.
+    // A changed receipt with one more byte, and one with one byte less, are not valid.
     for changed in [[&bytes[..], b"\n"].concat(), bytes[..bytes.len() - 1].to_vec()] {
         assert_eq!(verify(&changed, &fixture.keys).unwrap_err(), ReceiptError::NotAsWritten);
     }
@@ -134,7 +134,7 @@ async fn every_byte_counts() {
 
 #[test]
 fn what_is_signed_is_what_dsse_says() {
-    // The example of the DSSE protocol.
+    // This is the example in the specification of the DSSE protocol.
     assert_eq!(
         envelope::pre_authentication("http://example.com/HelloWorld", b"hello world"),
         b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
@@ -168,7 +168,7 @@ fn a_statement_of_another_kind_is_not_good_however_it_is_signed() {
         let error = verified(&statement).unwrap_err();
         assert!(matches!(error, ReceiptError::Statement(_)), "{pointer}: {error}");
     }
-    // And a time outside of the key's.
+    // The signature is valid, but the time may be outside of the time in which the key was in use.
     for (time, expected) in [
         ("2020-01-01T00:00:00.000Z", "KeyNotYet"),
         ("2999-01-01T00:00:00.000Z", "in use: nothing says until when"),
@@ -194,13 +194,13 @@ async fn a_key_that_was_replaced_verifies_what_it_had_signed() {
     let key = store.generate(true).unwrap();
     assert_eq!(SigningKey::load(&store.signing_key()).unwrap().id(), key.id());
     tokio::time::sleep(Duration::from_millis(5)).await;
-    // The server still has the old key.
+    // The server still signs with the old key.
     let late = fixture.of_run(Ok(exited())).await;
     let keys = PublicKeys::read(&fixture.folder.path().join("keys")).unwrap();
     assert!(verify(&old, &keys).is_ok());
     let error = verify(&late, &keys).unwrap_err();
     assert!(matches!(error, ReceiptError::KeyNotAnyMore { .. }), "{error}");
-    // A file with the key alone has no times.
+    // If the key is read from a file without records, the times of its use are unknown.
     let folder = tempfile::tempdir().unwrap();
     let records = fs::read_to_string(fixture.folder.path().join("keys/keys.json")).unwrap();
     let records: Value = serde_json::from_str(&records).unwrap();
@@ -228,7 +228,7 @@ fn a_key_is_of_its_owner_alone() {
     }
     mode(&file, 0o600);
     assert!(SigningKey::load(&file).is_ok());
-    // Other users could replace the key.
+    // Other users can write to the folder, so they could replace the key.
     mode(&folder.path().join("keys"), 0o777);
     assert!(matches!(SigningKey::load(&file), Err(KeyError::Unprotected(_))));
     mode(&folder.path().join("keys"), 0o700);
@@ -290,7 +290,7 @@ async fn a_full_disk_is_noticed_before_the_run_and_leaves_nothing() {
     let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(Outcome::never_started()) }));
     let limits = RunLimits::of_script(Duration::from_secs(30));
     let script = script("print(1)");
-    // While the script runs, a draft reserves room for its receipt.
+    // The beginning of a receipt creates a draft, which reserves disk space while the script runs.
     let draft = fixture.receipts.begin(&script, limits, &executor).await.unwrap();
     let names = || {
         let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
@@ -298,13 +298,13 @@ async fn a_full_disk_is_noticed_before_the_run_and_leaves_nothing() {
     };
     let [reserved] = &names()[..] else { panic!("{:?}", names()) };
     assert!(reserved.metadata().unwrap().len() >= 16 * 1024);
-    // A receipt that cannot be stored leaves nothing under its name.
+    // If a receipt cannot be stored, no file remains under its name.
     let day = chrono::Utc::now().format("%Y-%m-%d").to_string();
     fs::write(folder.join(&day), "").unwrap();
     let error = draft.conclude(&Ok(exited()), None).await.unwrap_err();
     assert!(matches!(error, WriteError::Store(_)), "{error}");
     assert_eq!(names(), [folder.join(day)]);
-    // If nothing can be reserved, nothing may run.
+    // If no disk space can be reserved, beginning a receipt fails, so the script must not run.
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, "").unwrap();
     let error = fixture.receipts.begin(&script, limits, &executor).await.unwrap_err();
@@ -364,7 +364,7 @@ fn a_pipe_among_the_keys_is_not_waited_for() {
         let error = PublicKeys::read(folder.path()).unwrap_err();
         assert!(matches!(error, KeyError::NotAFile { .. }), "{name}: {error}");
     }
-    // A symlink to a key counts as a key, as in folders that Kubernetes mounts.
+    // A symlink to a key counts as a key, because Kubernetes mounts folders with such symlinks.
     let folder = tempfile::tempdir().unwrap();
     let store = KeyStore::new(folder.path().join("data"));
     store.generate(false).unwrap();

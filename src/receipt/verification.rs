@@ -1,4 +1,4 @@
-//! Verifies receipts. It never writes a receipt.
+//! Verifies receipts. This module never writes a receipt.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::keys::{KeyState, PublicKeys, time_text};
 use super::statement::{PREDICATE_TYPE, STATEMENT_TYPE, TEST_RESULT_TYPE};
 use super::{Predicate, Statement, envelope, sha256};
 
-/// A receipt that is valid, unless `content_of` returned it.
+/// The content of a receipt. The receipt is valid, unless `content_of` returned it.
 #[derive(Debug)]
 pub(crate) struct Verified {
     pub(crate) statement: Statement<Value>,
@@ -16,7 +16,7 @@ pub(crate) struct Verified {
 }
 
 impl Verified {
-    /// Returns our predicate; `None` if the receipt has another predicate.
+    /// Returns this project's predicate. `None` if the receipt has another predicate.
     pub(crate) fn predicate(&self) -> Result<Option<Predicate<'static>>, ReceiptError> {
         predicate(&self.statement)
     }
@@ -26,20 +26,21 @@ impl Verified {
 pub(crate) fn verify(bytes: &[u8], keys: &PublicKeys) -> Result<Verified, ReceiptError> {
     let envelope::Opened { payload, keyid } = envelope::open(bytes, keys)?;
     let statement = parse(&payload)?;
-    // In-toto's own predicate has no time.
+    // Only this project's predicate has the time at which the receipt was created. In-toto's predicate has no time to
+    // check.
     if let Some(predicate) = predicate(&statement)? {
         require_in_use(keys, &keyid, predicate.created_on)?;
     }
     Ok(Verified { statement, keyid })
 }
 
-/// Returns the content of a receipt, and the key that it names, without any verification.
+/// Returns the content of a receipt and the id of its key, without any verification.
 pub(crate) fn content_of(bytes: &[u8]) -> Result<Verified, ReceiptError> {
     let envelope::Opened { payload, keyid } = envelope::content(bytes)?;
     Ok(Verified { statement: parse(&payload)?, keyid })
 }
 
-/// Compares a content with its digest in a receipt.
+/// Compares a content with its digest in a receipt. `name` is the name of the subject.
 pub(crate) fn compare_subject(
     statement: &Statement<Value>,
     name: &str,

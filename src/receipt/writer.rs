@@ -1,5 +1,5 @@
-//! The writer of receipts: makes a statement about a call, signs it, and stores it in a file. It never decides about a
-//! call.
+//! The writer of receipts: creates a statement about a call, signs it, and stores it in a file. This module never
+//! decides about a call.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,17 +35,17 @@ use crate::logging::Causes;
 use crate::safety;
 use crate::sandbox::{Tier, may_be_readable};
 
-/// The name of the script among the subjects.
+/// The name of the subject of a receipt that is the script.
 pub(crate) const SCRIPT: &str = "script.py";
 
-/// The most files of a run of tests that become subjects.
+/// The maximum number of files of a run of tests that become subjects of its receipt.
 const SUBJECTS_MAX: usize = 1000;
 
-/// The room for a receipt of a script without its environment, in bytes. The rest of a receipt has some two kilobytes,
-/// and texts of the client.
+/// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added. The
+/// other parts of a receipt take about two kilobytes, and texts of the client.
 const RESERVED_BYTES: u64 = 16 * 1024;
 
-/// The room for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
+/// The disk space that is reserved for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
 const RESERVED_FOR_TESTS_BYTES: u64 = 512 * 1024;
 
 /// The SHA-256 of the rules of the safety analysis. It changes when a rule is added or changed.
@@ -59,28 +59,29 @@ static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
     sha256(rules.concat())
 });
 
-/// The reason why a receipt was not made. Its `Display` is shown to clients, so it names no path. The log has the
+/// The reason why a receipt was not written. Its `Display` is shown to clients, so it names no path. The log has the
 /// details.
 #[derive(Debug, Error)]
 pub(crate) enum WriteError {
-    /// Occurs before the run, so nothing was run.
+    /// Scripts or tests could read the signing key. This is checked before the run, so the script was not run.
     #[error(
         "what runs here can read the key that signs receipts, so nothing is run; ask the admin to keep it elsewhere"
     )]
     KeyInReach,
-    /// Occurs before the run.
+    /// The tier of the sandbox does not keep scripts away from the signing key. This is checked before the run, so the
+    /// script was not run.
     #[error(
         "scripts run at tier {0} here, which does not keep them away from the key that signs receipts, so \
          nothing is run; ask the admin to look at the server's log"
     )]
     Tier(Tier),
-    /// Occurs before the run.
+    /// The environment could not be described. This is done before the run, so the script was not run.
     #[error(
         "the interpreter cannot be described for a receipt, so nothing is run; ask the admin to look at the \
          server's log"
     )]
     Environment(#[source] io::Error),
-    /// Occurs before the run.
+    /// The disk space for the receipt could not be reserved. This is done before the run, so the script was not run.
     #[error(
         "there is no room for its receipt, so nothing is run; ask the admin to look at the server's log"
     )]
@@ -93,34 +94,34 @@ pub(crate) enum WriteError {
     GivenUp,
 }
 
-/// A receipt that was stored.
+/// The place of a receipt that was stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Stored {
-    /// The SHA-256 of the file.
+    /// The SHA-256 of the receipt's file.
     pub(crate) sha256: String,
-    /// The file, below the folder of receipts.
+    /// The path of the receipt's file, relative to the folder of receipts.
     pub(crate) path: String,
 }
 
-/// The writer of the receipts of this process.
+/// Writes the receipts of this process.
 #[derive(Debug)]
 pub(crate) struct Receipts {
     key: SigningKey,
-    /// The canonical path of the key.
+    /// The canonical path of the file with the signing key.
     key_file: PathBuf,
     folder: PathBuf,
-    /// `true` if a receipt is on the disk before it is reported.
+    /// Whether a receipt must be on the disk before it is reported to the caller.
     syncs: bool,
-    /// `true` if scripts have receipts too, not only runs of tests.
+    /// Whether scripts also have receipts. Otherwise only runs of tests have receipts.
     of_scripts: bool,
-    /// `true` if the output of scripts is stored next to their receipts.
+    /// Whether the output of scripts is stored next to their receipts.
     keeps_outputs: bool,
     environment: EnvironmentCache,
-    /// Set once the key was found to be out of the reach of scripts.
+    /// Set after a check has shown that scripts cannot reach the signing key.
     is_key_safe: OnceLock<()>,
 }
 
-/// The receipt of a script, before the run.
+/// The parts of a script's receipt that are known before the run.
 #[derive(Debug)]
 pub(crate) struct Draft {
     receipts: Arc<Receipts>,
@@ -136,27 +137,27 @@ pub(crate) struct Draft {
     room_for_outputs: Option<ReservedOutputs>,
 }
 
-/// The reserved room for both receipts of a run of tests.
+/// The disk space that is reserved for the two receipts of a run of tests.
 #[derive(Debug)]
 pub(crate) struct RoomForTests([ReservedFile; 2]);
 
-/// A run of tests, for its receipts.
+/// The data of a run of tests that its receipts contain.
 #[derive(Debug)]
 pub(crate) struct TestRun {
     pub(crate) run_id: String,
     pub(crate) user: String,
     pub(crate) token: String,
     pub(crate) status: &'static str,
-    /// The code of the error that the caller receives.
+    /// The code of the error that the caller receives, if the run was refused or failed.
     pub(crate) error_code: Option<String>,
     pub(crate) policy_sha256: String,
     pub(crate) arguments: Value,
-    /// The files that the run left, with their digests.
+    /// The files that the run left. Each file has its path and its SHA-256.
     pub(crate) files: Vec<(String, String)>,
-    /// The ids of tests that are known to have failed.
+    /// The ids of the tests that are known to have failed.
     pub(crate) failed: Vec<String>,
     pub(crate) has_passed: bool,
-    /// The number of tests with each outcome.
+    /// The number of tests for each outcome.
     pub(crate) counts: Value,
     pub(crate) limits: Limits,
     pub(crate) run: Option<Run>,
@@ -164,7 +165,8 @@ pub(crate) struct TestRun {
 }
 
 impl Receipts {
-    /// Creates the writer of receipts in `folder`. Creates the folder if it does not exist.
+    /// Creates a writer of receipts in `folder`. Creates the folder if it does not exist, and removes abandoned drafts
+    /// in it.
     pub(crate) fn new(
         key: SigningKey,
         key_file: &Path,
@@ -192,17 +194,17 @@ impl Receipts {
         Self { keeps_outputs, ..self }
     }
 
-    /// Returns the writer if scripts have receipts.
+    /// Returns the writer if scripts have receipts. `None` otherwise.
     pub(crate) fn of_scripts(self: &Arc<Self>) -> Option<&Arc<Self>> {
         self.of_scripts.then_some(self)
     }
 
-    /// Signs the last row of the audit log. Returns a line.
+    /// Signs the last row of the audit log. Returns the signed head as one line.
     pub(crate) fn sign_head(&self, place: &AuditPlace) -> serde_json::Result<Vec<u8>> {
         head::sign(place, &self.key)
     }
 
-    /// Returns the environment of a policy's tests; `None` if nothing can run.
+    /// Returns the environment in which the tests of a policy run. `None` if nothing can run.
     pub(crate) async fn environment_of(
         self: &Arc<Self>,
         executor: &dyn Executor,
@@ -211,14 +213,14 @@ impl Receipts {
         self.environment(&surroundings).await.ok()
     }
 
-    /// Begins the receipt of a script that is about to run. If this fails, the script must not run.
+    /// Begins the receipt of a script that is about to run. If this function fails, the script must not run.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         script: &AuthorizedScript,
         limits: RunLimits,
         executor: &dyn Executor,
     ) -> Result<Draft, WriteError> {
-        // Without an interpreter or a sandbox, nothing is run, and the receipt records that.
+        // Without an interpreter or a sandbox, the script cannot run. The receipt then records that it did not run.
         let surroundings = match executor.surroundings().await {
             Some(surroundings) => {
                 self.require_safe_key(&surroundings)?;
@@ -256,14 +258,15 @@ impl Receipts {
         })
     }
 
-    /// Reserves room for the receipt of a script, and for its outputs if they are stored. Blocks on the disk.
+    /// Reserves disk space for the receipt of a script. If outputs are stored, also reserves space for its outputs.
+    /// Blocks on the disk.
     fn reserve(
         &self,
         environment: Option<&Environment>,
         limits: RunLimits,
     ) -> io::Result<(ReservedFile, Option<ReservedOutputs>)> {
         let environment = serde_json::to_vec(&environment)?.len();
-        // The envelope has it as base64: four bytes for three.
+        // The envelope contains the environment as base64, which has four bytes for three bytes.
         let environment = u64::try_from(environment.saturating_mul(4) / 3).unwrap_or(u64::MAX);
         let room = ReservedFile::new(&self.folder, RESERVED_BYTES.saturating_add(environment))?;
         let of_stream = u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX);
@@ -271,7 +274,7 @@ impl Receipts {
         Ok((room, outputs.transpose()?))
     }
 
-    /// Reserves room for the receipts of a run of tests. If this fails, the tests must not run.
+    /// Reserves disk space for the receipts of a run of tests. If this function fails, the tests must not run.
     pub(crate) async fn reserve_for_tests(self: &Arc<Self>) -> Result<RoomForTests, WriteError> {
         let receipts = Arc::clone(self);
         let reserve = move || ReservedFile::new(&receipts.folder, RESERVED_FOR_TESTS_BYTES);
@@ -291,7 +294,8 @@ impl Receipts {
         environment.map_err(WriteError::Environment)
     }
 
-    /// Fails if scripts could read the key. Checked only once, because all scripts have the same plan.
+    /// Fails if scripts could read the signing key. After one success the check is skipped, because all scripts have
+    /// the same plan.
     fn require_safe_key(&self, surroundings: &Surroundings) -> Result<(), WriteError> {
         if self.is_key_safe.get().is_some() {
             return Ok(());
@@ -314,7 +318,8 @@ impl Receipts {
         Ok(())
     }
 
-    /// Returns whether the key is in this folder, but not among its environments.
+    /// Returns whether the signing key is in `folder`. Returns `false` if it is in the folder of environments below
+    /// `folder`.
     pub(crate) fn has_key_in(&self, folder: &Path) -> bool {
         let holds = |folder: &Path| {
             UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file))
@@ -322,12 +327,12 @@ impl Receipts {
         holds(folder) && !holds(&folder.join(environments::FOLDER))
     }
 
-    /// Fails if tests that can read these folders could read the key.
+    /// Fails if tests that can read these folders could read the signing key.
     pub(crate) fn require_out_of<'p>(
         &self,
         readable: impl IntoIterator<Item = &'p PathBuf>,
     ) -> Result<(), WriteError> {
-        // A path that may never be readable is refused elsewhere.
+        // Skip paths that must never be readable. Another check refuses them.
         for folder in readable.into_iter().filter(|folder| may_be_readable(folder)) {
             if UntrustedFolder::new(folder).is_some_and(|folder| folder.holds(&self.key_file)) {
                 let (key, folder) = (self.key_file.display(), folder.display());
@@ -368,7 +373,7 @@ impl Receipts {
         self.write(vec![subject], predicate).await
     }
 
-    /// Writes the receipt of a run of tests that was refused. It has the digest of the arguments.
+    /// Writes the receipt of a run of tests that was refused. The subject of the receipt is the call's arguments.
     pub(crate) async fn tests_refused(
         self: &Arc<Self>,
         refused: TestRun,
@@ -379,7 +384,8 @@ impl Receipts {
         self.write(subject, predicate).await
     }
 
-    /// Writes the receipts of a run of tests: one with our predicate, and one with in-toto's for test results.
+    /// Writes the two receipts of a run of tests. One has this project's predicate, and the other has in-toto's
+    /// predicate for test results.
     pub(crate) async fn tests(
         self: &Arc<Self>,
         run: TestRun,
@@ -449,7 +455,7 @@ impl Receipts {
         .await?
     }
 
-    /// Signs a statement and stores it. Blocks on the disk.
+    /// Signs a statement and stores it as a file. Blocks on the disk.
     fn store(
         &self,
         statement: &Statement<impl Serialize>,
@@ -466,12 +472,12 @@ impl Receipts {
 }
 
 impl Draft {
-    /// Sets the start of the run to now.
+    /// Sets the start of the run to the current time.
     pub(crate) fn start(&mut self) {
         self.started = Utc::now();
     }
 
-    /// Writes the receipt, once the run has ended or could not start.
+    /// Writes the receipt, after the run has ended or could not start.
     pub(crate) async fn conclude(
         self,
         ran: &Result<Outcome, RunError>,
@@ -539,7 +545,7 @@ impl Draft {
     }
 }
 
-/// Returns a run in the form of a receipt.
+/// Returns the description of a run in receipts.
 pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTime<Utc>) -> Run {
     Run {
         started_on: to_milliseconds(started),
@@ -553,7 +559,7 @@ pub(crate) fn run_of(outcome: &Outcome, started: DateTime<Utc>, finished: DateTi
     }
 }
 
-/// Returns the receipt's word for the end of a run.
+/// Returns the word in receipts for the way in which a run ended.
 pub(crate) fn ending(outcome: &Outcome) -> &'static str {
     match outcome.ending {
         Ending::Exited(_) if outcome.stdout.is_truncated || outcome.stderr.is_truncated => "capped",
@@ -602,7 +608,7 @@ fn decision_of_script(status: Status, id: &str, findings: usize) -> Decision {
     }
 }
 
-/// Returns the digest of a call's arguments, as in the audit log.
+/// Returns the subject for a call's arguments. The audit log has the same digest of the arguments.
 fn of_arguments(arguments: &Value) -> Subject {
     Subject::new("arguments", sha256(canonical_json(arguments)))
 }
@@ -620,7 +626,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl WriteError {
-    /// Logs the failure with its details.
+    /// Logs the reason with its details.
     pub(crate) fn log(&self) {
         tracing::error!(error = %Causes(self), "no receipt");
     }

@@ -20,7 +20,8 @@ use super::ScriptError;
 use super::Scripts;
 
 /// Scripts up to this size are analysed on the current thread, which takes less than a millisecond. Larger scripts are
-/// analysed on another thread. They would otherwise delay all other calls, and the renewal of leases of shared jobs.
+/// analysed on another thread. On the current thread, they would delay all other calls, and the renewal of the leases
+/// of shared jobs.
 pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 
 /// A script that a caller wants to run.
@@ -30,13 +31,13 @@ pub(crate) struct Request {
     pub(crate) arguments: Arguments,
     /// The credentials of the caller. A job belongs to the user that the transport has authenticated.
     pub(crate) presented: Presented,
-    /// The client's own description of the caller, for receipts.
+    /// The caller's description of itself, for receipts.
     pub(crate) asked_by: AskedBy,
     /// Cancelled when the caller no longer wants the decision.
     pub(crate) cancel: CancellationToken,
 }
 
-/// The script of a job as the database stores it. A server has decided it before.
+/// The script of a job, as the database stores it. A server has allowed the script before, when the job was placed.
 #[derive(Debug)]
 pub(crate) struct PlacedScript {
     pub(crate) source: String,
@@ -47,24 +48,25 @@ pub(crate) struct PlacedScript {
     pub(crate) proof: Option<Proof>,
 }
 
-/// The decision about a script. If an audit log exists, it contains the decision.
+/// The decision about a script. If an audit log exists, the log contains the decision, except where it could not be
+/// written.
 #[derive(Debug)]
 #[must_use = "a script runs with a permit only"]
 pub(crate) enum Decided {
     /// The script may run.
     Allowed { record: DecisionRecord, permit: Permit },
-    /// The gateway or the sandbox refuses the script.
+    /// The gateway refuses the script, or the sandbox that the script needs is missing.
     Refused { record: DecisionRecord, receipt: Option<Stored> },
-    /// The caller cancelled before the decision was made.
+    /// The caller cancelled before the decision was final.
     Withdrawn(DecisionRecord),
     /// The policy requires a token that the caller does not have, or the audit log cannot be written.
     Denied { record: DecisionRecord, refusal: Refusal },
 }
 
-/// The permission to run a script, once for each turn. Only this file creates one.
+/// The permission to run a script, once for each turn that the caller takes. Only this file creates one.
 ///
-/// It does not contain the record of the decision, which has a second copy of the script, so that a waiting job keeps
-/// only one copy.
+/// A permit does not contain the record of the decision. The record has a second copy of the script, and a waiting job
+/// should keep only one copy.
 #[derive(Debug)]
 pub(crate) struct Permit {
     script: AuthorizedScript,
@@ -79,17 +81,16 @@ impl Permit {
         self.is_background
     }
 
-    /// Returns the user that the runs count for. `None` if the transport does not authenticate users.
+    /// Returns the user. The runs use the share of this user. `None` if the transport does not authenticate users.
     pub(crate) fn user(&self) -> Option<&UserName> {
         self.user.as_ref()
     }
 
-    /// Returns the script.
     pub(crate) fn script(&self) -> &AuthorizedScript {
         &self.script
     }
 
-    /// Returns the proof of the caller, which must still hold when a run starts.
+    /// Returns the proof of the caller. It must still hold when a run starts.
     pub(crate) fn proof(&self) -> Option<Proof> {
         self.proof
     }
@@ -133,9 +134,9 @@ impl Scripts {
         }
     }
 
-    /// Decides the script of a job again, on the server that is about to run it. If an audit log exists, it must
-    /// contain the first decision with the same proof, and no run of the script. Retries while the log is unreachable,
-    /// until `patience` is cancelled.
+    /// Decides the script of a job again, on the server that is about to run it. If an audit log exists, the log must
+    /// contain the first decision with the same proof, and must not contain a run of the script. Retries while the log
+    /// is unreachable, until `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -148,7 +149,7 @@ impl Scripts {
         let PlacedScript { source, verification_id, owner, asked_by, proof } = placed;
         let analysed =
             self.analyse(source.len(), |gateway| gateway.evaluate_again(source, verification_id));
-        // A job that is cancelled meanwhile ends when its run starts.
+        // This decision is never cancelled. A job that is cancelled meanwhile ends when its run starts.
         let decision = self.conclude(analysed, &CancellationToken::new()).await;
         let Decision::Allow { record, grant } = decision else {
             return Err(ScriptError::NotAllowed(decision.into_record().message));
@@ -161,7 +162,8 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
-    /// Analyses a script of this many bytes with the gateway, without delaying other tasks.
+    /// Analyses a script with the gateway. `bytes` is the script's size, on which the choice of the thread depends. A
+    /// large script does not delay other tasks.
     async fn analyse(
         &self,
         bytes: usize,
@@ -173,13 +175,13 @@ impl Scripts {
         let gateway = self.gateway.clone();
         match spawn_blocking(move || evaluate(&gateway)).await {
             Ok(evaluated) => evaluated,
-            // Resume the panic on this thread, where the caller catches it.
+            // Resume the panic of the other thread on this thread, where the caller of this function catches it.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 
-    /// Makes the decision final. The decision is withdrawn if the caller cancels before the readiness of the sandbox is
-    /// known.
+    /// Makes the decision final, when the readiness of the sandbox is known. The decision is withdrawn if the caller
+    /// cancels before that.
     async fn conclude(
         &self,
         analysed: impl Future<Output = Result<Verified, Box<DecisionRecord>>>,
@@ -199,8 +201,9 @@ impl Scripts {
         concluded.instrument(tracing::info_span!(target: SPANS, "gateway.decide")).await
     }
 
-    /// Writes a decision to the audit log, if one exists, and sets the user and token of `asked_by` from the log's
-    /// check of the credentials. Returns the place of the row, and the proof that must hold when the script starts.
+    /// Writes a decision to the audit log, if one exists. The log checks the credentials, and the user and token of
+    /// `asked_by` are set from this check. Returns the place of the row in the log, and the proof that must hold when
+    /// the script starts.
     async fn audit(
         &self,
         decision: &Decision,
@@ -213,7 +216,7 @@ impl Scripts {
         Ok((written.place, written.proof))
     }
 
-    /// Writes the receipt of a refusal, if scripts leave receipts.
+    /// Writes the receipt of a refusal, if the server writes receipts of scripts.
     async fn write_refusal(
         &self,
         record: &DecisionRecord,
@@ -221,7 +224,7 @@ impl Scripts {
         place: Option<AuditPlace>,
     ) -> Option<Stored> {
         let receipts = self.receipts.as_ref()?;
-        // The script is refused even if the receipt cannot be written.
+        // The refusal stands even if its receipt cannot be written, so only log the error.
         Box::pin(receipts.refused(record, asked_by, place))
             .await
             .inspect_err(|error| tracing::error!(error = %Causes(error), "no receipt"))
@@ -235,7 +238,7 @@ impl Scripts {
     }
 }
 
-/// Counts a decision about a call.
+/// Counts a decision about a call in the metrics.
 pub(crate) fn count_decision(record: &DecisionRecord) {
     let code = record.error_code.map_or("none", ErrorCode::as_str);
     metrics::counter!("qwed_mcp_decisions_total", "code" => code).increment(1);

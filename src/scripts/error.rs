@@ -8,36 +8,38 @@ use crate::receipt::WriteError;
 /// The reason why a script has no outcome. Its `Display` is shown to the client.
 #[derive(Debug, Error)]
 pub(crate) enum ScriptError {
-    /// The caller's proof no longer holds, so the script did not run.
+    /// The caller's proof does not hold any more, so the script did not run.
     #[error("the token that asked for it was revoked or has expired, so nothing is run")]
     NotLetIn,
-    /// The proof could not be checked, so the script did not run.
+    /// The caller's proof could not be checked, so the script did not run.
     #[error(
         "the token that asked for it cannot be looked up, so nothing is run; ask the admin to look at the server's log"
     )]
     TokensAway,
-    /// The start could not be audited, so the script did not run.
+    /// The start of the run could not be audited, so the script did not run.
     #[error(
         "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
     )]
     NotAudited,
-    /// The audit log has no decision that permits the job's script, or the script was run before.
+    /// The script of a job did not run, because the audit log has no decision that permits the script, or the script
+    /// was run before.
     #[error(
         "the audit log has no decision that lets it run for this user, so it is not run; ask the admin to look at the server's log"
     )]
     NotDecided,
-    /// The gateway or the sandbox of the server that claimed the job refuses its script.
+    /// The script of a job did not run, because the gateway or the sandbox of the server that claimed the job refuses
+    /// it.
     #[error("the server that was to run it does not allow it: {0}")]
     NotAllowed(String),
-    /// The script ran, but its end could not be audited.
+    /// The script ran, but the end of the run could not be audited.
     #[error(
         "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
     )]
     EndNotAudited,
-    /// No receipt could be begun, so the script did not run.
+    /// The receipt of the run could not be begun, so the script did not run.
     #[error(transparent)]
     NoReceipt(WriteError),
-    /// The script ran, but its receipt could not be stored.
+    /// The script ran, but the receipt of the run could not be stored.
     #[error("the script was run, and {0}; ask the admin to look at the server's log")]
     EndNoReceipt(#[source] WriteError),
     /// The executor could not run the script.

@@ -1,4 +1,5 @@
-//! Advice for a script that imports a module that is not installed: the modules that are, and the admin's command.
+//! Advice for a script that imports a module that is not installed. The advice lists the installed modules, and the
+//! command with which an admin can add the missing module.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,21 +12,21 @@ use crate::executor::{
     Ending, Installation, Outcome, Source, verification_modules, verification_package,
 };
 
-/// The start of Python's last line when a module is not found.
+/// The beginning of the last line that Python prints when a module is not found.
 const NOT_FOUND: &str = "ModuleNotFoundError: No module named '";
 
-/// The maximum length of a module name in characters. Longer names get no advice.
+/// The maximum length of the name of a missing module, in bytes. Longer names get no advice.
 const NAME_CHARS_MAX: usize = 100;
-/// The maximum number of modules in the advice, because a model pays for each token.
+/// The maximum number of modules that the advice lists. It is small, because a model pays for each token.
 const MODULES_MAX: usize = 40;
-/// The maximum number of dependencies that are read from a script.
+/// The maximum number of dependencies that are read from the header of a script.
 const DEPENDENCIES_MAX: usize = 10;
 
-/// Modules that scripts often use, in addition to the verification libraries. The advice lists them before modules that
-/// are only installed as dependencies.
+/// Modules that scripts often use, in addition to the verification libraries. The advice lists these modules before
+/// other installed modules.
 const USUAL: [&str; 6] = ["matplotlib", "mpmath", "networkx", "pandas", "pytest", "scipy"];
 
-/// Modules that scripts do not use.
+/// Installed modules that the advice omits, because scripts do not use them.
 const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 
 /// The packages that a script requires, according to its header (PEP 723).
@@ -39,7 +40,7 @@ struct Header {
 }
 
 impl Dependencies {
-    /// Reads the header of a script. An invalid header has no dependencies.
+    /// Reads the dependencies from the header of a script. An invalid header has no dependencies.
     pub(super) fn of(source: &str) -> Self {
         let mut lines = source.lines().skip_while(|line| line.trim_end() != "# /// script").skip(1);
         let mut header = String::new();
@@ -53,13 +54,13 @@ impl Dependencies {
         });
         let header: Option<Header> = toml::from_str(&header).ok().filter(|_| is_closed);
         let named = header.map(|header| header.dependencies).unwrap_or_default();
-        // Skip URLs, because an admin should not copy an address from a script into a command.
+        // Skip URLs, which do not parse. An admin should not copy an address from a script into a command.
         let named = named.iter().filter_map(|text| text.parse().ok());
         Self(named.take(DEPENDENCIES_MAX).collect())
     }
 }
 
-/// Returns the module that a script did not find, if this error ended the script.
+/// Returns the name of the module that a script did not find. `None` if the script did not end with this error.
 pub(super) fn missing_module(outcome: &Outcome) -> Option<String> {
     if outcome.ending != Ending::Exited(1) {
         return None;
@@ -109,8 +110,8 @@ pub(super) fn advice(
     format!("{there} {remedy}")
 }
 
-/// Returns the package that contains a module, if `qwed-mcp env create` installs it. A module and its package may have
-/// different names: the package `z3` on `PyPI` is not Z3.
+/// Returns the package that contains a module, if `qwed-mcp env create` installs the package. A module and its package
+/// may have different names: the module `z3` is in a package of another name, and the package `z3` on `PyPI` is not Z3.
 fn locked_package(module: &str) -> Option<String> {
     let package = verification_package(module).or_else(|| Lock::sdk_package(module));
     let package = package.unwrap_or(module);
@@ -158,7 +159,8 @@ fn modules(folders: &[PathBuf]) -> BTreeSet<String> {
     entries.filter_map(module).collect()
 }
 
-/// Returns the module that an entry of such a folder contains, if scripts use it.
+/// Returns the module in an entry of a folder of installed packages. `None` if the entry has no module that scripts
+/// use.
 fn module_of(entry: &Path) -> Option<String> {
     let file = entry.file_name()?.to_str()?;
     let name = match file.split_once('.') {
@@ -169,7 +171,7 @@ fn module_of(entry: &Path) -> Option<String> {
     is_for_scripts.then(|| name.to_owned())
 }
 
-/// Returns whether any version of a package is installed.
+/// Returns whether any version of the package is installed that `requirement` names.
 fn has_distribution(folders: &[PathBuf], requirement: &Requirement) -> bool {
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
     entries.into_iter().any(|entry| {

@@ -40,20 +40,21 @@ pub(crate) struct Scripts {
     executor: Arc<dyn Executor>,
     /// The audit log, if the admin has configured a policy.
     governance: Option<Arc<Governance>>,
-    /// The store of tokens, if the server has one.
+    /// The store of tokens. It is not set if the server has no store.
     tokens: OnceLock<Store>,
     /// The record of used engines and tools, if the admin wants a bill of materials.
     session: Option<Arc<Session>>,
-    /// The writer of receipts, if scripts leave receipts.
+    /// The writer of receipts. `None` if the server writes no receipts of scripts.
     receipts: Option<Arc<Receipts>>,
     turns: Arc<Turns>,
-    /// Room for output that clients have not read yet.
+    /// The limit on the memory of replies that clients have not read yet.
     replies: ReplyRoom,
-    /// The tier of the sandbox, once it is known. The inner `None` means that no interpreter was found.
+    /// The tier of the sandbox. It is not set before the sandbox was tested. The inner `None` means that no interpreter
+    /// was found.
     ready: OnceLock<Option<Ready>>,
-    /// Running lookups of package versions. Each takes as long as a short script.
+    /// Lookups of package versions that are in progress. A lookup takes as long as a short script.
     lookups: TaskTracker,
-    /// The number of runs that were ended because they had too many pipes.
+    /// The number of runs that were ended because they used too many pipes.
     pipe_shortages: AtomicU64,
 }
 
@@ -74,8 +75,8 @@ impl Scripts {
         }
     }
 
-    /// Records decisions and runs in the audit log of `governance`. Checks proofs with its store of tokens, and takes
-    /// turns from the queue of the governed tools.
+    /// Makes decisions and runs go to the audit log of `governance`. Proofs are then checked with the store of
+    /// `governance`, and runs take turns from its queue, which governed tools share.
     pub(crate) fn with_governance(self, governance: Option<Arc<Governance>>) -> Self {
         let Some(governance) = governance else { return self };
         let turns = Arc::clone(governance.turns());
@@ -83,12 +84,12 @@ impl Scripts {
         Self { tokens, turns, governance: Some(governance), ..self }
     }
 
-    /// Records the tools and engines that scripts use in the bill of materials.
+    /// Makes the tools and engines of scripts go to the bill of materials.
     pub(crate) fn with_session(self, session: Option<Arc<Session>>) -> Self {
         Self { session, ..self }
     }
 
-    /// Writes a receipt for every run and every refusal, if scripts leave receipts.
+    /// Makes every run and every refusal leave a receipt, if `receipts` applies to scripts.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
         Self { receipts: receipts.and_then(Receipts::of_scripts).cloned(), ..self }
     }
@@ -98,9 +99,9 @@ impl Scripts {
         Self { turns: Arc::new(turns), ..self }
     }
 
-    /// Sets the store that checks the proofs of callers, unless the audit log has already set one.
+    /// Sets the store that checks the proofs of callers. Has no effect if the audit log has already set a store.
     pub(crate) fn set_tokens(&self, store: Store) {
-        // The first store is kept, because both have the same tokens.
+        // An error means that a store is already set. Both stores have the same tokens, so the first store stays.
         let _ = self.tokens.set(store);
     }
 
@@ -109,7 +110,7 @@ impl Scripts {
         self.gateway.admin_gate()
     }
 
-    /// Tests whether the sandbox works here, and remembers its tier.
+    /// Tests whether the sandbox works on this machine, and remembers its tier.
     pub(crate) async fn readiness(&self) -> Readiness {
         let readiness = self.executor.readiness().await;
         if let Ok(ready) = &readiness {
@@ -118,47 +119,49 @@ impl Scripts {
         readiness
     }
 
-    /// Returns the tier of the sandbox, once it is known. The tier is `none` without an interpreter.
+    /// Returns the tier of the sandbox, or `none` without an interpreter. Returns `None` before the sandbox was tested.
     pub(crate) fn tier(&self) -> Option<&'static str> {
         self.ready.get().map(|ready| ready.as_ref().map_or("none", |ready| ready.tier.as_str()))
     }
 
-    /// Returns the reason why scripts run at a lower tier than possible, once it is known.
+    /// Returns the reason why scripts run at a lower tier than possible. Returns `None` if there is none, or before the
+    /// sandbox was tested.
     pub(crate) fn step_down(&self) -> Option<&StepDown> {
         self.ready.get()?.as_ref()?.step_down.as_ref()
     }
 
-    /// Returns the queue of all runs.
+    /// Returns the queue in which all runs wait for their turn.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
     }
 
-    /// Waits for room for a reply with this many bytes of output. The room stays taken until the reply is read.
+    /// Waits until a reply with this many bytes of output fits into the memory for unread replies. The memory counts as
+    /// used until the returned value is dropped, when the reply is read.
     pub(crate) async fn room_for(&self, user: Option<&str>, bytes: usize) -> Option<Held> {
         self.replies.room_for(user, bytes).await
     }
 
-    /// Returns the state of the fork servers.
     pub(crate) fn fork_servers(&self) -> ForkServers {
         self.executor.fork_servers()
     }
 
     /// Prepares fork servers, if the admin allows scripts and the sandbox works.
     pub(crate) async fn warm_up(&self) {
-        // If the sandbox does not work, the log contains the reason.
+        // If the sandbox does not work, its test has logged the reason.
         if self.admin_gate() == AdminGate::Open && self.readiness().await.is_ok() {
             self.executor.warm_up();
         }
     }
 
-    /// Waits until the lookups of finished runs have ended. Must not be called while a script runs.
+    /// Waits until the lookups of package versions for finished runs have ended. Must not be called while a script
+    /// runs.
     pub(crate) async fn settle(&self) {
         self.lookups.close();
         self.lookups.wait().await;
     }
 
-    /// Ends the processes that live between runs. Returns when they have ended and `runs`, which ends the last runs,
-    /// has completed.
+    /// Ends the processes that outlive single runs. Completes when these processes have ended and `runs` has completed.
+    /// `runs` ends the last runs.
     pub(crate) async fn shut_down(&self, runs: impl Future<Output = ()>) {
         let settled = async {
             runs.await;

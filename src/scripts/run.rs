@@ -26,15 +26,14 @@ use crate::sandbox::Tier;
 use super::missing_module::{Dependencies, advice, missing_module};
 use super::{Permit, ScriptError, Scripts};
 
-/// One run of a script.
+/// The settings of one run of a script.
 #[derive(Debug)]
 pub(crate) struct RunRequest {
     pub(crate) limits: RunLimits,
-    /// The standard input of the script.
     pub(crate) stdin: Stdin,
     /// Receives the output of the script while it runs.
     pub(crate) echo: Echo,
-    /// Cancelling it ends the run.
+    /// Cancelling this token ends the run.
     pub(crate) cancel: CancellationToken,
 }
 
@@ -46,9 +45,9 @@ impl RunRequest {
 }
 
 impl Scripts {
-    /// Waits for a turn in a lane for the permit's user. Returns `None` if `cancel` is cancelled before. `waits` is set
-    /// during the wait. A call also waits for room for its output, so that no further script runs for a user that does
-    /// not read replies.
+    /// Waits for a turn of the permit's user in a lane. Returns `None` if `cancel` is cancelled first. `waits` is
+    /// `true` during the wait. In the lane of calls, also waits until the output of the run fits into the memory for
+    /// unread replies. A user that does not read replies therefore gets no further turns.
     pub(crate) async fn turn(
         &self,
         permit: &Permit,
@@ -62,7 +61,7 @@ impl Scripts {
                 Lane::Calls => {
                     self.turns.take_with_room(&self.replies, lane, user, waits, cancel).await
                 }
-                // The results of these lanes have limits of their own.
+                // The results of these lanes do not count as unread replies, because they have their own limits.
                 Lane::Jobs | Lane::SharedJobs | Lane::Tests => {
                     self.turns.take(lane, user, waits, cancel).await
                 }
@@ -71,11 +70,11 @@ impl Scripts {
         turn.instrument(tracing::info_span!(target: SPANS, "queue.wait")).await
     }
 
-    /// Runs the script of a permit in a turn, until it ends or is cancelled. It starts only if the caller's proof still
-    /// holds. A panic of the executor is returned as an error.
+    /// Runs the script of a permit in a turn, until the script ends or is cancelled. The script starts only if the
+    /// caller's proof still holds. A panic of the executor is returned as an error.
     ///
-    /// Poll the future to its end. Dropping it kills the run, but then nothing waits until its processes are dead, and
-    /// its end is not audited.
+    /// Poll the future to its end. Dropping the future kills the run. But then nothing waits until the processes of the
+    /// run are dead, and the end of the run is not audited.
     ///
     /// # Errors
     ///
@@ -100,7 +99,8 @@ impl Scripts {
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
-        // The start of a shared job waits for an unreachable store, like the end of the job.
+        // While the store is unreachable, the start of a shared job waits until the job is cancelled. The end of a
+        // shared job waits in the same way.
         let patience = job.is_some().then(|| cancel.clone());
         let patience = patience.as_ref();
         if let Err(error) = self.require(proof, patience).await {
@@ -138,7 +138,8 @@ impl Scripts {
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
             self.account(&engines);
         }
-        // Before the end is audited, because the row contains a hash of everything that the job's user receives.
+        // Add the advice before the end is audited. The row about the end contains a hash of everything that the job's
+        // user receives, including the advice.
         if let Ok(outcome) = &mut outcome
             && let Some(module) = missing_module(outcome)
         {
@@ -160,9 +161,9 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Fails if the proof of a caller no longer holds. For scripts, only this function decides that, at the start of a
-    /// run. Succeeds if `proof` is `None`. With `patience`, retries while the store is unreachable, until `patience` is
-    /// cancelled.
+    /// Fails if the proof of a caller no longer holds. Only this function checks the proof at the start of a run of a
+    /// script. Succeeds if `proof` is `None`. With `patience`, retries while the store is unreachable, until `patience`
+    /// is cancelled.
     pub(crate) async fn require(
         &self,
         proof: Option<Proof>,
@@ -187,7 +188,7 @@ impl Scripts {
         }
     }
 
-    /// Audits that a script does not start, if an audit log exists.
+    /// Audits that a script does not start, if an audit log exists. Returns the error for the caller.
     async fn not_started(
         &self,
         id: &VerificationId,
@@ -203,8 +204,9 @@ impl Scripts {
         error
     }
 
-    /// Requires that the audit log, if one exists, contains the decision that permits the script of a job with this
-    /// proof, and no earlier run of the script. Retries while the log is unreachable, until `patience` is cancelled.
+    /// Requires that the audit log contains the decision that permits the script of a job with this proof, and no
+    /// earlier run of the script. Succeeds if no audit log exists. Retries while the log is unreachable, until
+    /// `patience` is cancelled.
     ///
     /// # Errors
     ///
@@ -228,8 +230,8 @@ impl Scripts {
         }
     }
 
-    /// Returns whether the result of a job matches the audit log. `Some(true)` if no audit log exists, and `None` if
-    /// the log cannot be read now.
+    /// Returns whether the result of a job matches the audit log. Returns `Some(true)` if no audit log exists, and
+    /// `None` if the log cannot be read now.
     pub(crate) async fn has_result(
         &self,
         verification_id: &str,
@@ -244,7 +246,7 @@ impl Scripts {
         Some(is_it)
     }
 
-    /// Begins the receipt of a run, if scripts leave receipts.
+    /// Begins the receipt of a run. Returns `None` if the server writes no receipts of scripts.
     async fn begin_receipt(
         &self,
         script: &AuthorizedScript,
@@ -262,20 +264,21 @@ impl Scripts {
         if outcome.took_pipes {
             self.pipe_shortages.fetch_add(1, Ordering::Relaxed);
         } else if outcome.ending == Ending::TimedOut && outcome.has_slept {
-            // A pipe of this run may be smaller than usual, so a write to it may block forever.
+            // Another run took too many pipes meanwhile, so a pipe of this run may be smaller than usual. A write to it
+            // may then have blocked until the timeout.
             outcome.is_starved |= self.pipe_shortages.load(Ordering::Relaxed) != shortages_before;
         }
     }
 
-    /// Returns the advice about a missing module, if the interpreter is known.
+    /// Returns the advice about a missing module. Returns `None` if the interpreter is unknown.
     async fn advice(&self, module: String, dependencies: Dependencies) -> Option<String> {
         let installation = self.executor.installation().await?;
         let advice = move || advice(&module, &dependencies, &installation);
         tokio::task::spawn_blocking(advice).await.ok()
     }
 
-    /// Records the engines of a run in the session. Looks up their versions at once, because the end of the session may
-    /// leave no time for it.
+    /// Records the engines of a run in the session. Looks up the versions of the engines at once, because the end of
+    /// the session may leave no time for the lookup.
     fn account(&self, engines: &[String]) {
         let Some(session) = &self.session else { return };
         let Some(modules) = session.record_script(engines) else { return };
@@ -290,7 +293,7 @@ impl Scripts {
     }
 }
 
-/// Counts a run that has ended.
+/// Counts a run that has ended in the metrics.
 fn count(outcome: &Outcome) {
     let ending = match outcome.ending {
         Ending::Exited(0) => "success",

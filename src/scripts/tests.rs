@@ -24,7 +24,7 @@ use crate::shares::Share;
 use super::decide::ANALYSED_IN_PLACE_BYTES_MAX;
 use super::*;
 
-/// The entry under test, with the stores and logs that it writes to.
+/// The scripts under test, with the stores and logs that they use.
 struct Harness {
     folder: TempDir,
     store: Store,
@@ -66,7 +66,7 @@ fn settings() -> Settings {
     Settings::from_lookup(gate).0
 }
 
-/// Returns scripts without a policy. Their runs succeed at once.
+/// Returns scripts without an audit log. Each run succeeds at once.
 fn scripts() -> Scripts {
     let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(finished()) }));
     Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor))
@@ -104,8 +104,9 @@ fn finished() -> Outcome {
     Outcome { ending: Ending::Exited(0), tier: Some(Tier::T3), ..Outcome::never_started() }
 }
 
-/// Runs these scripts concurrently, and returns which of them are starved. `waits` and `computes` reach their timeout
-/// after the others have ended. `pipes` takes too many pipes. `both` takes too many pipes and reaches its timeout.
+/// Runs these scripts concurrently, and returns for each script whether it is starved. `waits` and `computes` reach
+/// their timeout after the other scripts have ended. `pipes` takes too many pipes. `both` takes too many pipes and
+/// reaches its timeout.
 async fn starved(sources: &[&str]) -> Vec<bool> {
     let executor = FakeExecutor::new(|script, _, _| {
         Box::pin(async move {
@@ -135,13 +136,13 @@ async fn starved(sources: &[&str]) -> Vec<bool> {
 async fn a_run_without_pipes_of_the_usual_size_is_starved() {
     assert_eq!(starved(&["waits"]).await, [false]);
     assert_eq!(starved(&["waits", "waits", "pipes"]).await, [true, true, false]);
-    // A script that computes until its timeout does not wait for a pipe.
+    // `computes` computes until its timeout and so does not wait for a pipe. It is not starved.
     assert_eq!(starved(&["computes", "pipes"]).await, [false, false]);
-    // A script's own use of pipes does not count as starvation.
+    // A script that takes too many pipes itself is not starved.
     assert_eq!(starved(&["both"]).await, [false]);
 }
 
-/// The events of the log with their outcomes, oldest first.
+/// Returns the events of the audit log with their outcomes, oldest first.
 fn rows(store: &Store) -> Vec<(String, String)> {
     let rows = store.audit_rows(&AuditFilter { limit: 100, ..AuditFilter::default() }).unwrap();
     rows.into_iter().map(|row| (row.event, row.outcome)).collect()
@@ -151,7 +152,7 @@ fn row(event: &str, outcome: &str) -> (String, String) {
     (event.to_owned(), outcome.to_owned())
 }
 
-/// Makes every further append fail, because the store does not write to a removed log.
+/// Removes the audit log. Every further append fails, because the store does not write to a removed log.
 fn remove_log(folder: &Path) {
     fs::remove_file(folder.join("governance.db-wal")).unwrap();
 }
@@ -201,7 +202,7 @@ async fn the_log_has_the_digests_of_pictures() {
 #[tokio::test]
 async fn without_a_row_about_its_start_there_is_no_run() {
     let harness = harness(|_, _| Ok(finished()));
-    // From here on, the store has a log.
+    // The first run makes the store create its log.
     assert!(harness.run().await.is_ok());
     remove_log(harness.folder.path());
     let error = harness.run().await.unwrap_err();
@@ -242,7 +243,7 @@ async fn a_script_starts_only_while_the_proof_of_its_caller_holds() {
             assert_eq!(rows(&harness.store).last(), Some(&row("TOOL_FINISHED", "NOT_RUN")));
         }
     }
-    // If the store cannot be read, or the server has no store, the script does not run.
+    // The script does not run if the store cannot be read, or if the server has no store.
     remove_log(harness.folder.path());
     let ran = harness.run_with(Some(Proof::Token(active))).await;
     assert!(ran.is_err());
@@ -261,7 +262,7 @@ async fn nobody_hears_of_an_end_that_is_not_written_down() {
     });
     let error = harness.run().await.unwrap_err();
     assert!(matches!(error, ScriptError::EndNotAudited), "{error}");
-    // The script ran, so its engines are recorded.
+    // The engines of the script are recorded, because the script ran.
     assert_eq!(harness.engines()[0]["name"], "sympy");
 }
 
@@ -290,14 +291,15 @@ async fn a_large_script_is_analysed_aside() {
     let scripts = scripts();
     let small = "#".repeat(ANALYSED_IN_PLACE_BYTES_MAX);
     assert!(scripts.decide(request(&small)).now_or_never().is_some());
-    // Large enough to take longer than the other thread needs to start.
+    // The analysis of this script takes longer than the start of the thread that analyses it.
     let large = "x = 1\n".repeat(20_000);
     let mut decided = Box::pin(scripts.decide(request(&large)));
     assert!((&mut decided).now_or_never().is_none(), "it holds up the runtime");
     assert!(matches!(decided.await, Decided::Allowed { .. }));
 }
 
-/// One thread runs all tasks of a server and renews the leases of shared jobs.
+/// Large jobs are analysed on other threads, because one thread runs all tasks of a server and renews the leases of
+/// shared jobs.
 #[tokio::test]
 async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases() {
     use crate::gateway::{JobId, JobOwner};

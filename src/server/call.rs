@@ -1,5 +1,5 @@
-//! A `tools/call` from its arguments to its reply, top to bottom: decide, run, answer. The gateway decides and
-//! `scripts` runs; this module never does either itself.
+//! A `tools/call` from its arguments to its reply: decide, run, answer. The code is in this order. This module never
+//! decides, which is the task of the gateway, and never runs a script, which is the task of `scripts`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,33 +33,34 @@ use super::now::Now;
 use super::reply::Reply;
 use super::tools::{ToldLimits, tools};
 
-/// The delay from the start to the probe of the sandbox, so that the reply to `initialize`, which takes 2 ms, comes
-/// first.
+/// The delay from the start of the server to the probe of the sandbox. It lets the reply to `initialize`, which takes 2
+/// ms, be sent first.
 const WARM_UP_DELAY: Duration = Duration::from_millis(20);
 
-/// Everything that a call needs, for the lifetime of the process.
+/// The state that all calls share, for the lifetime of the process.
 pub(crate) struct Server {
     pub(super) scripts: Arc<Scripts>,
     pub(super) jobs: Arc<dyn Jobs>,
     sync_limits: RunLimits,
-    /// The tools for scripts, as clients see them.
+    /// The tools for scripts, in the form that clients receive.
     pub(super) tools: [rmcp::model::Tool; 2],
     /// The limits of scripts, as the texts for models state them.
     pub(super) told_limits: ToldLimits,
-    /// `true` once a reply has explained why scripts run at a lower tier than possible.
+    /// `true` after a reply has explained why scripts run at a lower tier than possible. Later replies omit the
+    /// explanation.
     is_step_down_told: AtomicBool,
-    /// The governed tools; `None` without a policy.
+    /// The governed tools. `None` without a policy.
     pub(super) governance: Option<Arc<Governance>>,
-    /// The usage record; `None` if the admin wants no bill of materials.
+    /// The usage record for the bill of materials. `None` if the admin wants no bill of materials.
     pub(super) session: Option<Arc<Session>>,
 }
 
-/// The circumstances of a call, besides its arguments.
+/// The data of a call besides its tool and arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct CallContext {
-    /// Identifies the request, so that its job can be cancelled.
+    /// The identity of the request. Cancelling this request cancels the job that the call has placed.
     pub(crate) request: RequestKey,
-    /// Cancelled when the caller no longer wants the reply, or the server ends.
+    /// Cancelled when the caller does not want the reply any more, or when the server ends.
     pub(crate) cancel: CancellationToken,
     /// The credentials of the caller. A job belongs to the user that the transport has authenticated, and to no other
     /// user.
@@ -103,12 +104,12 @@ impl Server {
         }
     }
 
-    /// Returns the store of tokens and of the audit log; `None` without a policy.
+    /// Returns the store of tokens and of the audit log. `None` without a policy.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.governance.as_ref().map(|governance| governance.store())
     }
 
-    /// Shares background jobs with all replicas on this database.
+    /// Shares the background jobs with all replicas that use this database.
     #[cfg(feature = "postgres")]
     pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
         let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
@@ -117,12 +118,12 @@ impl Server {
         Self { jobs: Arc::new(jobs), ..self }
     }
 
-    /// Returns the verifier for scripts of pipelines, which take turns with the scripts of calls.
+    /// Returns the verifier for scripts of pipelines. These scripts and the scripts of calls take turns in one queue.
     pub(crate) fn verifier(&self) -> Verifier {
         Verifier::new(Arc::clone(&self.scripts), Analysis::Blocks, false)
     }
 
-    /// Sets the store in which the caller's token is checked again whenever a script starts.
+    /// Sets the store of tokens. The caller's token is checked in this store again whenever a script starts.
     pub(crate) fn set_tokens(&self, store: &Store) {
         self.scripts.set_tokens(store.clone());
     }
@@ -138,12 +139,13 @@ impl Server {
         }
     }
 
-    /// Stops taking background jobs of other replicas. Returns when the jobs that run here have ended.
+    /// Stops taking background jobs from the queue that replicas share. Returns when the jobs that run on this server
+    /// have ended.
     pub(crate) async fn drain(&self) {
         self.jobs.drain().await;
     }
 
-    /// Returns whether scripts can run here. The error is the reason why they cannot.
+    /// Returns whether scripts can run on this server. The error is the reason why they cannot.
     pub(crate) async fn readiness(&self) -> Result<(), String> {
         if self.scripts.admin_gate() == AdminGate::Closed {
             return Err("QWED_MCP_TRUSTED_CODE_EXECUTION is not true".to_owned());
@@ -163,7 +165,7 @@ impl Server {
         }
     }
 
-    /// Carries out the call of `tool`, unless it is refused.
+    /// Carries out the call of `tool`, or refuses it.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -185,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Decides about a script. If it is allowed, runs it or places it as a job.
+    /// Decides the script of a call. If the script is allowed, runs it or places it as a job.
     async fn call_script(&self, arguments: Arguments, caller: CallContext) -> Reply {
         let request = Request {
             arguments,
@@ -212,26 +214,28 @@ impl Server {
 
     /// Places a script as a background job.
     async fn place(&self, record: &DecisionRecord, permit: Permit, caller: CallContext) -> Reply {
-        // The call was cancelled during its analysis. From here on, `notifications/cancelled` finds the job.
+        // The client may have cancelled the call during the analysis of its script. From here on,
+        // `notifications/cancelled` finds the job.
         if caller.cancel.is_cancelled() {
             return Reply::cancelled(record);
         }
-        // Cancelling a request that was answered with a task must not cancel the task.
+        // A task outlives its request, so cancelling the request must not cancel the task.
         let placed_by = (!caller.takes_tasks).then_some(caller.request);
         let decision = record.without_arguments();
         let placed = self.jobs.place(Order { permit, decision, placed_by }).await;
         Reply::placed(record, placed, caller.takes_tasks)
     }
 
-    /// Runs a script once it has its turn.
+    /// Waits for a turn, and then runs a script.
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
         let CallContext { cancel, waits_for_turn, echo, stdin, .. } = caller;
         let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
         let Some(turn) = turn else { return Reply::cancelled(record) };
         let request = RunRequest { limits: self.sync_limits, stdin, echo, cancel };
         let run = self.scripts.run(permit, &turn, request).await;
-        // A user's turn ends before the wait for room, so that other users go on. A client without a user keeps its
-        // turn, which limits the number of outputs that wait for the client to read.
+        // The turn of an authenticated user ends here, before the wait for memory, so that other users can run scripts.
+        // A client without a user keeps its turn. The number of turns then limits the number of outputs that wait for
+        // this client to read.
         let user = permit.user().map(UserName::as_str);
         let _turn = user.is_none().then_some(turn);
         let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
@@ -258,7 +262,7 @@ impl Server {
         self.with_step_down(reply).in_room(room)
     }
 
-    /// Returns a user's job. If it has ended, also returns the reply that a synchronous call would have had.
+    /// Returns a job of `user`. If the job has ended, also returns the reply that a synchronous call would have had.
     pub(crate) async fn task(
         &self,
         id: JobId,
@@ -275,7 +279,8 @@ impl Server {
         Ok(Some((job, reply)))
     }
 
-    /// Returns a user's job, with room for the reply about it. A large output is fetched only once it has room.
+    /// Returns a job of `user`, and the memory that is reserved for the reply about the job. A large output is fetched
+    /// only after the memory for it is reserved.
     async fn job(
         &self,
         id: JobId,
@@ -295,7 +300,7 @@ impl Server {
         }
     }
 
-    /// Carries out the call of a governed tool, unless it is refused.
+    /// Carries out the call of a governed tool, or refuses it.
     pub(crate) async fn call_governed(
         &self,
         governance: &Governance,
@@ -309,14 +314,14 @@ impl Server {
         (run_id, reply, room)
     }
 
-    /// Adds to a reply why its run had a lower sandbox tier than possible, if it had.
+    /// If the run of a reply had a lower sandbox tier than possible, adds the reason to the reply.
     fn with_step_down(&self, reply: Reply) -> Reply {
         let Some(step_down) = self.scripts.step_down() else { return reply };
         reply.with_step_down(step_down, &self.is_step_down_told)
     }
 
-    /// Probes the sandbox before the first script arrives, and removes old runs that retention has left over. Waits
-    /// first, because the client is waiting for its first reply.
+    /// Removes old runs that retention has left over, and probes the sandbox before the first script arrives. Waits
+    /// before both, because the client is waiting for its first reply.
     pub(crate) async fn warm_up(&self) {
         sleep(WARM_UP_DELAY).await;
         if let Some(governance) = &self.governance {
@@ -325,7 +330,7 @@ impl Server {
         self.scripts.warm_up().await;
     }
 
-    /// Ends jobs and warm interpreters. Returns when they are gone.
+    /// Ends jobs and warm interpreters. Returns when their processes have ended.
     pub(crate) async fn shut_down(&self) {
         self.scripts.shut_down(self.jobs.shut_down()).await;
     }
@@ -390,14 +395,14 @@ mod tests {
             assert_eq!(reply.texts, ["Execution was cancelled."]);
             assert_eq!(executor.runs(), 0);
         }
-        // The same call, without the cancellation.
+        // The same call runs its script if it is not cancelled.
         let (executor, server) = server(false);
         let reply = call(&server, false, CancellationToken::new()).await;
         assert_eq!(reply.end, CallEnd::Ran(Ending::Exited(0)), "{reply:?}");
         assert_eq!(executor.runs(), 1);
     }
 
-    /// The routes by which scripts of users arrive.
+    /// The ways in which scripts of users arrive.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Route {
         Calls,
@@ -432,7 +437,8 @@ mod tests {
     async fn a_user_with_one_script_comes_right_after_one_of_a_user_with_sixty_on_every_route() {
         use std::sync::Mutex;
 
-        // A user may place jobs up to a share of all jobs. Five jobs run at once.
+        // The third number is the number of ann's scripts that start before bob's script. A user may only place a share
+        // of all jobs, and five jobs run at once.
         for (route, count, before) in
             [(Route::Calls, 60, 1), (Route::Pipelines, 60, 1), (Route::Jobs, 30, 5)]
         {

@@ -1,14 +1,14 @@
-//! The page that hosts show next to a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
+//! The HTML page that hosts show next to a call (MCP Apps, `io.modelcontextprotocol/ui`, SEP-1865).
 //!
-//! The page is one file without dependencies. It shows the data it receives as text. It never uses the network and
-//! never calls a tool: only the model may call tools.
+//! The page is one file without dependencies. It shows the data that it receives as text. It never uses the network and
+//! never calls a tool, because only the model may call tools.
 
 use rmcp::model::{
     ExtensionCapabilities, Icon, JsonObject, MetaObject, Resource, ResourceContents,
 };
 use serde_json::{Value, json};
 
-/// The identifier of the extension.
+/// The identifier of the MCP Apps extension.
 const EXTENSION_ID: &str = "io.modelcontextprotocol/ui";
 /// The URI of the page.
 pub(super) const URI: &str = "ui://qwed-mcp/verification.html";
@@ -16,19 +16,19 @@ const MIME_TYPE: &str = "text/html;profile=mcp-app";
 const TITLE: &str = "Verification";
 const PAGE: &str = include_str!("card.html");
 
-/// Returns the server's declaration of the extension, without settings.
+/// Returns the server's declaration of the extension. The declaration has no settings.
 pub(super) fn extension() -> ExtensionCapabilities {
     ExtensionCapabilities::from([(EXTENSION_ID.to_owned(), JsonObject::new())])
 }
 
-/// Returns the `_meta` of a tool: the page's URI, and that only the model may call the tool.
+/// Returns the `_meta` of a tool. It has the page's URI, and states that only the model may call the tool.
 pub(super) fn tool_meta() -> MetaObject {
     let ui = json!({ "resourceUri": URI, "visibility": ["model"] });
-    // Hosts from before the extension read the second key.
+    // Hosts that are older than the extension read the key `ui/resourceUri`.
     meta([("ui", ui), ("ui/resourceUri", json!(URI))])
 }
 
-/// Returns the page's entry in the list of resources.
+/// Returns the entry of the page in the list of resources.
 pub(super) fn resource(icons: Vec<Icon>) -> Resource {
     Resource::new(URI, "verification")
         .with_title(TITLE)
@@ -38,7 +38,7 @@ pub(super) fn resource(icons: Vec<Icon>) -> Resource {
         .with_icons(icons)
 }
 
-/// Returns the page, with the content security policy that hosts must apply: no network at all.
+/// Returns the page, with the content security policy that hosts must apply to it. The policy allows no network access.
 pub(super) fn contents() -> ResourceContents {
     let csp = json!({
         "connectDomains": [], "resourceDomains": [], "frameDomains": [], "baseUriDomains": [],

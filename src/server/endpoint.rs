@@ -1,8 +1,8 @@
-//! The endpoint for MCP messages over HTTP, in both eras: takes a body and returns an answer. It never handles HTTP
-//! itself.
+//! The endpoint for MCP messages over HTTP, in both eras: takes the body of a request and returns an answer. This
+//! module never handles HTTP itself.
 //!
 //! Each request is a separate exchange with rmcp. In the handshake era, a session keeps the state between requests. The
-//! stateless era has no such state.
+//! stateless era has no state between requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,64 +27,64 @@ use super::handler::{Handler, request_key};
 use super::sessions::{NotTaken, SessionCall, Sessions};
 use super::signature::Signed;
 
-/// The time after which a response begins even without a message. Proxies close connections that are silent for a
+/// The time after which a response begins even if no message is ready. Proxies close connections that are silent for a
 /// minute.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// The time that a call may wait for its turn if its client cannot cancel it. Such a call is of the handshake era and
-/// has no session, so no later message can refer to it. SDKs give up after a minute.
+/// The maximum time that a call waits for its turn if its client cannot cancel the call. This is a call of the
+/// handshake era without a session, because no later message can refer to it. SDKs give up after a minute.
 const TURN_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The MCP endpoint under one URL.
+/// The MCP endpoint of the server. All of its messages have one URL.
 pub(crate) struct Endpoint {
     server: Arc<Server>,
     sessions: Sessions,
-    /// `true` if handshakes begin no session, so that any replica can answer the next request.
+    /// `true` if handshakes begin no session. Any replica can then handle the next request of a client.
     is_sessionless: bool,
     turn_deadline: Duration,
-    /// A counter that names the exchanges without a session.
+    /// A counter. Each exchange without a session is named by its number.
     exchanges: AtomicU64,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// A body, with its headers and the caller's credentials.
+/// The body of a request, with the request's headers and the caller's credentials.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) body: Vec<u8>,
     pub(crate) announced: Announced,
-    /// `Mcp-Session-Id`.
+    /// The value of the header `Mcp-Session-Id`.
     pub(crate) session: Header,
     pub(crate) presented: Presented,
-    /// The shares that the request holds until it ends.
+    /// The shares of limits that the request uses until it ends.
     pub(crate) held: Vec<Held>,
 }
 
-/// The answer to a body.
+/// The answer to the body of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A message, and the id of the session that it begins.
+    /// One message. `session` is the id of a new session, if the message begins one.
     Message { status: u16, json: Vec<u8>, session: Option<String>, until_written: UntilWritten },
-    /// Messages as they come. The first one may already be there.
+    /// Several messages, sent as they become ready. The first message may already be ready.
     Stream(Stream),
-    /// The message was accepted, and needs no answer.
+    /// The message was accepted, and has no answer.
     Accepted,
-    /// The session does not exist.
+    /// The user has no session with the id in the request.
     SessionUnknown,
-    /// The request must name a session.
+    /// The request needs a session, but has no session id.
     SessionMissing,
-    /// The server ends.
+    /// The server ends, so the request has no answer.
     Ending,
 }
 
-/// The guards that are dropped when an answer is written.
+/// The resources of a request. They are released when its answer is written.
 #[derive(Debug, Default)]
 pub(crate) struct UntilWritten {
     _place: Option<Place>,
     _call: Option<SessionCall>,
 }
 
-/// The messages of an exchange in progress.
+/// The messages of an exchange that has not ended.
 #[derive(Debug)]
 pub(crate) struct Stream {
     first: Option<Vec<u8>>,
@@ -94,7 +94,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Returns the next message as JSON; `None` at the end. Cancel-safe.
+    /// Returns the next message as JSON. `None` after the last message. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Vec<u8>> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -125,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a body.
+    /// Handles the body of a request, and returns the answer.
     pub(crate) async fn post(&self, post: Post) -> Answer {
         match read(&post.body, &post.announced) {
             Ok(Posted::Request(request)) => self.request(*request, post).await,
@@ -135,18 +135,18 @@ impl Endpoint {
         }
     }
 
-    /// Ends a session. Returns whether it existed.
+    /// Ends a session of `user`. Returns whether `user` had this session.
     pub(crate) fn end_session(&self, session: &str, user: Option<&UserName>) -> bool {
         self.sessions.end(session, user)
     }
 
-    /// Cancels all exchanges in flight.
+    /// Cancels all exchanges that have not ended.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Returns when no exchange is in progress.
+    /// Returns when all exchanges have ended.
     pub(crate) async fn wait(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -178,8 +178,8 @@ impl Endpoint {
         let cannot_cancel = request.era == Era::Handshake && !has_session;
         let turn_deadline = cannot_cancel.then_some(TurnDeadline(self.turn_deadline));
         let (opening, era) = (request.client.clone(), request.era);
-        // No event is ever sent over a subscription. Once it is acknowledged, it holds only its connection and no
-        // share.
+        // A subscription never has an event. After it is acknowledged, it keeps only its connection, and its shares of
+        // limits are released.
         let mut held = held;
         let until_first =
             if request.is_subscription() { std::mem::take(&mut held) } else { Vec::new() };
@@ -199,7 +199,8 @@ impl Endpoint {
         answer
     }
 
-    /// Waits for the first message. If it is the last one, it is the whole answer.
+    /// Waits for the first message of an exchange. If this is also the last message, it is the whole answer. Otherwise
+    /// the answer is a stream.
     async fn answer(
         &self,
         mut outlet: Outlet,
@@ -215,7 +216,7 @@ impl Endpoint {
             return stream(None, outlet, false, call);
         };
         let Some(message) = first else {
-            // The exchange was cancelled, so no message follows.
+            // The exchange was cancelled before its first message, so no message follows.
             let is_ending = self.stop.is_cancelled();
             return if is_ending { Answer::Ending } else { stream(None, outlet, true, call) };
         };
@@ -233,8 +234,8 @@ impl Endpoint {
         }
     }
 
-    /// Cancels a request of a session, and the job that it has placed. In the stateless era, a client closes the
-    /// response instead.
+    /// Cancels a request of a session, and the job that the request has placed. Only the handshake era has this
+    /// message. In the stateless era, a client closes the response to cancel its request.
     fn cancelled(&self, id: &RequestId, post: &Post) -> Answer {
         let Header::Once(session) = &post.session else { return Answer::Accepted };
         let name = self.sessions.cancel(session, post.presented.user(), Some(id));

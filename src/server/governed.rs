@@ -1,4 +1,5 @@
-//! Converts the replies and refusals of governed tools for rmcp. It never decides about calls: `governance` does.
+//! Converts the replies and refusals of governed tools for rmcp. This module never decides about calls, which is the
+//! task of `governance`.
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, MetaObject, ResourceContents};
@@ -8,7 +9,7 @@ use crate::governance::{Block, GovernedReply, Refusal};
 
 use super::reply::RECEIPT_KEY;
 
-/// The `_meta` key of the run that a result describes.
+/// The `_meta` key of the id of the run that a result describes.
 const RUN_KEY: &str = "qwed.ai/run";
 
 /// Converts a reply into an MCP result.

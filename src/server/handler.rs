@@ -1,4 +1,5 @@
-//! Converts rmcp's requests into calls, and replies into rmcp's results. It never reads from or writes to a connection.
+//! Converts rmcp's requests into calls, and replies into rmcp's results. This module never reads from or writes to a
+//! connection.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,18 +38,18 @@ use super::tools::{governed_tools, instructions, permission_of};
 use super::traced;
 use super::{card, governed, identity, tasks};
 
-/// The time for which a client may cache lists, the page and the discovery result. They change only with the binary and
-/// its settings.
+/// The time for which a client may cache lists, the page and the discovery result. They only change when the program or
+/// its settings change.
 const LISTS_TTL_MS: u64 = 3_600_000;
 
-/// The `_meta` key under which a caller names its model, for the bill of materials.
+/// The `_meta` key in which a client may name its model, for the bill of materials and receipts.
 const MODEL_KEY: &str = "qwed.ai/model";
 
 /// The handler of a client's requests.
 #[derive(Clone)]
 pub(super) struct Handler {
     server: Arc<Server>,
-    /// Cancelled when the client has closed its side.
+    /// Cancelled when the client has closed its end of the connection, or when the server ends.
     input_ended: CancellationToken,
 }
 
@@ -62,7 +63,7 @@ impl Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // Lets a test observe how a panic is handled. Release builds do not have it.
+        // This panic lets a test observe how panics are handled. Release builds do not contain it.
         #[cfg(debug_assertions)]
         assert!(request.name != "test_tool_that_panics", "a test asked for this");
         self.record(&context);
@@ -91,7 +92,7 @@ impl Handler {
             stdin: Stdin::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
-        // On the heap, because it is polled in one of two places.
+        // The call is polled in one of two places of `within_turn_deadline`, so it is on the heap.
         let call = Box::pin(with_progress(&context, &waits, call));
         let mut reply = within_turn_deadline(&context, &waits, call).await;
         if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
@@ -127,8 +128,8 @@ impl Handler {
         all
     }
 
-    /// Refuses the call of a tool that the caller's role does not permit. The role for governed tools is checked when
-    /// they are called.
+    /// Refuses the call of a tool that the caller's role does not permit. Calls of governed tools pass, because
+    /// `governance` checks the role for them.
     async fn require_permission(
         &self,
         tool: &str,
@@ -184,7 +185,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         let mut result = self.negotiate_initialize(&request)?;
-        // Tasks are declared in each request, which is impossible in this era.
+        // Remove tasks from the capabilities. Clients declare tasks in each request, which is impossible in the
+        // handshake era.
         if let Some(extensions) = &mut result.capabilities.extensions {
             extensions.remove(TASKS_EXTENSION_ID);
         }
@@ -272,7 +274,7 @@ impl ServerHandler for Handler {
         Ok(GetTaskResult::new(tasks::detailed(&job, reply.map(Reply::into_result))))
     }
 
-    /// Accepts the answers to a task's questions. No task asks questions, so this only checks that the task exists.
+    /// Accepts answers to the questions of a task. No task asks questions, so this only checks that the task exists.
     async fn update_task(
         &self,
         request: UpdateTaskParams,
@@ -312,7 +314,7 @@ impl ServerHandler for Handler {
         let answer = self.answer(request, context).instrument(span);
         #[cfg(feature = "traces")]
         let answer = answer.instrument(traced.clone());
-        // A panic becomes an error reply. Without a reply the client would wait forever.
+        // Convert a panic into an error reply. Without a reply, the client would wait forever.
         let answer = AssertUnwindSafe(answer)
             .catch_unwind()
             .await
@@ -322,7 +324,7 @@ impl ServerHandler for Handler {
         answer
     }
 
-    /// Accepts no subscription, because nothing that a client can subscribe to ever changes here.
+    /// Accepts no part of a subscription, because nothing that a client can subscribe to ever changes on this server.
     fn accepted_subscription_filter(
         &self,
         _requested: &SubscriptionFilter,
@@ -330,8 +332,9 @@ impl ServerHandler for Handler {
         Some(SubscriptionFilter::default())
     }
 
-    /// Keeps a subscription open, which rmcp has acknowledged, until the client cancels it, or the client or the server
-    /// ends. Otherwise the subscription would delay that end, like a call in flight.
+    /// Keeps an acknowledged subscription open until the client cancels it, the client closes its end, or the server
+    /// ends. A subscription must end at these events, because otherwise it would delay the end of the connection like a
+    /// call in flight.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         tokio::select! {
             () = subscription.cancelled() => {}
@@ -351,7 +354,8 @@ impl ServerHandler for Handler {
         notification: CancelledNotificationParam,
         context: NotificationContext<RoleServer>,
     ) {
-        // The token cancels the call itself. A job that the call has placed outlives it, and is cancelled here.
+        // The cancellation token ends the call itself. A job that the call has placed outlives the call, so cancel it
+        // here.
         if let Some(id) = notification.request_id {
             self.server.jobs.cancel_placed_by(&request_key(connection(&context.extensions), &id));
         }
@@ -362,19 +366,21 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // The method is known, because the transport answers unknown ones. So its parameters are invalid.
+        // The transport rejects unknown methods, so the method is known. rmcp makes a custom request of it only if its
+        // parameters are invalid.
         let method = shortened(&request.method);
         Err(ErrorData::invalid_params(format!("Invalid params for {method}"), None))
     }
 }
 
-/// Returns whether this request may be answered with a task. Capabilities from a handshake do not count.
+/// Returns whether this request may be answered with a task. Only capabilities in the request itself count, not
+/// capabilities from a handshake.
 fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
     identity::is_stateless(context)
         && context.meta.client_capabilities().is_some_and(|client| client.supports_tasks())
 }
 
-/// Returns the client and the model, as the client names them. Neither is verified.
+/// Returns the client and the model of a request, as the client names them. Neither name is verified.
 fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
     let client = context.client_info();
     let model = context.meta.get(MODEL_KEY).and_then(|model| model.as_str());
@@ -385,12 +391,12 @@ fn asked_by(context: &RequestContext<RoleServer>) -> AskedBy {
     }
 }
 
-/// Returns the key of a request, under which its job can be cancelled. Over HTTP every client counts from 1, so the key
-/// includes the connection.
+/// Returns the key of a request, which also identifies its job. Over HTTP, every client counts its requests from 1, so
+/// the key includes the connection.
 pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> RequestKey {
     let id = match id {
         RequestId::Number(number) => number.to_string(),
-        // Quoted, so that the string "1" is not the number 1.
+        // A string has quotes in the key, so that the string "1" and the number 1 have different keys.
         RequestId::String(text) => format!("{text:?}"),
     };
     RequestKey(match connection {
@@ -399,23 +405,23 @@ pub(super) fn request_key(connection: Option<&Connection>, id: &RequestId) -> Re
     })
 }
 
-/// Returns the connection by which a message arrived; `None` if the server has only one.
+/// Returns the connection by which a message arrived. `None` if the server has only one connection.
 fn connection(extensions: &Extensions) -> Option<&Connection> {
     extensions.get()
 }
 
-/// Returns the credentials of a request, as far as the transport knows them.
+/// Returns the credentials of a request. `None` if the transport has not set any.
 fn presented(context: &RequestContext<RoleServer>) -> Option<&Presented> {
     context.extensions.get()
 }
 
-/// Returns the user of a request; `None` if requests need no user.
+/// Returns the user of a request. `None` if requests need no user.
 fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
     presented(context).and_then(Presented::user)
 }
 
-/// Carries out a call that has its turn before the transport's deadline, if the transport sets one. After the deadline,
-/// a call that still waits is cancelled, because its client may be gone.
+/// Carries out a call. If the transport sets a deadline, and the call still waits for its turn at the deadline, the
+/// call is cancelled, because its client may be gone.
 async fn within_turn_deadline<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
@@ -435,7 +441,7 @@ async fn within_turn_deadline<T>(
     call.await
 }
 
-/// Returns the start of a name that a client chose, for logs and messages.
+/// Returns the first 100 characters of a name that a client has chosen, for logs and messages.
 fn shortened(name: &str) -> String {
     name.chars().take(100).collect()
 }

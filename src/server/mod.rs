@@ -1,7 +1,7 @@
-//! The MCP server, as clients see it. It never runs scripts itself: `scripts` does.
+//! The MCP server for clients. It never runs scripts itself, which is the task of `scripts`.
 //!
 //! - `handler` answers rmcp's requests.
-//! - `call` carries out a `tools/call`, top to bottom. Governed tools are carried out in `governance`.
+//! - `call` carries out a `tools/call`. Governed tools are carried out in `governance`.
 //! - `reply` writes the texts of replies.
 //! - `tasks` presents background jobs as MCP's tasks.
 //! - `card` has the page that hosts show next to a result.

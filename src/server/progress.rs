@@ -10,12 +10,12 @@ use rmcp::service::RequestContext;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
-/// Half of the promised second.
+/// The interval between two notifications.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Carries out `work` and reports its progress in the meantime. Nothing is reported after `work` ends, or after the
-/// request was cancelled. A cancellation may come long before the end, because the files of the run are still cleaned
-/// up. `waits_for_turn` is true while the run has not begun yet.
+/// Carries out `work`, and sends progress notifications until `work` ends or the request is cancelled. After a
+/// cancellation, `work` may take long to end, because the files of the run are still cleaned up. `waits_for_turn` is
+/// `true` before the run begins.
 pub(super) async fn with_progress<T>(
     context: &RequestContext<RoleServer>,
     waits_for_turn: &AtomicBool,
@@ -47,13 +47,13 @@ pub(super) async fn with_progress<T>(
                     format!("Running for {seconds:.1} seconds")
                 },
             );
-            // Not aborted when the work ends meanwhile, so that the notification is written before the reply.
+            // This is not aborted when `work` ends, so the notification is written before the reply.
             if context.peer.notify_progress(progress).await.is_err() {
                 return;
             }
         }
     };
-    // Joined, not raced: a client that does not read delays the report, never the work.
+    // Wait for both futures. A client that does not read delays the notifications, but never `work`.
     let (result, ()) = tokio::join!(work, report);
     result
 }

@@ -24,9 +24,9 @@ use crate::shares::Held;
 
 use super::tasks;
 
-/// The `_meta` key of the decision, which every result has.
+/// The `_meta` key of the decision. Every result has it.
 pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
-/// The `_meta` key of a run's metrics.
+/// The `_meta` key of the metrics of a run.
 pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 /// The `_meta` key of a receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
@@ -35,61 +35,63 @@ const JOB_KEY: &str = "qwed.ai/job";
 
 const CANCELLED: &str = "Execution was cancelled.";
 const GATE_CLOSED: &str = "running code is switched off; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
-/// Follows the return code -9, which alone does not explain why the run was killed.
+/// The text after the return code -9 of a run that was killed at its memory limit. The return code alone does not
+/// explain the reason.
 const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less memory, or ask the \
                             admin to raise QWED_MCP_MEMORY_MB.";
-/// Some frameworks start a server for each call.
+/// The text for a job that is unknown. It mentions the server process, because some frameworks start a server for each
+/// call.
 const JOBS_LIVE: &str = "Jobs live as long as the server process that placed them, and for one hour \
                          after their last change. A client that starts a new server for each call \
                          has to run scripts with background=false.";
-/// The same for jobs that replicas share.
+/// The text for an unknown job, if replicas share their jobs.
 const SHARED_JOBS_LIVE: &str =
     "A job is its user's alone, and is kept for one hour after its last change.";
-/// The media type of the picture blocks.
+/// The media type of the pictures in a result.
 const PICTURE_TYPE: &str = "image/png";
 const PICTURE_KIB_MAX: usize = PICTURE_BYTES_MAX / 1024;
 
-/// The limit for all pictures of a run together.
+/// The maximum size of all pictures of a run together, in KiB.
 const PICTURES_KIB_MAX: usize = PICTURES_BYTES_MAX / 1024;
-/// Only for data that a script itself has sent instead of a plot's picture.
+/// The text for a picture that is not usable. This only happens if the script itself has sent data instead of the
+/// picture of a plot.
 const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
-/// The end of a call.
+/// The way in which a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallEnd {
-    /// The call was refused.
     Refused,
     /// The call was allowed, but its script could not be run.
     NotRun,
-    /// The script ran, or was cancelled.
+    /// The script ran until this ending, or was cancelled.
     Ran(Ending),
-    /// The call was answered without a run.
+    /// The call has an answer, but needed no run.
     Answered,
 }
 
-/// The answer to a call.
+/// The reply to a call.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// The blocks of text.
+    /// The blocks of text in the reply.
     pub(crate) texts: Vec<String>,
-    /// `true` if the reply has no result: the call was refused, could not be carried out, or was cut short. A script
-    /// that exited by itself is a result, with any exit code.
+    /// `true` if the reply has no result, because the call was refused, could not be carried out, or was cut short. If
+    /// the script exited by itself, this is a result, with any exit code.
     pub(crate) is_error: bool,
-    /// The pictures that follow the texts.
+    /// The pictures that follow the texts in the reply.
     pub(crate) pictures: Arc<Pictures>,
     decision: Value,
     execution: Option<Value>,
-    /// The end of the call.
+    /// The way in which the call ended.
     pub(crate) end: CallEnd,
-    /// The texts for the command line, which has already shown the script's output.
+    /// The texts for the command line. They omit the output of the script, which the command line has already shown.
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
-    /// The task to answer with, instead of a result.
+    /// The task that is sent instead of a result.
     task: Option<Task>,
-    /// The share of the room for replies that this reply holds until it is written.
+    /// The memory for unread replies that this reply uses until it is written.
     pub(crate) room: Option<Held>,
 }
 
@@ -98,7 +100,7 @@ impl Reply {
     pub(super) fn blocked(record: &DecisionRecord) -> Self {
         let DecisionRecord { status, message, verification_id, .. } = record;
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
-        // The documents advise users to look for the code in their client.
+        // The text contains the code, because the documents advise users to look for it in their client.
         texts.extend(record.error_code.map(|code| format!("Error code: {code}")));
         let remarks = match record.error_code {
             Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
@@ -126,7 +128,8 @@ impl Reply {
         Self { remarks: remarks.unwrap_or(reply.remarks), ..reply }
     }
 
-    /// Creates the result of a task. It is equal to the result of the same synchronous run.
+    /// Creates the result of a task. A synchronous run of the same script has the same result, without the state of the
+    /// job.
     pub(super) fn task_result(job: &Job, end: &JobEnd, timeout: Duration) -> Self {
         let decision = Value::clone(&job.decision);
         let reply = match end {
@@ -171,8 +174,8 @@ impl Reply {
         Self { remarks: texts.clone(), texts, is_error: true, end, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a call that placed a background job, or failed to. With `takes_tasks`, the reply has the
-    /// job as a task.
+    /// Creates the reply to a call for a background job, which may have been placed or not. With `takes_tasks`, the
+    /// reply contains a placed job as a task.
     pub(super) fn placed(
         record: &DecisionRecord,
         placed: Result<Job, PlaceError>,
@@ -240,11 +243,11 @@ impl Reply {
         reply
     }
 
-    /// Adds the reason why the run had a lower sandbox tier than possible. The reason goes into `_meta`. If such
-    /// machines can have more, a text also explains it to the model, unless `was_told` is already set.
+    /// Adds the reason why the run had a lower sandbox tier than possible to `_meta`. If machines of this kind can have
+    /// a higher tier, a text also explains the reason to the model, unless `was_told` is already `true`.
     pub(super) fn with_step_down(mut self, step_down: &StepDown, was_told: &AtomicBool) -> Self {
         let Some(Value::Object(execution)) = &mut self.execution else { return self };
-        // `null` for a run that never started.
+        // The tier is `null` for a run that never started.
         let Some(tier) = execution.get("sandbox").and_then(Value::as_str) else { return self };
         let StepDown { reason, is_expected } = step_down;
         if !is_expected && !was_told.swap(true, Ordering::Relaxed) {
@@ -265,7 +268,7 @@ impl Reply {
         Self { receipt: Some(receipt), ..self }
     }
 
-    /// Holds a share of the room for replies until this reply is written.
+    /// Makes the reply keep a part of the memory for unread replies until the reply is written.
     pub(super) fn in_room(self, room: Option<Held>) -> Self {
         Self { room, ..self }
     }
@@ -273,7 +276,7 @@ impl Reply {
     /// Converts the reply into the JSON of a result for clients of the handshake era.
     pub(crate) fn into_json(self) -> serde_json::Result<Value> {
         let mut result = serde_json::to_value(self.into_result())?;
-        // Only the stateless protocol has this member.
+        // Remove `resultType`, which only exists in the stateless protocol.
         result.as_object_mut().and_then(|result| result.remove("resultType"));
         Ok(result)
     }
@@ -286,8 +289,8 @@ impl Reply {
         }
     }
 
-    /// Converts the reply into an MCP result. It has no `structuredContent`, because some clients then hide the text
-    /// from the model.
+    /// Converts the reply into an MCP result. The result has no `structuredContent`, because some clients do not show
+    /// the text to the model if it exists.
     pub(super) fn into_result(mut self) -> CallToolResult {
         let meta = self.meta();
         let texts = self.texts.into_iter().map(ContentBlock::text);
@@ -304,7 +307,7 @@ impl Reply {
         result
     }
 
-    /// Takes the metadata for programs out of the reply.
+    /// Takes the metadata for programs out of the reply, for `_meta`.
     fn meta(&mut self) -> MetaObject {
         let mut meta = MetaObject::new();
         meta.insert(DECISION_KEY.to_owned(), self.decision.take());
@@ -342,7 +345,7 @@ impl Reply {
     }
 }
 
-/// Returns the text of a run that exited by itself: its output, and how it ended.
+/// Returns the text about a run that exited by itself: its output, and the way in which it ended.
 fn finished_text(outcome: &Outcome) -> String {
     let end = match outcome.ending.exit_code() {
         0 => "Execution completed successfully.".to_owned(),
@@ -356,7 +359,7 @@ fn finished_text(outcome: &Outcome) -> String {
     parts.join("\n\n")
 }
 
-/// Returns a part for each stream that is not empty.
+/// Returns the text of each output stream that is not empty.
 fn printed(outcome: &Outcome) -> Vec<String> {
     [("STDOUT", &outcome.stdout), ("STDERR", &outcome.stderr)]
         .into_iter()
@@ -365,7 +368,7 @@ fn printed(outcome: &Outcome) -> Vec<String> {
         .collect()
 }
 
-/// Returns the output of a run that timed out: a block of its own after the documented text.
+/// Returns the output of a run that timed out. It is a separate block after the documented text.
 fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
     let printed = printed(outcome);
     let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
@@ -380,7 +383,7 @@ fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     }
 }
 
-/// Returns the reason why a run was cut short, and its output until then.
+/// Returns the reason why a run was cut short, and the output of the run up to then.
 fn cut(reason: String, outcome: &Outcome) -> Vec<String> {
     let printed = printed(outcome);
     let printed = (!printed.is_empty()).then(|| printed.join("\n\n"));
@@ -391,7 +394,7 @@ fn timed_out(timeout: Duration) -> String {
     format!("Execution timed out after {:.1} seconds.", timeout.as_secs_f64())
 }
 
-/// Returns the remarks on a run for a person with its output and exit code.
+/// Returns the remarks about a run, for a person that has already seen the output and the exit code of the script.
 fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     match outcome.ending {
         Ending::Exited(0..) => Vec::new(),
@@ -415,7 +418,7 @@ fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
     }
 }
 
-/// Returns the text for the end of a job.
+/// Returns the text about the end of a job.
 fn job_result(end: &JobEnd, timeout: Duration) -> String {
     match end {
         JobEnd::Cancelled => JOB_CANCELLED.to_owned(),
@@ -439,7 +442,7 @@ fn not_run(reason: &str) -> String {
     format!("Execution error: {reason}.")
 }
 
-/// Returns the reason why a job has no result although it may have run: its worker is gone.
+/// Returns the reason in the reply if the worker of a job was lost. The script may have run.
 fn lost(worker: &str) -> String {
     format!("the worker {worker} was lost; the script may have run in part")
 }

@@ -1,5 +1,5 @@
 //! Serves a connection over stdio, from its first line until the last process is dead. This module never reads messages
-//! itself: the transport does.
+//! itself, which is the task of the transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use super::call::Server;
 use super::handler::Handler;
 use super::signature::Signed;
 
-/// The time that calls in flight have after the client has closed its side. The SDKs wait two seconds before they send
-/// SIGTERM.
+/// The time that calls in flight have to finish after the client has closed its end. SDKs wait two seconds before they
+/// send SIGTERM.
 const GRACE_AFTER_INPUT: Duration = Duration::from_secs(1);
-/// The time for killing and cleaning up after that.
+/// The time for killing runs and cleaning up, after the calls were cancelled.
 pub(crate) const GRACE_AFTER_CANCEL: Duration = Duration::from_millis(400);
-/// The time for governed runs to be recorded completely. Copying and listing thousands of files takes as long as the
-/// disk needs. A client that does not want to wait kills the server. A run that is not recorded by then is listed as
+/// The time for recording governed runs completely. Copying and listing thousands of files takes as long as the disk
+/// needs. A client that does not want to wait kills the server. A run that is not recorded in this time is listed as
 /// unfinished.
 const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
-/// The time for looking up the versions that a bill of materials lists. A client does not wait longer before it kills
-/// the server, and then no bill exists at all.
+/// The time for looking up the versions that a bill of materials lists. It is short, because a client that has waited
+/// longer kills the server, and then no bill is written.
 const GRACE_FOR_VERSIONS: Duration = Duration::from_secs(2);
-/// The time for the reply that is being written to be completed.
+/// The time for completing the line that is being written.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(50);
 
 /// The reason why a connection could not be served.
 #[derive(Debug, Error)]
 pub(crate) enum ServeError {
-    /// Listening for the signals that end the server failed.
+    /// The server could not listen for the signals that end it.
     #[error("failed to listen for signals")]
     ListenForSignals(#[source] std::io::Error),
 }
 
-/// Serves the client on standard input and output until it is gone or a signal ends the server.
+/// Serves the client on standard input and output, until the client is gone or a signal ends the server.
 pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     let mut signals = EndingSignals::listen().map_err(ServeError::ListenForSignals)?;
     let events = ConnectionEvents::default();
@@ -50,7 +50,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     let (reader, writer) = stdio_pipes();
     let transport = StdioTransport::new(reader, writer, &events);
 
-    // A tracker, because two places wait for the end of its one task.
+    // This tracker has only one task, but two places wait for its end.
     let connection = TaskTracker::new();
     let warm_up = Arc::clone(&server);
     let warm_up = tokio::spawn(async move { warm_up.warm_up().await });
@@ -67,23 +67,24 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
         () = events.output_closed.cancelled() => tracing::info!("nobody reads the replies"),
     }
 
-    // Dropping the task kills its processes.
+    // Aborting the task drops its future, which kills the processes that the task has started.
     warm_up.abort();
-    // Handlers see the cancellation and kill their runs. `put_down` ends the jobs.
+    // The handlers of calls see the cancellation and kill their runs. `put_down` ends the jobs.
     cancel.cancel();
     put_down(&server, connection.wait()).await;
-    // A client that does not read does not get the rest of the line that is being written.
+    // Complete the line that is being written. If the client does not read, the line stays incomplete.
     let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
     Ok(())
 }
 
-/// Ends the runs of the server, after its connections were asked to end. Returns when everything is gone, or its time
-/// is up.
+/// Ends the runs of the server. `connections` completes when the connections, which were asked to end, have ended.
+/// Returns when everything has ended, or when the time for it is over.
 pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = ()>) {
     let cleared = async { tokio::join!(connections, server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
     if let Some(governance) = &server.governance {
-        // A run that the log has as begun should also be there as ended.
+        // Wait until governed runs are recorded. If the start of a run is in the audit log, its end should also be
+        // there.
         let _ = timeout(GRACE_FOR_GOVERNED, governance.settle()).await;
     }
     if server.session.is_some()
@@ -92,15 +93,17 @@ pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = 
         tracing::warn!("the bill of materials is incomplete: versions were not known in time");
     }
     if cleared.is_err() {
-        // The remaining processes end with this process, because supervisors see their sockets close.
+        // The remaining processes end with this process, because their supervisors notice that their sockets are
+        // closed.
         tracing::warn!("not everything ended in time");
     }
 }
 
-/// Serves the connection until the last reply.
+/// Serves the connection until the last reply is written.
 ///
-/// rmcp's own handshake is not used: it chooses one era for the whole connection, and ends on unexpected messages. Here
-/// `initialize` is a request like any other, and the transport records whether one has arrived.
+/// rmcp's own handshake is not used, because it chooses one era for the whole connection and ends on unexpected
+/// messages. This server handles `initialize` like any other request, and the transport records whether `initialize`
+/// has arrived.
 async fn connect<R, W>(handler: Handler, transport: StdioTransport<R, W>, cancel: CancellationToken)
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -112,8 +115,8 @@ where
     }
 }
 
-/// Returns when the client has closed its side and its calls have had their time. If the client does not read, the
-/// transport waits before it has read to the end. Then only the hang-up shows that the client is gone.
+/// Returns when the client has closed its end, and its calls have had time to finish. If the client does not read, the
+/// transport stops reading before the end of the input. The hang-up then shows that the client is gone.
 async fn input_ended(events: &ConnectionEvents) {
     tokio::select! {
         () = events.input_ended.cancelled() => {}

@@ -1,5 +1,5 @@
-//! Sessions of the handshake era over HTTP: the client, the user and the requests in flight of each. This module never
-//! authenticates users: it compares users that the transport has authenticated.
+//! Sessions of the handshake era over HTTP. A session has a client, a user and the requests in flight. This module
+//! never authenticates users: it compares users that the transport has authenticated.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,23 +15,24 @@ use uuid::Uuid;
 
 use crate::ledger::UserName;
 
-/// The most sessions, each below 1 KiB. Beyond this, the user with the most sessions loses the idle session that was
-/// unused the longest. Its client begins a new session.
+/// The maximum number of sessions. A session takes less than 1 KiB. At this number, a new session removes an idle
+/// session: of the user with the most sessions, the session that was unused for longest. Its client then begins a new
+/// session.
 const SESSIONS_MAX: usize = 4096;
 
-/// The time after which an unused session may be removed.
+/// The time after which an unused session is removed, if the number of sessions is at its maximum.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// The most characters that are stored of a client's name, and of its version.
+/// The maximum number of characters that are stored of a client's name. The same limit applies to its version.
 const CLIENT_CHARS_MAX: usize = 100;
 
-/// The open sessions.
+/// The open sessions of all clients.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
     by_id: Arc<Mutex<HashMap<SessionId, Session>>>,
 }
 
-/// An unguessable session id.
+/// The id of a session, which cannot be guessed.
 pub(super) type SessionId = Arc<str>;
 
 #[derive(Debug)]
@@ -42,7 +43,7 @@ struct Session {
     calls: HashMap<RequestId, CancellationToken>,
 }
 
-/// A request in flight in a session, until this is dropped.
+/// A request in flight in a session. Dropping this value removes the request from the session.
 #[derive(Debug)]
 pub(crate) struct SessionCall {
     sessions: Sessions,
@@ -55,12 +56,12 @@ pub(crate) struct SessionCall {
 pub(super) enum NotTaken {
     /// The session does not exist, or it belongs to another user.
     Unknown,
-    /// A request with this id is in flight.
+    /// A request with this id is already in flight in the session.
     Duplicate,
 }
 
 impl Sessions {
-    /// Begins a session for this client, and for this user if users are known.
+    /// Begins a session for a client, and for its user if requests have users.
     pub(super) fn begin(
         &self,
         client: &ClientConfig,
@@ -97,8 +98,8 @@ impl Sessions {
         id
     }
 
-    /// Adds a request to a session. Returns the session's id, its client, and a guard that removes the request when
-    /// dropped. Until then, `Sessions::cancel` can cancel the request with the token `cancel`.
+    /// Adds a request to a session of `user`. Returns the session's id, the session's client, and a guard that removes
+    /// the request when it is dropped. Until then, `Sessions::cancel` can cancel the request with the token `cancel`.
     pub(super) fn take(
         &self,
         session: &str,
@@ -124,8 +125,8 @@ impl Sessions {
         Ok((name, client, call))
     }
 
-    /// Cancels a request of a session, if it is in flight. Returns the session's id; `None` if this user has no such
-    /// session.
+    /// Cancels a request of a session, if the request is in flight. Returns the session's id. `None` if `user` has no
+    /// such session.
     pub(super) fn cancel(
         &self,
         session: &str,
@@ -143,7 +144,7 @@ impl Sessions {
         Some(Arc::clone(name))
     }
 
-    /// Ends a session and cancels its requests in flight. Returns whether the session existed.
+    /// Ends a session and cancels its requests in flight. Returns whether `user` had this session.
     pub(super) fn end(&self, session: &str, user: Option<&UserName>) -> bool {
         let mut sessions = self.lock();
         if sessions.get(session).is_none_or(|known| known.user.as_ref() != user) {
@@ -169,12 +170,13 @@ impl Drop for SessionCall {
     }
 }
 
-/// Returns the stored description of a client: its shortened name and version, and the agreed protocol version.
+/// Returns the description of a client that a session stores: its name and version, both shortened, and the agreed
+/// protocol version.
 fn shortened(client: &ClientConfig, version: ProtocolVersion) -> ClientConfig {
     let short = |text: &str| text.chars().take(CLIENT_CHARS_MAX).collect::<String>();
     let Implementation { name, version: of_client, .. } = &client.client_info;
     let about = Implementation::new(short(name), short(of_client));
-    // Capabilities are not stored, because none of them changes an answer in this era.
+    // Capabilities are not stored, because no answer of the handshake era depends on them.
     InitializeRequestParams::new(ClientCapabilities::default(), about)
         .with_protocol_version(version)
 }

@@ -1,5 +1,5 @@
-//! Adds the server's name to every result of the stateless protocol, which has no handshake to name it. Nothing is
-//! signed cryptographically.
+//! Adds the server's name to every result of the stateless protocol, which has no handshake that could name the server.
+//! Nothing is signed cryptographically.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use super::identity::{brief, is_stateless};
 /// The `_meta` key under which a result of the stateless protocol names its server (MCP 2026-07-28).
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// A handler that adds the server's name to its results.
+/// A handler that adds the server's name to the results of the inner handler.
 pub(super) struct Signed(pub(super) Handler);
 
 impl Service<RoleServer> for Signed {
@@ -56,7 +56,7 @@ fn sign(meta: &mut MetaObject) {
     }
 }
 
-/// Returns the metadata of a result, if it is of a kind that this server returns.
+/// Returns the metadata of a result that must name the server. `None` for other kinds of results.
 fn meta_of(result: &mut ServerResult) -> Option<&mut MetaObject> {
     Some(match result {
         ServerResult::DiscoverResult(result) => result.meta.get_or_insert_default(),
@@ -68,8 +68,8 @@ fn meta_of(result: &mut ServerResult) -> Option<&mut MetaObject> {
         ServerResult::ListResourcesResult(result) => result.meta.get_or_insert_default(),
         ServerResult::ListResourceTemplatesResult(result) => result.meta.get_or_insert_default(),
         ServerResult::ReadResourceResult(result) => result.meta.get_or_insert_default(),
-        // rmcp names the server at the end of a subscription. The other kinds belong to the handshake era, or to
-        // features that this server does not have.
+        // For the end of a subscription, rmcp itself adds the server's name. The other kinds of results belong to the
+        // handshake era, or to features that this server does not have.
         ServerResult::InitializeResult(_)
         | ServerResult::CompleteResult(_)
         | ServerResult::GetPromptResult(_)

@@ -1,7 +1,7 @@
 //! Background jobs as tasks (the extension `io.modelcontextprotocol/tasks`, SEP-2663).
 //!
-//! Only requests of the stateless protocol that declare the extension receive tasks. Other clients poll with
-//! `verification_status`. This module stores nothing: the job registry has the state.
+//! A client receives tasks only if its request uses the stateless protocol and declares the extension. Other clients
+//! poll with `verification_status`. This module stores nothing: the job registry has the state.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use rmcp::ErrorData;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::gateway::JobId;
 use crate::jobs::{Job, JobEnd, JobState, JobsAway};
 
-/// The polling interval for clients. Most scripts end sooner.
+/// The interval at which clients should poll. Most scripts end before the first poll.
 const POLL_INTERVAL_MS: u64 = 1000;
 
 /// Returns a job as a task, without its result.
@@ -19,8 +19,8 @@ pub(super) fn task(job: &Job) -> Task {
     let kept = (job.expires_at - job.created_at).num_milliseconds();
     let (created, changed) = (timestamp(job.created_at), timestamp(job.changed_at));
     let task = Task::new(job.id.to_string(), status(&job.state), created, changed)
-        // Counted from the creation. The job expires a fixed time after its last change, so the TTL grows with each
-        // change.
+        // The TTL of a task is counted from its creation. The job expires a fixed time after its last change, so the
+        // TTL grows with each change.
         .with_ttl_ms(u64::try_from(kept).unwrap_or_default())
         .with_poll_interval_ms(POLL_INTERVAL_MS);
     match job.state {
@@ -29,15 +29,15 @@ pub(super) fn task(job: &Job) -> Task {
     }
 }
 
-/// Returns a job as a task. The task has a result if the job ran or could not be run.
+/// Returns a job as a task. The task contains a result if the job ran or could not be run.
 pub(super) fn detailed(job: &Job, result: Option<CallToolResult>) -> DetailedTask {
     let payload = match (&job.state, result) {
         (JobState::Ended(JobEnd::Cancelled), _) => TaskPayload::Cancelled,
-        // Also for a script that failed: the status `failed` is for errors of JSON-RPC.
+        // A script that failed also completes its task. The status `failed` is only for errors of JSON-RPC.
         (JobState::Ended(JobEnd::Ran(_) | JobEnd::NotRun(_) | JobEnd::Lost(_)), Some(result)) => {
             let result = match serde_json::to_value(result) {
                 Ok(Value::Object(result)) => result,
-                // Unreachable: a result always serializes to an object.
+                // This never happens, because a result always serializes to an object.
                 Ok(_) | Err(_) => serde_json::Map::new(),
             };
             TaskPayload::Completed { result }
@@ -52,7 +52,7 @@ pub(super) fn id(task_id: &str) -> Result<JobId, ErrorData> {
     JobId::parse(task_id).ok_or_else(not_found)
 }
 
-/// Creates the error for a task that does not exist, or not any more.
+/// Creates the error for a task that does not exist, or does not exist any more.
 pub(super) fn not_found() -> ErrorData {
     ErrorData::invalid_params("Failed to retrieve task: Task not found", None)
 }
@@ -62,7 +62,7 @@ pub(super) fn away(error: JobsAway) -> ErrorData {
     ErrorData::internal_error(error.to_string(), None)
 }
 
-/// Returns a time in the format of RFC 3339, in UTC.
+/// Returns a time as text in the format of RFC 3339, in UTC.
 pub(super) fn timestamp(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -1,4 +1,4 @@
-//! The texts and schemas of the server and its tools, for clients. This module never carries out calls.
+//! The texts and schemas that describe the server and its tools to clients. This module never carries out calls.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -13,40 +13,40 @@ use crate::ledger::Permission;
 
 use super::{card, identity};
 
-/// The rules for scripts, used in the instructions and in the tool description.
+/// The rules for scripts. The instructions and the description of the tool contain them.
 const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
                      qwed_finance, qwed_tax, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
                      compile, __import__, importlib, files (open, pathlib, os), subprocess, \
                      multiprocessing, network, ctypes, pickle.loads. Put data into the script. A refusal \
                      says what to change; try again. Each call is a new process";
 
-/// The start of the instructions, which a model reads before it sees any tool. All instructions together stay below 800
-/// characters, because they are part of every context.
+/// The beginning of the instructions, which a model reads before it sees any tool. All instructions together stay below
+/// 800 characters, because they are part of the context of every conversation.
 const PURPOSE: &str = "Check a claim by writing a Python script that proves or refutes it, and run it with \
                        execute_python_code. Print what you find and assert what must hold: exit code 0 \
                        means that nothing failed. Scripts may import ";
 
-/// The end of the instructions if the server has governed tools.
+/// The last part of the instructions, if the server has governed tools.
 const WITH_TESTS: &str = "run_pytest runs the project's tests; get_evidence, list_artifacts and \
                           get_artifact_content read past runs.";
 
-/// The sentence about pictures in results.
+/// The sentence about pictures in results, if the server returns them.
 const PICTURES: &str = " matplotlib's plt.show() and savefig(\"plot.png\") return pictures.";
 
 /// The limits of scripts, as the texts for models state them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ToldLimits {
     background_seconds: u64,
-    /// `None` without a sandbox, because then nothing limits memory.
+    /// The memory limit in MiB. `None` without a sandbox, because then nothing limits memory.
     memory_mb: Option<u64>,
 }
 
 impl ToldLimits {
-    /// Returns the limits from the settings.
+    /// Returns the limits of scripts from the settings.
     pub(super) fn of(settings: &Settings) -> Self {
         let is_bounded = settings.sandbox != SandboxMode::Off;
         Self {
-            // At least one second: no script can be written for a shorter limit.
+            // The texts give at least one second, because no useful script can be written for a shorter limit.
             background_seconds: settings.background_timeout.as_secs().max(1),
             memory_mb: is_bounded.then_some(settings.memory_mb),
         }
@@ -63,7 +63,7 @@ impl ToldLimits {
     }
 }
 
-/// Returns the instructions for the tools that the server offers.
+/// Returns the instructions of the server. `is_governed` is whether the server has governed tools.
 pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
     let limits = limits.text();
     if is_governed {
@@ -77,8 +77,8 @@ pub(super) fn instructions(limits: ToldLimits, is_governed: bool) -> String {
     )
 }
 
-/// Returns the documented sentence and the rules. Many frameworks do not show the instructions to the model, so the
-/// rules are repeated here. Below 900 characters.
+/// Returns the documented sentence and the rules for scripts. Many frameworks do not show the instructions to the
+/// model, so the rules are repeated in this description. It stays below 900 characters.
 fn execution_description(settings: &Settings) -> String {
     let pictures = if settings.pictures { PICTURES } else { "" };
     format!(
@@ -95,7 +95,7 @@ fn execution_description(settings: &Settings) -> String {
     )
 }
 
-/// Jobs in a database outlive the server that placed them.
+/// The sentence about the lifetime of jobs in a database, which outlive the server that placed them.
 const SHARED_JOBS_LIVE: &str = "Jobs are kept for one hour after their last change.";
 
 /// Returns the description of `verification_status`.
@@ -112,9 +112,10 @@ fn status_description(settings: &Settings) -> String {
 
 const RUN_ID: &str = "The run_id that run_pytest returned.";
 
-/// Returns the tools in listing order. Their annotations and descriptions depend on the settings.
+/// Returns the tools for scripts, in the order in which they are listed. Their annotations and descriptions depend on
+/// the settings.
 pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
-    // Every tier of the sandbox denies sockets.
+    // Every tier of the sandbox denies sockets, so only without a sandbox can scripts reach the network.
     let is_open_world = settings.sandbox == SandboxMode::Off;
     let script = "The complete Python script.";
     let background = "Return a job_id at once and run the script in the background; poll it with \
@@ -147,7 +148,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
     ]
 }
 
-/// Returns the tools that exist only under a policy, in listing order.
+/// Returns the tools that exist only if the admin has configured a policy, in the order in which they are listed.
 pub(super) fn governed_tools() -> &'static [Tool] {
     static TOOLS: LazyLock<[Tool; 4]> =
         LazyLock::new(|| [run_pytest(), get_evidence(), list_artifacts(), get_artifact_content()]);
@@ -224,10 +225,10 @@ fn get_artifact_content() -> Tool {
     )
 }
 
-/// Creates a tool with the title of its annotations.
+/// Creates a tool, with the title from its annotations.
 ///
-/// Its schema is plain: types, descriptions, `required`. It has no `$schema` and no arrays of types, because some
-/// clients reject either.
+/// The tool's schema only has types, descriptions and `required`. It has no `$schema` and no arrays of types, because
+/// some clients reject them.
 fn tool(
     name: &'static str,
     description: impl Into<Cow<'static, str>>,
@@ -258,7 +259,7 @@ fn reading(title: &str) -> ToolAnnotations {
         .open_world(false)
 }
 
-/// Returns the permission that a tool requires; `None` for an unknown tool, which the gateway refuses.
+/// Returns the permission that a tool requires. `None` for an unknown tool, which the gateway refuses.
 pub(super) fn permission_of(tool: &str) -> Option<Permission> {
     if let Some(governed) = GovernedTool::from_name(tool) {
         return Some(governed.permission());
@@ -355,7 +356,7 @@ mod tests {
             (Role::Viewer, "run_pytest", false),
             (Role::User, "run_pytest", true),
             (Role::Viewer, "get_evidence", true),
-            // The gateway refuses an unknown tool.
+            // No permission exists for an unknown tool. The gateway refuses it.
             (Role::Viewer, "rm", true),
         ] {
             let may = permission_of(tool).is_none_or(|permission| role.has(permission));

@@ -1,4 +1,5 @@
-//! Trace spans of calls: which tool was called, and how the call ended. They never contain arguments or output.
+//! Trace spans of calls. A span has the name of the tool, and the way in which the call ended. It never contains
+//! arguments or output.
 
 use rmcp::model::{CallToolResponse, CallToolResult, RequestMetaObject};
 use rmcp::service::RequestContext;
@@ -12,7 +13,7 @@ use crate::traces;
 
 use super::reply::{DECISION_KEY, EXECUTION_KEY};
 
-/// Returns the span of a call, within the caller's trace.
+/// Returns the span of a call. If the request has a trace context, the span is part of the caller's trace.
 pub(super) fn span(tool: &str, is_http: bool, context: &RequestContext<RoleServer>) -> Span {
     let span = tracing::info_span!(
         target: SPANS,
@@ -49,7 +50,7 @@ pub(super) fn span(tool: &str, is_http: bool, context: &RequestContext<RoleServe
     span
 }
 
-/// Records on a span how its call ended.
+/// Records on a span the way in which its call ended.
 pub(super) fn note_end(span: &Span, result: &Result<CallToolResponse, ErrorData>) {
     if span.is_disabled() {
         return;

@@ -1,8 +1,9 @@
-//! The two eras of the protocol: finds the era of a request, and checks that its headers match its body. It never
-//! changes a request.
+//! The two eras of the protocol. Finds the era of a request, and checks that the request's headers match its body. This
+//! module never changes a request.
 //!
-//! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), for programs between client and
-//! server. If a header and the body differ, one of them was meant for another receiver.
+//! Over HTTP, headers repeat parts of the body (MCP 2026-07-28, `basic/transports`), so that programs between client
+//! and server need not parse the body. If a header and the body differ, such a program and this server would understand
+//! the request differently. So the request is refused.
 
 use std::borrow::Cow;
 
@@ -11,12 +12,12 @@ use rmcp::model::{ClientRequest, GetMeta as _, ProtocolVersion, RequestId};
 
 use super::protocol_error::ProtocolError;
 
-/// The era of a request.
+/// The era of the protocol that a request uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
-    /// A handshake comes first (2024-11-05 to 2025-11-25).
+    /// A handshake comes before other requests (2024-11-05 to 2025-11-25).
     Handshake,
-    /// Each request is complete in itself (2026-07-28).
+    /// Each request is complete, and needs no handshake (2026-07-28).
     Stateless,
 }
 
@@ -26,12 +27,12 @@ pub(crate) enum Header {
     #[default]
     Absent,
     Once(String),
-    /// Repeated, or not valid text.
+    /// The header is repeated, or its value is not text.
     Unusable,
 }
 
 impl Header {
-    /// Returns the text, if the header has a usable one.
+    /// Returns the value of the header. `None` if the header is absent or unusable.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Once(text) => Some(text),
@@ -43,19 +44,19 @@ impl Header {
 /// The headers that repeat parts of the body.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Announced {
-    /// `MCP-Protocol-Version`.
+    /// The header `MCP-Protocol-Version`.
     pub(crate) version: Header,
-    /// `Mcp-Method`.
+    /// The header `Mcp-Method`.
     pub(crate) method: Header,
-    /// `Mcp-Name`.
+    /// The header `Mcp-Name`.
     pub(crate) name: Header,
 }
 
-/// The start and the end of a header's value that is encoded as base64.
+/// The prefix and the suffix that mark a header's value as base64.
 const BASE64: (&str, &str) = ("=?base64?", "?=");
 
 impl Announced {
-    /// Returns whether the headers are for the stateless era.
+    /// Returns whether the header `MCP-Protocol-Version` names the stateless era.
     pub(super) fn is_stateless(&self) -> bool {
         self.version.text().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
     }
@@ -110,7 +111,7 @@ impl Announced {
         }
     }
 
-    /// Checks the version of a request of the handshake era, in which the header is optional.
+    /// Checks the version in the header of a request of the handshake era. In this era, the header is optional.
     fn known_version(&self, id: &RequestId) -> Result<Era, ProtocolError> {
         let known = ProtocolVersion::KNOWN_VERSIONS;
         match self.version.text() {
@@ -143,7 +144,8 @@ impl Announced {
     }
 }
 
-/// Returns the parameter that `Mcp-Name` repeats, if the method has one (SEP-2243, SEP-2663).
+/// Returns the parameter that the header `Mcp-Name` repeats. `None` if the method has no such parameter (SEP-2243,
+/// SEP-2663).
 fn subject(request: &ClientRequest) -> Option<&str> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "rmcp's, of which few name something")]
     match request {
@@ -156,7 +158,7 @@ fn subject(request: &ClientRequest) -> Option<&str> {
     }
 }
 
-/// Decodes a header's value; `None` if it is marked as base64 and is not valid base64.
+/// Decodes a header's value. `None` if the value is marked as base64, but is not valid base64.
 fn decoded(value: &str) -> Option<Cow<'_, str>> {
     let encoded = value.strip_prefix(BASE64.0).and_then(|value| value.strip_suffix(BASE64.1));
     let Some(encoded) = encoded else { return Some(value.into()) };

@@ -1,8 +1,8 @@
-//! An exchange over HTTP: one request, from its body to its last message. It never handles HTTP itself.
+//! An exchange over HTTP: one request, and all messages up to its last response. This module never handles HTTP itself.
 //!
 //! Each exchange is a separate connection to rmcp, so that requests of different clients may have the same id. The
-//! request is parsed and counted as over stdio. Its place is free when its handler has ended, and the last byte of its
-//! response is written or the response is no longer read.
+//! request is parsed and counted as over stdio. It is in flight until two conditions hold: its handler has ended, and
+//! either the last byte of its response is written, or the response is no longer read.
 
 use std::io;
 use std::sync::Arc;
@@ -28,14 +28,15 @@ use super::message;
 use super::outlet::{MESSAGES_WAITING_MAX, Outlet, Place};
 use super::protocol_error::ProtocolError;
 
-/// The wait for the answer of a handler that has ended. A cancelled handler gives no answer.
+/// The time to wait for the answer of a handler that has ended. The wait is limited, because a cancelled handler gives
+/// no answer.
 const ANSWER_GRACE: Duration = Duration::from_secs(1);
 
-/// The time for which a call of the handshake era goes on after its client has gone. In this era, a broken connection
-/// is not a cancellation, but the client cannot ask for the response again.
+/// The time for which a call of the handshake era continues after its client has gone. In this era, a broken connection
+/// does not cancel the call. But the client cannot request the response again.
 const LEFT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time that a call may wait for its turn if its client cannot cancel it.
+/// The maximum time that a call waits for its turn, if its client cannot cancel the call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnDeadline(pub(crate) Duration);
 
@@ -43,9 +44,9 @@ pub(crate) struct TurnDeadline(pub(crate) Duration);
 #[derive(Debug)]
 pub(crate) enum Posted {
     Request(Box<PostedRequest>),
-    /// The request of this id is cancelled.
+    /// The client cancels its request with this id.
     Cancelled(RequestId),
-    /// Nothing needs doing.
+    /// The message is valid, but requires no action.
     Nothing,
 }
 
@@ -54,18 +55,18 @@ pub(crate) enum Posted {
 pub(crate) struct PostedRequest {
     pub(crate) id: RequestId,
     pub(crate) era: Era,
-    /// The client's information from a handshake; `None` for any other request.
+    /// The client's description of itself, if the request is a handshake. `None` for any other request.
     pub(crate) client: Option<ClientConfig>,
-    /// The version in the headers.
+    /// The protocol version in the request's header.
     pub(crate) version: Option<ProtocolVersion>,
     message: JsonRpcRequest<ClientRequest>,
     bytes: usize,
 }
 
-/// A message that is rejected.
+/// The error for a message that is rejected.
 #[derive(Debug)]
 pub(crate) struct Rejected {
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub(crate) status: u16,
     error: ProtocolError,
 }
@@ -73,7 +74,8 @@ pub(crate) struct Rejected {
 impl Rejected {
     fn new(is_stateless: bool, error: ProtocolError) -> Self {
         let status = match error.code() {
-            // An unknown method is an error of JSON-RPC in the handshake era, and of HTTP in the stateless era.
+            // In the stateless era, an unknown method has an HTTP status of its own. In the handshake era, it is only
+            // an error of JSON-RPC.
             ProtocolError::METHOD_NOT_FOUND if is_stateless => 404,
             ProtocolError::METHOD_NOT_FOUND => 200,
             ProtocolError::INVALID_PARAMS if !error.is_about_metadata() => 200,
@@ -82,20 +84,20 @@ impl Rejected {
         Self { status, error }
     }
 
-    /// Creates the error for a request with an id that is in flight.
+    /// Creates the error for a request if its id belongs to another request in flight.
     pub(crate) fn duplicate(id: RequestId) -> Self {
         let message = "Invalid Request: a request with this id is in flight";
         Self { status: 400, error: ProtocolError::invalid_request(Some(id), message) }
     }
 
-    /// Returns the message as JSON.
+    /// Returns the error message as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // Texts and numbers can always be written as JSON.
+        // Serialization cannot fail for text and numbers.
         serde_json::to_vec(&self.error).unwrap_or_default()
     }
 }
 
-/// Parses a body, and checks that its headers match it.
+/// Parses a body, and checks that the headers match the body.
 pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejected> {
     let is_stateless = announced.is_stateless();
     let rejected = |error| Rejected::new(is_stateless, error);
@@ -133,28 +135,28 @@ pub(crate) fn read(body: &[u8], announced: &Announced) -> Result<Posted, Rejecte
     }
 }
 
-/// The circumstances in which a request is carried out.
+/// The conditions under which a request is carried out.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) connection: Connection,
-    /// The caller's credentials, from the request's headers.
+    /// The caller's credentials, from the headers of the request.
     pub(crate) presented: Presented,
-    /// The shares that the exchange holds until it ends.
+    /// The shares of limits that the exchange uses until it ends.
     pub(crate) held: Vec<Held>,
     /// Cancelled when the client cancels the request.
     pub(crate) cancel: CancellationToken,
-    /// The limit of the wait for a turn.
+    /// The maximum time that the call waits for its turn. `None` for no maximum.
     pub(crate) turn_deadline: Option<TurnDeadline>,
 }
 
-/// The server's end of an exchange, as rmcp's transport.
+/// An exchange from rmcp's side: a transport that delivers the request and takes the messages of its handler.
 pub(crate) struct Exchange {
     id: RequestId,
     connection: Connection,
     first: Option<ClientJsonRpcMessage>,
     messages: mpsc::Sender<ServerJsonRpcMessage>,
     cancel: CancellationToken,
-    /// Cancelled when the response is no longer read.
+    /// Cancelled when the client no longer reads the response.
     left: CancellationToken,
     left_at: Option<Instant>,
     grace: Duration,
@@ -164,19 +166,20 @@ pub(crate) struct Exchange {
 }
 
 impl PostedRequest {
-    /// Returns whether this opens a subscription, which lasts as long as the client likes.
+    /// Returns whether the request opens a subscription. A subscription lasts as long as the client wants it.
     pub(crate) fn is_subscription(&self) -> bool {
         matches!(self.message.request, ClientRequest::SubscriptionsListenRequest(_))
     }
 
-    /// Opens the exchange. Returns rmcp's end, and the outlet for its messages. Must be called within a runtime.
+    /// Opens the exchange. Returns the transport for rmcp, and the outlet from which its messages are sent to the
+    /// client. Must be called within a Tokio runtime.
     pub(crate) fn open(self, terms: Terms) -> (Exchange, Outlet) {
         let Self { id, era, mut message, bytes, .. } = self;
         let Terms { connection, mut presented, held, cancel, turn_deadline } = terms;
         let in_flight = InFlight::default();
         let handled = CancellationToken::new();
         let extensions = message.request.extensions_mut();
-        // The only request of this `InFlight`, so it is always admitted.
+        // This `InFlight` has no other requests, so it always admits this request.
         if let Ok(slot) = in_flight.admit(&id, bytes.min(super::in_flight::REQUEST_BYTES_MAX), None)
         {
             for held in held {
@@ -189,7 +192,7 @@ impl PostedRequest {
         if let Some(deadline) = turn_deadline {
             extensions.insert(deadline);
         }
-        // A token in the call takes precedence over the headers.
+        // If the call has a token in its parameters, use this token instead of the token in the headers.
         if let Some(Presented { token: Some(token), .. }) = extensions.remove::<Presented>() {
             presented.token = Some(token);
         }
@@ -215,14 +218,15 @@ impl PostedRequest {
     }
 }
 
-/// Returns the information about a client of the handshake era without a session: only its version is known.
+/// Returns the description of a client of the handshake era without a session. Only the client's protocol version is
+/// known.
 pub(crate) fn client_without_session(version: Option<ProtocolVersion>) -> ClientConfig {
     let version = version.unwrap_or(ProtocolVersion::V_2025_03_26);
     InitializeRequestParams::default().with_protocol_version(version)
 }
 
 impl Exchange {
-    /// Creates the notification that cancels the request.
+    /// Creates the notification with which rmcp cancels the request.
     fn cancellation(&self) -> ClientJsonRpcMessage {
         let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
         let mut notification = CancelledNotification::new(params);
@@ -251,7 +255,7 @@ impl Transport<RoleServer> for Exchange {
         }
     }
 
-    /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.
+    /// Cancel-safe. rmcp polls the future inside a `select!` and may drop it, so all state is in `self`.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         if let Some(message) = self.first.take() {
             return Some(message);

@@ -1,9 +1,10 @@
-//! Detects the end of a stream even while unread data waits in it. It never reads the stream.
+//! Detects that the other end of a stream is closed, even while unread data waits in the stream. This module never
+//! reads the stream.
 
 use std::os::fd::AsFd;
 
-/// Returns when the other end of `input` is closed, even while lines that were sent before wait to be read. Never
-/// returns if the system does not report it.
+/// Returns when the other end of `input` is closed, even while lines that were sent before are unread. Never returns if
+/// the system does not report a closed end.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "not reported there"))]
 pub(crate) async fn hung_up(input: impl AsFd) {
     #[cfg(target_os = "linux")]
@@ -22,11 +23,11 @@ mod linux {
     use tokio::net::unix::pipe::Receiver;
 
     pub(super) async fn wait(input: impl AsFd) -> io::Result<Ready> {
-        // Nothing is read from it, so it may be a socket, and may block. A file cannot be waited for, and never hangs
-        // up.
+        // `from_owned_fd_unchecked` does not check that this is a pipe in non-blocking mode. Nothing is read from it,
+        // so it may also be a socket, and may block. A regular file cannot be waited for, and never hangs up.
         let input = Receiver::from_owned_fd_unchecked(input.as_fd().try_clone_to_owned()?)?;
-        // Waiting for readable data would wake this for every line. The descriptor is registered for reading alone, so
-        // a wait for priority data returns only at the hang-up.
+        // Wait for priority data instead of readable data, which would wake this task for every line. The descriptor is
+        // registered for reading only, so this wait returns only at the hang-up.
         input.ready(Interest::PRIORITY).await
     }
 }
@@ -46,11 +47,11 @@ mod tests {
 
     use super::*;
 
-    /// Long enough to rule out a spurious hang-up.
+    /// The time within which a spurious hang-up would be seen.
     const NOTHING_FOR: Duration = Duration::from_millis(50);
     const SOON: Duration = Duration::from_secs(60);
 
-    /// Waits for the hang-up, before and after the writer is dropped.
+    /// Asserts that the hang-up is not seen before the writer is dropped, and is seen after it.
     async fn assert_seen_when_dropped(input: impl AsFd, mut writer: impl io::Write) {
         let mut seen = Box::pin(hung_up(input));
         timeout(NOTHING_FOR, &mut seen).await.unwrap_err();
@@ -83,7 +84,7 @@ mod tests {
         timeout(NOTHING_FOR, hung_up(File::open("/dev/null").unwrap())).await.unwrap_err();
     }
 
-    /// Mistaken for a hang-up, urgent data would end the server.
+    /// Urgent data must not count as a hang-up, because a hang-up ends the server.
     #[tokio::test]
     async fn urgent_data_is_no_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

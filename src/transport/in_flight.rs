@@ -1,4 +1,4 @@
-//! The requests in flight: their number, their sizes and their ids. It never carries out a request.
+//! The requests in flight: their number, their sizes and their ids. This module never carries out a request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use rmcp::model::{
 use super::protocol_error::ProtocolError;
 use crate::shares::Held;
 
-/// The most requests in flight. Clients have one or two; only a test has a hundred.
+/// The maximum number of requests in flight. Clients have one or two requests in flight, and only a test has a hundred.
 pub(super) const REQUESTS_MAX: usize = 256;
 
-/// The most bytes of the lines of all requests in flight.
+/// The maximum total size of the requests in flight, in bytes.
 pub(super) const REQUEST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// All requests in flight.
@@ -29,32 +29,34 @@ struct Requests {
     admitted: u64,
 }
 
-/// One request. It is in flight until its handler has ended, and its reply is sent or no longer wanted. So a client
-/// that cancels again and again still has no more running handlers than its share.
+/// A request in flight. It stays in flight until its handler has ended, and its reply is sent or not wanted any more. A
+/// client that cancels requests again and again therefore never has more running handlers than its limits allow.
 #[derive(Debug)]
 struct Entry {
-    /// Distinguishes the request from earlier requests with the same id.
+    /// The number of the request, which distinguishes it from earlier requests with the same id.
     number: u64,
     bytes: usize,
     progress: Option<ProgressToken>,
     is_handled: bool,
     is_answered: bool,
-    /// The shares that the request holds until it is no longer in flight.
+    /// The resources that the request holds until it is no longer in flight.
     held: Vec<Held>,
 }
 
-/// The subject of a message to the client.
+/// The request that a message to the client is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// A reply to a request. Without a number, the request was cancelled and is gone.
+    /// The message is the reply to a request. `number` is `None` if the request was cancelled and is no longer in
+    /// flight.
     Reply { id: RequestId, number: Option<u64> },
-    /// The progress of a request that is still running.
+    /// The message is about the progress of a request that is still running.
     Progress(ProgressToken),
-    /// No request, or a request that cannot be identified.
+    /// The message is about no request, or about a request that cannot be identified.
     Nothing,
 }
 
-/// A request's place in flight. It travels with the request. The handler has ended when the last copy is dropped.
+/// The place of a request among the requests in flight. It is passed on with the request. When the last copy is
+/// dropped, the handler of the request has ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     guard: Arc<Guard>,
@@ -66,12 +68,14 @@ struct Guard {
     id: RequestId,
 }
 
-/// The name of a request's connection, if the server has several. A request's id is unique only in its connection.
+/// The name of the connection of a request. It exists if the server has several connections, because a request's id is
+/// unique only within its connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Connection(pub(crate) Arc<str>);
 
 impl InFlight {
-    /// Returns a place for the request. Fails if its id is in flight, or too many requests are.
+    /// Adds a request to the requests in flight, and returns its place. Fails if a request with its id is in flight, or
+    /// if a limit is reached.
     pub(super) fn admit(
         &self,
         id: &RequestId,
@@ -105,13 +109,13 @@ impl InFlight {
         Ok(Slot { guard: Arc::new(guard) })
     }
 
-    /// Records that the client no longer wants the reply, nor any progress.
+    /// Records that the client no longer wants the reply to a request or its progress.
     pub(super) fn cancel(&self, id: &RequestId) {
         self.lock().change(id, |entry| entry.is_answered = true);
     }
 
-    /// Returns the subject of `message`. Must be called when the message is created, because later another request may
-    /// have the same id.
+    /// Returns the request that `message` is about. Must be called when the message is created, because later another
+    /// request may have the same id.
     pub(super) fn subject(&self, message: &ServerJsonRpcMessage) -> Subject {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -130,8 +134,9 @@ impl InFlight {
         Subject::Reply { id: id.clone(), number }
     }
 
-    /// Returns whether the client still wants the message that is about to be sent. After a reply, the id of its
-    /// request is free from here on: the client can use it again before the server knows that the reply is written.
+    /// Returns whether the client still wants a message, immediately before the message is sent. If the message is a
+    /// reply, its request counts as answered from now on. The client can use the id again before the server notices
+    /// that the reply is written.
     pub(super) fn wants(&self, subject: &Subject) -> bool {
         let mut requests = self.lock();
         match subject {
@@ -169,7 +174,7 @@ impl Requests {
 }
 
 impl Slot {
-    /// Holds `held` until the request is no longer in flight.
+    /// Keeps `held` until the request is no longer in flight.
     pub(crate) fn hold(&self, held: impl Into<Held>) {
         let mut requests = self.guard.in_flight.lock();
         if let Some(entry) = requests.by_id.get_mut(&self.guard.id) {
@@ -232,7 +237,7 @@ mod tests {
         let in_flight = InFlight::default();
         drop(admit(&in_flight, 1, 10).unwrap());
         let first = reply(&in_flight, 1);
-        // The reply was on its way when the request was cancelled and its id was used again.
+        // The first request was cancelled while its reply was waiting, and its id was used again.
         in_flight.cancel(&id(1));
         assert!(!in_flight.wants(&first));
         assert!(!in_flight.wants(&reply(&in_flight, 1)));
@@ -276,7 +281,7 @@ mod tests {
             assert_eq!(admit(&in_flight, 9, 1).unwrap_err().code(), -32603);
             assert!(in_flight.wants(&reply(&in_flight, number)));
         }
-        // The bound is for all requests together.
+        // The maximum size is for all requests together.
         let _half = admit(&in_flight, 1, REQUEST_BYTES_MAX - 1).unwrap();
         assert!(admit(&in_flight, 2, 2).is_err());
         assert!(admit(&in_flight, 2, 1).is_ok());

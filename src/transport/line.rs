@@ -1,23 +1,24 @@
-//! Splits a stream into lines of bounded length. It never parses a line.
+//! Splits a stream into lines of limited length. This module never parses a line.
 
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
-/// The longest line, in bytes. A script has at most 1 MiB, which JSON escapes make a few MiB at most.
+/// The maximum length of a line, in bytes. A script has at most 1 MiB, and a few MiB after JSON has escaped it.
 pub(super) const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The largest buffer, in bytes, that is kept for the next line.
+/// The maximum size of a line's buffer that is kept for the next line, in bytes.
 const LINE_BYTES_KEPT: usize = 64 * 1024;
 
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// The next line of the input.
+/// The result of reading the next line.
 #[derive(Debug)]
 pub(super) enum Line {
     /// A line, without its line feed.
     Complete(Vec<u8>),
-    /// A line is too long. This is reported at once, and the rest of the line is skipped without being held.
+    /// A line that is too long. It is reported as soon as it is too long. The remaining bytes of the line are skipped
+    /// and not kept in memory.
     TooLong,
-    /// The end of the stream.
+    /// The end of the stream. No more lines follow.
     End,
 }
 
@@ -39,12 +40,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Reads the next line. Cancel-safe: a part of a line that was read stays in `self`.
+    /// Reads the next line. Cancel-safe: if only a part of a line was read, the part stays in `self`.
     pub(super) async fn next(&mut self) -> Line {
         while !self.has_ended {
             let available = match self.reader.fill_buf().await {
                 Ok(available) => available,
-                // A stream that cannot be read has ended.
+                // Treat an error as the end of the stream.
                 Err(error) => {
                     tracing::warn!(%error, "standard input cannot be read");
                     &[]
@@ -55,7 +56,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             let taken = newline.map_or(available.len(), |newline| newline + 1);
             if available.is_empty() {
                 self.has_ended = true;
-                // The last line needs no line feed.
+                // The last line may have no line feed.
                 if !self.line.is_empty() {
                     return Line::Complete(std::mem::take(&mut self.line));
                 }
@@ -78,7 +79,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Line::End
     }
 
-    /// Takes back the buffer of a line, for the next line.
+    /// Takes back the buffer of a line that was handled, and uses it for the next line.
     pub(super) fn recycle(&mut self, mut line: Vec<u8>) {
         if self.line.is_empty() && line.capacity() <= LINE_BYTES_KEPT {
             line.clear();
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    /// A terminal: its input ends, and goes on after more typing.
+    /// A terminal. Its input ends, and continues after more typing.
     struct Terminal(u8);
 
     impl AsyncRead for Terminal {
@@ -150,7 +151,7 @@ mod tests {
         reader.recycle(Vec::with_capacity(LINE_BYTES_KEPT + 1));
         assert!(reader.line.capacity() <= LINE_BYTES_KEPT, "a large one is not kept");
         assert!(matches!(reader.next().await, Line::Complete(line) if line == b"cd"));
-        // A buffer does not replace the start of a line that is being read.
+        // A recycled buffer does not replace a line that is only partly read.
         reader.line = b"begun".to_vec();
         reader.recycle(Vec::new());
         assert_eq!(reader.line, b"begun");

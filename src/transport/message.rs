@@ -1,8 +1,9 @@
-//! Parses a line into a message, or into the error to answer with. It never carries out a request.
+//! Parses a line into a message, or into the error to answer with. This module never carries out a request.
 //!
-//! The envelope is read without building values. `tools/call` is the one message that is large and frequent, so it is
-//! built directly; rmcp would try each of its 22 kinds of requests in turn. Everything else goes through rmcp, which
-//! takes a hundred times the memory of the text. So the size of these messages is limited.
+//! The members of a message are first read without building their values. `tools/call` is the only message that is both
+//! large and frequent, so its parameters are parsed here: rmcp would try each of its 22 kinds of requests in turn. All
+//! other messages are parsed by rmcp, which takes a hundred times the memory of the text. So the size of these messages
+//! is limited.
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -21,16 +22,18 @@ use super::protocol_error::ProtocolError;
 #[cfg(test)]
 mod tests;
 
-/// The longest message that is not a `tools/call`, in bytes.
+/// The maximum length of a message that is not a `tools/call`, in bytes.
 const OTHER_MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The most JSON values in the arguments of a call. This server's tools need three.
+/// The maximum number of JSON values in the arguments of a call. This server's tools need three.
 const CALL_VALUES_MAX: usize = 10_000;
-/// The longest string id, in bytes.
+/// The maximum length of an id that is a string, in bytes.
 const ID_BYTES_MAX: usize = 1024;
-/// A number like `2.0` is a double. From here on, a double may stand for another integer (RFC 8259, 6).
+/// The number from which a double may stand for several integers (RFC 8259, 6). An id like `2.0` is parsed as a double,
+/// and is refused from this number on.
 const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
-/// The methods of this server, in either era. Any other method is not found, regardless of its parameters.
+/// The methods that this server has, in at least one era. A request with another method is answered with "method not
+/// found", even if its parameters are invalid.
 const METHODS: [&str; 12] = [
     "initialize",
     "ping",
@@ -45,14 +48,14 @@ const METHODS: [&str; 12] = [
     "tools/list",
     TOOL_CALL_METHOD,
 ];
-/// The methods that return a list. Each list has one page.
+/// The methods that return a list. Each list has only one page.
 const LIST_METHODS: [&str; 3] = ["resources/list", "resources/templates/list", "tools/list"];
 const TOOL_CALL_METHOD: &str = "tools/call";
 
-/// The `_meta` key under which a call may have its token.
+/// The key in a call's `_meta` for a token.
 const AUTH_KEY: &str = "qwed.ai/auth";
 
-/// The members of any message, unparsed.
+/// The members of a message, which are not parsed yet.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -69,7 +72,7 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The parameters of `tools/call` that this server reads, unparsed.
+/// The parameters of `tools/call` that this server uses, which are not parsed yet.
 #[derive(Default, Deserialize)]
 struct CallParams<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
@@ -82,13 +85,13 @@ struct CallParams<'a> {
     auth: Option<&'a RawValue>,
 }
 
-/// Distinguishes a member that is `null` from a missing member.
+/// Reads a member that is present, even if it is `null`. A missing member is `None`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Parses a line; `None` if nothing needs doing: a blank line, an unknown notification, or an answer, because this
-/// server sends no requests.
+/// Parses a line. Returns `None` if the line requires no action: a blank line, an unknown notification, or an answer
+/// (this server sends no requests).
 pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
     let line = line.trim_ascii();
     if line.is_empty() {
@@ -115,7 +118,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Protoco
     }
     let Some(method) = method else {
         return match (envelope.result, envelope.error) {
-            // This server sends no requests, so it expects no answers.
+            // This is an answer to a request. This server sends no requests, so ignore it.
             (Some(_), _) | (_, Some(_)) => Ok(None),
             (None, None) => Err(invalid("Invalid Request: 'method' is missing")),
         };
@@ -167,7 +170,7 @@ fn string(raw: &RawValue) -> Option<String> {
 fn request_id(raw: &RawValue) -> Option<RequestId> {
     match serde_json::from_str(raw.get()).ok()? {
         Value::String(id) if id.len() <= ID_BYTES_MAX => Some(RequestId::String(id.into())),
-        // Parsed from the text, because serde_json does not always round to the nearest double.
+        // Parse the double from the text of the id, because serde_json does not always round to the nearest double.
         Value::Number(id) => {
             id.as_i64().or_else(|| exact_integer(raw.get().parse().ok()?)).map(RequestId::Number)
         }
@@ -177,7 +180,8 @@ fn request_id(raw: &RawValue) -> Option<RequestId> {
     }
 }
 
-/// Returns the integer that a number like `2.0` stands for.
+/// Returns the integer that a number like `2.0` stands for. `None` if the number is not an integer, or may stand for
+/// several.
 fn exact_integer(number: f64) -> Option<i64> {
     if number.fract() != 0.0 || number.abs() >= INTEGER_EXACT_END {
         return None;
@@ -185,8 +189,8 @@ fn exact_integer(number: f64) -> Option<i64> {
     format!("{number:.0}").parse().ok()
 }
 
-/// Parses the two notifications that this server uses. Other notifications are ignored, and so are other members, such
-/// as a reason of any length.
+/// Parses the two notifications that this server uses. Ignores other notifications. Ignores other members, such as a
+/// reason of any length.
 fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpcMessage> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
@@ -207,8 +211,8 @@ fn notification(method: &str, params: Option<&RawValue>) -> Option<ClientJsonRpc
     }
 }
 
-/// Parses a request other than `tools/call`, with rmcp. If rmcp cannot read the parameters of a known method, it makes
-/// a custom request, which the handler answers.
+/// Parses a request other than `tools/call`, with rmcp. If rmcp cannot parse the parameters of a known method, it
+/// creates a custom request, which the handler answers.
 fn request(
     id: RequestId,
     method: &str,
@@ -230,7 +234,7 @@ fn request(
         return Err(ProtocolError::invalid_params(id, message));
     }
     let params = params.map_or("{}", RawValue::get);
-    // Built anew, so that rmcp does not read the other members of the message.
+    // Pass only the method and the parameters to rmcp, so that it does not read other members of the message.
     let request = format!(r#"{{"method":"{method}","params":{params}}}"#);
     match serde_json::from_str(&request) {
         Ok(request) => Ok(Some(JsonRpcMessage::request(request, id))),
@@ -278,11 +282,12 @@ fn tool_call(
     Ok(Some(JsonRpcMessage::request(ClientRequest::CallToolRequest(request), id)))
 }
 
-/// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`, for clients that cannot add
-/// a member to the parameters. The value may be of any type. If one of these members is set but has no token, the call
-/// was meant to have one. It then gets an empty token, which no user has.
+/// Returns the token of a call: `params.auth.token`, or else `_meta["qwed.ai/auth"].token`. The second form is for
+/// clients that cannot add a member to the parameters. The value may have any type. If one of these members is present
+/// but contains no token, the call was meant to have a token. Its token is then the empty text, which no user has, so
+/// it is not taken for a call without a token.
 ///
-/// The token is removed from `_meta`, because other code may log that.
+/// The token is removed from `_meta`, because other code may log `_meta`.
 fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Option<Secret> {
     let token_in = |auth: Value| match auth {
         Value::Null => None,
@@ -291,7 +296,7 @@ fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Op
     };
     let in_meta = meta.and_then(|meta| meta.remove(AUTH_KEY)).and_then(token_in);
     let in_params = auth.and_then(|raw| {
-        // A member that cannot be parsed does not count as missing.
+        // A member that cannot be parsed counts as present without a token.
         serde_json::from_str(raw.get()).map_or(Some(Value::Null), token_in)
     });
     in_params.or(in_meta).map(|token| match token {
@@ -302,7 +307,8 @@ fn presented_token(auth: Option<&RawValue>, meta: Option<&mut JsonObject>) -> Op
     })
 }
 
-/// Returns the object in the member `name`; `None` if it is missing, or `null`, which some clients send.
+/// Returns the object in the member `name`. `None` if the member is missing or `null`, which some clients send instead
+/// of omitting it.
 fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, String> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(None),
@@ -313,8 +319,8 @@ fn object(name: &str, raw: Option<&RawValue>) -> Result<Option<JsonObject>, Stri
     }
 }
 
-/// Returns whether valid JSON has more than `values_max` values in objects and arrays, by its commas and opening
-/// brackets outside of strings. A value takes up to a hundred times its text in memory.
+/// Returns whether valid JSON has more than `values_max` values in objects and arrays. Counts commas and opening
+/// brackets outside of strings. The count is limited, because a value takes up to a hundred times its text in memory.
 fn has_more_values_than(json: &str, values_max: usize) -> bool {
     if json.len() <= values_max {
         return false;

@@ -1,13 +1,17 @@
-//! The wire: JSON-RPC 2.0, over stdio one message a line (MCP, `basic/transports`). It never carries out a request.
+//! The transport of JSON-RPC 2.0 messages. Over stdio, each line is a message (MCP, `basic/transports`). This module
+//! never carries out a request.
 //!
 //! rmcp's own stdio transport ignores lines that it cannot parse, leaves over-long lines unanswered, and holds any
-//! number of requests and unsent replies. This transport answers every line that deserves an answer, and is bounded in
-//! every direction:
+//! number of requests and unsent replies. This transport answers every line that needs an answer. It limits the sizes
+//! and numbers of lines, requests and replies.
 //!
-//! `line` (bytes → bounded lines) → `message` (line → message, or the error to answer with) →
-//! `in_flight` (how many requests, how many bytes) → rmcp → `outbox` (messages → bytes).
+//! Over stdio, a message passes through these modules:
 //!
-//! Over HTTP a message is a body: `era` (checks its headers) → `message` → `exchange` → rmcp → `outlet`.
+//! `line` (bytes → lines of limited length) → `message` (line → message, or the error to answer with) →
+//! `in_flight` (limits the number and the bytes of requests) → rmcp → `outbox` (messages → bytes).
+//!
+//! Over HTTP, a message is a body. It passes through `era` (checks its headers) → `message` → `exchange` → rmcp →
+//! `outlet`.
 
 mod era;
 mod exchange;
@@ -46,31 +50,31 @@ use line::{LINE_BYTES_MAX, Line, LineReader};
 use outbox::Outbox;
 use protocol_error::ProtocolError;
 
-/// The server's end of a stdio connection.
+/// A stdio connection from rmcp's side.
 pub(crate) struct StdioTransport<R, W> {
     lines: LineReader<R>,
     outbox: Outbox<W>,
     in_flight: InFlight,
-    /// `true` once an `initialize` has arrived. Without one, each request must have the version and the capabilities in
-    /// its `_meta`.
+    /// `true` after an `initialize` has arrived. Before that, each request must have the version and the capabilities
+    /// in its `_meta`.
     is_initialized: bool,
-    /// Held until `initialize` is answered. Later lines are read only after that.
+    /// The permit is held by `initialize` until it is answered. No further line is read before that.
     initializing: Arc<Semaphore>,
     input_ended: CancellationToken,
     abandoned: CancellationToken,
 }
 
-/// The events that the transport and the rest of the server signal to each other.
+/// The events by which the transport and the other parts of the server notify each other.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionEvents {
-    /// Cancelled when the client has closed its side. Requests in flight may still be answered.
+    /// Cancelled when the client has closed its end. Replies to requests in flight may still be written.
     pub(crate) input_ended: CancellationToken,
     /// Cancelled when the client no longer reads the output.
     pub(crate) output_closed: CancellationToken,
-    /// Cancelled when requests in flight are no longer answered. The client has then closed its side, and assumes that
-    /// no answer comes.
+    /// Cancelled when the server gives up the requests in flight. The client has closed its end and expects no more
+    /// replies, so none are written.
     pub(crate) abandoned: CancellationToken,
-    /// The permit to write a line.
+    /// The permit that is needed to write lines. Without it, nothing is written.
     line: Arc<Semaphore>,
 }
 
@@ -86,7 +90,7 @@ impl Default for ConnectionEvents {
 }
 
 impl ConnectionEvents {
-    /// Lets the line that is being written be completed, and prevents any line after it.
+    /// Waits until the line that is being written is complete, and prevents that any line is written after it.
     pub(crate) async fn finish_output(&self) {
         if let Ok(line) = self.line.acquire().await {
             line.forget();
@@ -94,7 +98,7 @@ impl ConnectionEvents {
     }
 }
 
-/// Parses one line and discards the result.
+/// Parses a line and discards the result, for fuzzing.
 #[cfg(fuzzing)]
 pub(crate) fn read_line(line: &[u8]) {
     drop(message::parse(line));
@@ -105,7 +109,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    /// Creates a transport over the given streams. Must be called within a runtime.
+    /// Creates a transport over the given streams. Must be called within a Tokio runtime.
     pub(crate) fn new(reader: R, writer: W, events: &ConnectionEvents) -> Self {
         Self {
             lines: LineReader::new(reader),
@@ -118,7 +122,7 @@ where
         }
     }
 
-    /// Parses a line. Returns the message for rmcp, `None` if there is none, or the error to answer with.
+    /// Parses a line. Returns the message for rmcp, or the error to answer with. `None` if the line requires no action.
     fn inbound(&mut self, line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, ProtocolError> {
         let Some(mut message) = message::parse(line)? else { return Ok(None) };
         match &mut message {
@@ -147,9 +151,9 @@ where
     }
 }
 
-/// Refuses a request that belongs to neither era. Without an `initialize` before it, it is not of the handshake era.
-/// Without the required `_meta`, it is not of the stateless era (MCP 2026-07-28). Also refuses a method that the era
-/// does not have.
+/// Refuses a request that is valid in neither era. A request of the handshake era needs an `initialize` before it. A
+/// request of the stateless era needs the required keys in its `_meta` (MCP 2026-07-28). Also refuses a method that
+/// does not exist in the request's era.
 fn require_era(
     id: &RequestId,
     request: &ClientRequest,
@@ -164,18 +168,18 @@ fn require_era(
         version.as_ref().is_none_or(|version| ProtocolVersion::KNOWN_VERSIONS.contains(version));
     let is_there = match request.method() {
         "ping" => !is_stateless,
-        // Valid parameters of a handshake make it one, even if its `_meta` names the stateless era.
+        // An `initialize` with valid parameters is a handshake, even if its `_meta` names the stateless era.
         "initialize" => !(is_stateless && is_custom),
         "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
             is_stateless || (version.is_none() && !is_initialized)
         }
         _ => true,
     };
-    // rmcp itself answers a request with an unknown version.
+    // If the version is unknown, let the request pass, because rmcp answers it.
     if is_known && !is_there {
         return Err(ProtocolError::method_not_found(id.clone(), request.method()));
     }
-    // A custom request has invalid parameters, which the handler answers first.
+    // Let a custom request pass: its parameters are invalid, and the handler answers it with this error.
     let is_free = is_custom
         || matches!(request, ClientRequest::InitializeRequest(_) | ClientRequest::PingRequest(_));
     if is_free || is_initialized {
@@ -206,11 +210,12 @@ where
         async move { outbox.write(&message, is_wanted).await }
     }
 
-    /// Cancel-safe: rmcp polls it inside a `select!`, so all state is on `self`.
+    /// Cancel-safe. rmcp polls the future inside a `select!` and may drop it, so all state is in `self`.
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             drop(self.initializing.acquire().await);
-            // Before a line is taken, so that no line is lost while the client does not read.
+            // Wait before a line is read, because this future may be dropped while it waits. A line that was already
+            // read would be lost.
             self.outbox.wait_for_room().await;
             let inbound = match self.lines.next().await {
                 Line::Complete(line) => {

@@ -1,7 +1,7 @@
-//! Writes whole lines, one after the other. It never writes anything else to the stream.
+//! Writes messages as whole lines, one after the other. This module never writes anything else to the stream.
 //!
-//! Replies and protocol errors leave through one [`Sink`]. Every flush writes everything that is queued in it, so the
-//! last flush, such as at the end of the connection, leaves nothing unwritten.
+//! Replies and protocol errors are written through one [`Sink`]. Each flush of the sink writes everything that is
+//! queued in it. The last flush at the end of the connection therefore leaves nothing unwritten.
 
 use std::io;
 use std::sync::Arc;
@@ -15,19 +15,20 @@ use tokio::task::yield_now;
 use super::ConnectionEvents;
 use super::protocol_error::ProtocolError;
 
-/// The most protocol errors that wait to be written, about 200 bytes each. Once a client that does not read has caused
-/// this many, nothing more is read from it.
+/// The maximum number of protocol errors that wait to be written. An error has about 200 bytes. If a client does not
+/// read and causes this many errors, the server reads nothing more from it.
 const ERRORS_WAITING_MAX: usize = 4096;
 
-/// The size up to which lines are collected for one write, in bytes. A buffer that has grown beyond this, for one long
-/// line, is not kept.
+/// The size up to which lines are collected for one write, in bytes. A buffer that became larger for one long line is
+/// reduced to this size afterwards.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// The queue of messages for one stream. Clones share it.
+/// The queue of messages for one stream. All clones share the queue.
 pub(super) struct Outbox<W> {
     sink: Arc<Mutex<Sink<W>>>,
     errors: mpsc::Sender<ProtocolError>,
-    /// Wakes the task that flushes errors. It has room for one message, because one flush writes all errors.
+    /// Wakes the task that flushes errors. The channel has room for only one message, because one flush writes all
+    /// waiting errors.
     wake: mpsc::Sender<()>,
 }
 
@@ -39,7 +40,7 @@ impl<W> Clone for Outbox<W> {
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
-    /// Creates an outbox that signals to `events` when the stream cannot be written to.
+    /// Creates an outbox for a stream. It cancels `events.output_closed` when the stream cannot be written to.
     pub(super) fn new(writer: W, events: ConnectionEvents) -> Self {
         let (errors, waiting) = mpsc::channel(ERRORS_WAITING_MAX);
         let (wake, mut woken) = mpsc::channel(1);
@@ -54,8 +55,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         };
         let sink = Arc::new(Mutex::new(sink));
         let of_errors = Arc::clone(&sink);
-        // A separate task flushes errors. The reader that finds errors is polled inside a `select!`, where it could
-        // leave half a line.
+        // A separate task flushes errors. The reader that finds errors is polled inside a `select!`. If the reader
+        // itself wrote them, it could be dropped in the middle of a line.
         tokio::spawn(async move {
             while woken.recv().await.is_some() {
                 if of_errors.lock().await.flush().await.is_err() {
@@ -66,8 +67,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         Self { sink, errors, wake }
     }
 
-    /// Writes one message as a line, unless `is_wanted` returns `false` when it is the message's turn. The line is
-    /// written when this returns.
+    /// Writes one message as a line. When it is the message's turn, calls `is_wanted`, and skips the message if the
+    /// result is `false`. The line is written when this function returns.
     pub(super) async fn write(
         &self,
         message: &ServerJsonRpcMessage,
@@ -76,30 +77,30 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Outbox<W> {
         write(&self.sink, message, is_wanted).await
     }
 
-    /// Waits for room for a protocol error. Cancel-safe.
+    /// Waits until one more protocol error fits into the queue. Cancel-safe.
     pub(super) async fn wait_for_room(&self) {
-        // The permit is not kept, because only the caller writes errors.
+        // Drop the permit. The room stays free, because only the caller queues errors.
         drop(self.errors.reserve().await);
     }
 
-    /// Queues a protocol error. The caller must have waited for room. The next flush writes the error.
+    /// Queues a protocol error, which the next flush writes. The caller must have called `wait_for_room` before.
     pub(super) fn write_error(&self, error: ProtocolError) {
         if self.errors.try_send(error).is_err() {
-            // Only after the stream was closed, when answers are no longer read.
+            // This only happens after the stream was closed, when the client reads no answers any more.
             tracing::debug!("a protocol error is not answered");
         }
-        // If the channel is full, its message wakes the task for this error too.
+        // Ignore a full channel. The message in it wakes the task, which flushes this error too.
         let _ = self.wake.try_send(());
     }
 
-    /// Returns when everything that was queued is written, including protocol errors.
+    /// Writes everything that is queued, including protocol errors.
     pub(super) async fn flush(&self) -> io::Result<()> {
         self.sink.lock().await.flush().await
     }
 }
 
-/// Queues `message`, lets other ready tasks queue theirs, and writes them together. With a hundred calls at once, a
-/// system call for each reply would be most of the work.
+/// Queues `message`, lets other tasks queue their messages, and writes all of them together. With a hundred calls at
+/// once, a system call for each reply would be most of the work.
 async fn write<W: AsyncWrite + Unpin>(
     sink: &Mutex<Sink<W>>,
     message: &impl Serialize,
@@ -113,19 +114,20 @@ async fn write<W: AsyncWrite + Unpin>(
 
 struct Sink<W> {
     writer: W,
-    /// Protocol errors that are not in `batch` yet.
+    /// The protocol errors that wait, and are not in `batch` yet.
     errors: mpsc::Receiver<ProtocolError>,
-    /// Whole lines that are not written yet, except for the first `taken` bytes.
+    /// Whole lines. The first `taken` bytes are written already.
     batch: Vec<u8>,
     taken: usize,
-    /// The number of lines queued, and the number written.
+    /// The number of lines that were queued so far.
     queued: u64,
+    /// The number of lines that were written so far.
     written: u64,
     events: ConnectionEvents,
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
-    /// Queues a line, if it is wanted. Returns its number.
+    /// Queues a line, if it is wanted. Returns the line's number. `None` if it is not wanted.
     async fn queue(
         &mut self,
         message: &impl Serialize,
@@ -134,7 +136,8 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         if self.batch.len() > BATCH_BYTES_MAX {
             self.flush().await?;
         }
-        // Checked as late as possible: a message that waits for the client to read waits before this.
+        // Call this after the flush above, which may wait for the client to read. The message may become unwanted
+        // during the wait.
         if !is_wanted() {
             return Ok(None);
         }
@@ -144,11 +147,12 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         Ok(Some(self.queued))
     }
 
-    /// Writes everything that is queued. Cancel-safe: bytes that were written are not written again.
+    /// Writes all queued lines and protocol errors. Cancel-safe: bytes that were written are not written again.
     async fn flush(&mut self) -> io::Result<()> {
         let result = self.write_batch().await;
         if result.is_err() {
-            // Without a stream, nothing makes room, so waiters must return.
+            // Nothing can be written any more, so the queue of errors never gets room. Close it, so that
+            // `wait_for_room` returns.
             self.errors.close();
             self.events.output_closed.cancel();
         }
@@ -157,7 +161,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
 
     /// Moves the protocol errors that are waiting into the batch.
     fn take_errors(&mut self) -> io::Result<()> {
-        // Only the errors that wait now, so that a client that sends nothing else cannot hold this up.
+        // Take only the errors that wait now. A client that causes errors without a pause must not delay other lines.
         for _ in 0..self.errors.len() {
             let Ok(error) = self.errors.try_recv() else { break };
             serde_json::to_writer(&mut self.batch, &error)?;

@@ -1,4 +1,4 @@
-//! The messages of an exchange on their way to the client, as long as they are read. They are never changed here.
+//! The messages of an exchange, from rmcp to the HTTP response. This module never changes a message.
 
 use rmcp::model::{
     ErrorCode, InitializeResult, JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -9,10 +9,11 @@ use tokio_util::sync::DropGuard;
 use super::in_flight::InFlight;
 use super::protocol_error::ProtocolError;
 
-/// The most messages of one exchange that wait to be read: progress, twice a second, and the answer.
+/// The maximum number of messages of one exchange that wait to be read. The messages are progress, twice a second, and
+/// the answer.
 pub(super) const MESSAGES_WAITING_MAX: usize = 4;
 
-/// The place of a request in flight. It must be dropped when its response is written.
+/// A request's place among the requests in flight. Must be dropped when the response to the request is written.
 #[derive(Debug)]
 pub(crate) struct Place {
     in_flight: InFlight,
@@ -31,12 +32,12 @@ impl Drop for Place {
     }
 }
 
-/// The messages of an exchange. Dropping it signals that they are no longer read.
+/// The messages of an exchange. Dropping it signals that the client no longer reads them.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     messages: mpsc::Receiver<ServerJsonRpcMessage>,
     place: Place,
-    /// Cancels a token when dropped.
+    /// Signals, when it is dropped, that the client no longer reads the messages.
     _left: DropGuard,
 }
 
@@ -53,24 +54,25 @@ impl Outlet {
         Self { messages, place, _left: left }
     }
 
-    /// Returns the next message; `None` after the last one. Cancel-safe.
+    /// Returns the next message. `None` after the last message. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Outbound> {
         self.messages.recv().await.map(Outbound)
     }
 
-    /// Returns the place. The last message has been taken, and only needs to be written.
+    /// Returns the place of the request, after the last message was taken. The caller only needs to write this message,
+    /// and then drops the place.
     pub(crate) fn into_place(self) -> Place {
         self.place
     }
 }
 
 impl Outbound {
-    /// Returns whether this is the last message.
+    /// Returns whether this message is the last message of the exchange.
     pub(crate) fn is_last(&self) -> bool {
         matches!(self.0, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
     }
 
-    /// Returns the result of a handshake, if this message is one.
+    /// Returns the result of a handshake. `None` if this message is not the result of a handshake.
     pub(crate) fn agreed(&self) -> Option<&InitializeResult> {
         let JsonRpcMessage::Response(response) = &self.0 else { return None };
         let ServerResult::InitializeResult(result) = &response.result else { return None };
@@ -91,7 +93,7 @@ impl Outbound {
 
     /// Returns the message as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        // Parsed or captured data can always be written as JSON.
+        // Serialization cannot fail for parsed or captured data.
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
 }

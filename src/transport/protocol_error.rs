@@ -1,4 +1,5 @@
-//! The errors that the transport itself answers, before rmcp has a request. Errors of handlers are never made here.
+//! The errors with which the transport itself answers, before rmcp receives a request. This module never creates the
+//! errors of handlers.
 
 use std::borrow::Cow;
 
@@ -6,16 +7,17 @@ use rmcp::ErrorData;
 use rmcp::model::{ErrorCode, JsonRpcVersion2_0, RequestId};
 use serde::Serialize;
 
-/// The most characters of an unknown method's name that are shown.
+/// The maximum number of characters of an unknown method's name in an error message.
 pub(super) const METHOD_CHARS_SHOWN: usize = 100;
 
 const METADATA_MISSING: &str = "request _meta is missing or has malformed required fields";
 
-/// An error that is answered before any request exists.
+/// An error with which the transport answers a message that is not passed to rmcp.
 #[derive(Debug, Serialize)]
 pub(super) struct ProtocolError {
     jsonrpc: JsonRpcVersion2_0,
-    /// `None` if the id could not be read. It is then written as `null`, while rmcp's own errors leave it out.
+    /// The id of the request. `None` if the id could not be read. It is then written as `null`. In rmcp's own errors,
+    /// an unknown id is left out.
     id: Option<RequestId>,
     error: ErrorData,
 }
@@ -39,20 +41,20 @@ impl ProtocolError {
         Self::new(Some(id), ErrorCode::INVALID_PARAMS, message)
     }
 
-    /// Creates the error for a method that does not exist, at least not in this era.
+    /// Creates the error for a method that does not exist, or does not exist in the era of the request.
     pub(super) fn method_not_found(id: RequestId, method: &str) -> Self {
         let shown: String = method.chars().take(METHOD_CHARS_SHOWN).collect();
         Self::new(Some(id), ErrorCode::METHOD_NOT_FOUND, format!("Method not found: {shown}"))
     }
 
-    /// Creates the error for a request of the stateless era without these required keys in its `_meta`.
+    /// Creates the error for a request of the stateless era that lacks these required keys in its `_meta`.
     pub(super) fn metadata_missing(id: RequestId, keys: &[&str]) -> Self {
         let keys = keys.join(", ");
         let message = format!("{METADATA_MISSING}: {keys}");
         Self::invalid_params(id, message)
     }
 
-    /// Returns whether the error is about required keys of `_meta`.
+    /// Returns whether this is the error for missing keys of `_meta`.
     pub(super) fn is_about_metadata(&self) -> bool {
         self.error.message.starts_with(METADATA_MISSING)
     }
@@ -66,7 +68,7 @@ impl ProtocolError {
         Self::new(None, ErrorCode::PARSE_ERROR, format!("Parse error: {reason}"))
     }
 
-    /// Creates the error for a request that exceeds the limits on requests in flight.
+    /// Creates the error for a request that exceeds a limit on requests in flight.
     pub(super) fn busy(id: RequestId, message: String) -> Self {
         Self::new(Some(id), ErrorCode::INTERNAL_ERROR, message)
     }

@@ -1,4 +1,4 @@
-//! Tests of the transport, between a client that is a text and a server that is the test.
+//! Tests of the transport. The client is a text of lines, and the test itself is the server.
 
 use futures_util::FutureExt as _;
 use rmcp::model::ServerResult;
@@ -26,7 +26,8 @@ fn reply(id: i64) -> ServerJsonRpcMessage {
     JsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(id))
 }
 
-/// Returns the lines that were written, each as its id and the code of its error, once the transport is gone.
+/// Waits until the transport is dropped. Returns the lines that it has written: for each line, the id and the code of
+/// the error.
 async fn written(mut theirs: DuplexStream) -> Vec<(Value, Value)> {
     let mut text = String::new();
     theirs.read_to_string(&mut text).await.unwrap();
@@ -34,7 +35,8 @@ async fn written(mut theirs: DuplexStream) -> Vec<(Value, Value)> {
     lines.map(|line| (line["id"].clone(), line["error"]["code"].clone())).collect()
 }
 
-/// Answers each request that arrives. Returns the ids of the requests, and the lines that were written.
+/// Sends these lines to a transport, and answers each request that arrives. Returns the ids of the requests, and the
+/// lines that the transport has written.
 async fn exchange(lines: &[String]) -> (Vec<i64>, Vec<(Value, Value)>) {
     let input = lines.concat();
     let (mut transport, theirs, events) = transport(input.as_bytes(), OUTPUT_BYTES);
@@ -76,7 +78,7 @@ async fn a_request_belongs_to_an_era_that_has_its_method() {
         ("ping", nothing.clone(), accepted, accepted),
         ("ping", stateless.clone(), -32601, -32601),
         ("ping", older.clone(), accepted, accepted),
-        // rmcp answers an unknown version.
+        // The transport accepts an unknown version, because rmcp answers it.
         ("ping", unknown.clone(), accepted, accepted),
         ("subscriptions/listen", listen(unknown.clone()), accepted, accepted),
         ("tools/list", nothing.clone(), -32602, accepted),
@@ -86,7 +88,7 @@ async fn a_request_belongs_to_an_era_that_has_its_method() {
         ("subscriptions/listen", listen(nothing.clone()), -32602, -32601),
         ("subscriptions/listen", listen(stateless.clone()), accepted, accepted),
         ("subscriptions/listen", listen(older.clone()), -32601, -32601),
-        // The handler answers invalid parameters, if the era has the method.
+        // If the method exists in the era, the transport accepts invalid parameters, because the handler answers them.
         ("subscriptions/listen", stateless.clone(), accepted, accepted),
         ("initialize", hello(nothing.clone()), accepted, accepted),
         ("initialize", hello(stateless.clone()), accepted, accepted),
@@ -114,7 +116,7 @@ async fn what_is_no_message_is_answered_in_its_place_and_the_next_line_is_read()
     let lines = ["x\n".to_owned(), "\n".to_owned(), long, line(1, "ping", &json!({}))];
     let (arrived, mut answers) = exchange(&lines).await;
     assert_eq!(arrived, [1]);
-    // The order of errors and answers is not fixed.
+    // The order of errors and answers is not fixed, so sort them.
     answers.sort_by_key(|(id, _)| id.is_null());
     let error = |code: i64| (Value::Null, json!(code));
     assert_eq!(answers, [(json!(1), Value::Null), error(-32700), error(-32600)]);
@@ -172,7 +174,7 @@ async fn a_request_holds_its_place_until_it_is_answered() {
     assert!(refused.iter().all(|(_, code)| *code == json!(-32603)), "{refused:?}");
 }
 
-/// The task that flushes errors never runs here, so the end of the connection writes them itself.
+/// The task that flushes errors never runs in this test, so closing the connection must write the errors.
 #[tokio::test]
 async fn the_end_of_the_connection_writes_every_error_that_was_found() {
     let bad = "x\n".repeat(20);
@@ -182,7 +184,7 @@ async fn the_end_of_the_connection_writes_every_error_that_was_found() {
         (bad, vec![-32700; 20]),
         (line(1, "none", &json!({})), vec![-32601]),
         ("[]\n1\n".to_owned(), vec![-32600, -32600]),
-        // A last line needs no line feed, and half a message is answered as a line.
+        // The last line may have no line feed. An incomplete message at the end is answered like any line.
         (unfinished.clone() + "}", vec![-32601]),
         (unfinished, vec![-32700]),
     ] {
@@ -205,7 +207,7 @@ async fn nothing_more_is_read_while_thousands_of_errors_wait_to_be_written() {
         assert!(transport.receive().now_or_never().is_none(), "all of it is read");
         tokio::task::yield_now().await;
     }
-    // Once the client reads again, the rest is read, and nothing was lost.
+    // When the client reads again, the transport reads the remaining lines, and no error is lost.
     let client = tokio::spawn(async move {
         let mut text = String::new();
         theirs.read_to_string(&mut text).await.unwrap();
@@ -248,7 +250,7 @@ async fn an_answered_request_keeps_its_id_until_its_handler_has_ended() {
     let first = transport.receive().now_or_never().unwrap();
     transport.send(reply(1)).await.unwrap();
     let second = transport.receive();
-    // The second and the third request are refused, so the input ends.
+    // The second and the third request are refused, and then the input ends.
     let second = second.now_or_never().unwrap();
     assert!(second.is_none(), "both have the id of the first: {second:?}");
     drop((first, transport));
@@ -265,7 +267,7 @@ async fn what_is_queued_is_bounded_and_goes_out_at_the_end() {
     let large = JsonRpcMessage::error(large, Some(RequestId::Number(1)));
     assert!(transport.send(large).now_or_never().is_none(), "queued, and nobody reads");
     assert!(transport.send(reply(2)).now_or_never().is_none(), "it waits for room");
-    // A waiting reply is not queued yet, so it can still become unwanted.
+    // The waiting reply is not queued yet, so it is skipped if it becomes unwanted now.
     events.abandoned.cancel();
     let client = tokio::spawn(async move {
         let mut text = String::new();

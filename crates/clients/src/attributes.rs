@@ -1,6 +1,6 @@
-//! Copies the extended attributes of a file: its access control list, and the attributes of user programs. Without the
-//! list, the group bits of the mode, which are the mask of a list, would become rights of the group. This module never
-//! touches the system's other attributes.
+//! Copies the extended attributes of a file: its access control list, and the attributes of user programs. If a file
+//! has a list, the group bits of its mode contain the mask of the list. In a copy without the list, they would become
+//! rights of the group. This module never touches other attributes, which belong to the system.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,15 +9,16 @@ use std::io;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
-/// The maximum size in bytes of the list of names, and of one value (`xattr(7)`).
+/// The maximum size of the list of attribute names, and of each attribute value, in bytes (`xattr(7)`).
 const BYTES_MAX: usize = 64 * 1024;
 
-/// The name of the access control list (`acl(5)`).
+/// The name of the attribute that contains the access control list (`acl(5)`).
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
-/// The prefix of attributes that user programs set. The system sets the other attributes of a new file itself.
+/// The prefix of the attributes that user programs set. Other attributes are not copied, because the system sets them
+/// on a new file itself.
 const OF_USERS: &[u8] = b"user.";
 
-/// The extended attributes of a file, by name.
+/// The extended attributes of a file: their names and values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attributes(BTreeMap<Vec<u8>, Vec<u8>>);
 
@@ -26,7 +27,7 @@ impl Attributes {
         let mut buffer = vec![0; BYTES_MAX];
         let names = match flistxattr(file, buffer.as_mut_slice()) {
             Ok(length) => buffer.get(..length).unwrap_or_default().to_vec(),
-            // The file system has no extended attributes.
+            // The file system does not support extended attributes, so the file has none.
             Err(Errno::NOTSUP) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
@@ -39,7 +40,8 @@ impl Attributes {
         Ok(Self(attributes))
     }
 
-    /// Sets these attributes on a file, and removes its others, such as a list that it inherited from its folder.
+    /// Sets these attributes on a file, and removes other attributes of the same kinds, such as an access control list
+    /// that the file inherited from its folder.
     pub(super) fn put_on(&self, file: &File) -> io::Result<()> {
         let Self(now) = Self::read(file)?;
         for name in now.keys().filter(|name| !self.0.contains_key(*name)) {

@@ -1,5 +1,5 @@
-//! Installs and removes this server's entry: reads the file, chooses our entry, edits it, shows the difference, and
-//! then writes. Nothing is written before [`Change::make`].
+//! Installs and removes this server's entry: reads the file, chooses the entry, edits it, shows the difference, and
+//! then writes. Only [`Change::make`] writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use super::snippet::entry;
 use super::target::{Target, TargetError};
 use super::windows::{self, WindowsError};
 
-/// The change that is requested for a client's file.
+/// A requested change of a client's file.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub action: Action<'a>,
-    /// The name of the entry, if a flag gives one.
+    /// The name of the entry, if the command line gives one.
     pub name: Option<&'a ServerName>,
-    /// The root of a project. If set, the project's file is changed instead of the user's file.
+    /// The root of a project. If set, the project's file is changed. Otherwise the user's file is changed.
     pub project: Option<&'a Path>,
 }
 
@@ -41,7 +41,8 @@ pub enum Action<'a> {
 pub enum ChangeError {
     #[error("it has no file for a project")]
     NoProjectFile,
-    /// A repository may contain symlinks to other files of the user.
+    /// The file is a symlink that leads out of the project. It is rejected because a repository may contain symlinks to
+    /// other files of the user.
     #[error(
         "{} leads out of the project, to {}; without --project, the user's file is changed",
         .file.display(),
@@ -69,19 +70,19 @@ pub enum ChangeError {
 /// The effect of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Adds the entry, because the file has none.
+    /// Adds the entry, because the file has no entry of this server.
     Add,
-    /// Changes our existing entry.
+    /// Changes the existing entry of this server.
     Update,
-    /// Takes over an entry of 0.2.x, which starts this command.
+    /// Replaces an entry that a 0.2.x version of this server used. `command` is the command line of the old entry.
     TakeOver {
         command: String,
         python: Option<String>,
     },
-    /// No effect: the entry is already as requested.
+    /// Changes nothing, because the entry is already as requested.
     AlreadyThere,
     Remove,
-    /// No effect: the file has no entry to remove.
+    /// Changes nothing, because the file has no entry to remove.
     Absent,
 }
 
@@ -91,24 +92,25 @@ impl Effect {
     }
 }
 
-/// A change that is prepared but not yet made.
+/// A change that is prepared but not yet written.
 #[derive(Debug)]
 pub struct Change {
     pub effect: Effect,
     /// The name of the entry.
     pub name: String,
     pub file: PathBuf,
-    /// Empty if nothing changes.
+    /// The difference between the old and the new content. Empty if nothing changes.
     pub diff: String,
-    /// Whether the new entry, or the removed entry, opens the admin gate.
+    /// Whether the new entry opens the admin gate. For a removal, whether the removed entry opened it.
     pub allows_code: bool,
-    /// The names of other entries of this server in the file.
+    /// The names of further entries of this server in the file.
     pub others: Vec<String>,
-    /// Whether this machine has any trace of the client. Always true for a project's file, and for a client on Windows.
+    /// Whether the client seems to be installed on this machine. Always true for a project's file and for a client on
+    /// Windows.
     pub is_found: bool,
-    /// Whether the client runs on the Windows side of this machine.
+    /// Whether the client runs on Windows and this program runs in WSL on the same machine.
     pub is_on_windows: bool,
-    /// The path of Claude Code's program, if that program makes the change.
+    /// The path of the `claude` program, if `claude` makes the change.
     pub by_claude: Option<PathBuf>,
     original: Original,
     scope: Scope,
@@ -120,10 +122,10 @@ pub struct Change {
 #[derive(Debug)]
 pub struct State {
     pub file: PathBuf,
-    /// Whether this machine has any trace of the client.
+    /// Whether the client seems to be installed on this machine.
     pub is_found: bool,
     pub entries: Result<Vec<EntryState>, ChangeError>,
-    /// The reason why an installation without a name would be refused: another server has the default name.
+    /// The reason why an installation without `--name` would be refused: the default name belongs to another server.
     pub obstacle: Option<TargetError>,
 }
 
@@ -131,9 +133,9 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryState {
     pub name: String,
-    /// Whether it starts the server in one of the ways of 0.2.x.
+    /// Whether the entry starts the server in a way that only 0.2.x versions used.
     pub is_of_older_version: bool,
-    /// Whether it opens the admin gate.
+    /// Whether the entry opens the admin gate.
     pub allows_code: bool,
 }
 
@@ -144,7 +146,8 @@ pub fn state(
     project: Option<&Path>,
 ) -> Result<State, ChangeError> {
     let file = file_of(client, places, project)?.path;
-    // The folder of a project's file does not show that the client is installed.
+    // For a project, the folder of the file does not show that the client is installed. So check the file itself, and
+    // the user's file.
     let is_found = match project {
         None => places.has(client, &file),
         Some(_) => {
@@ -203,7 +206,7 @@ fn file_of(
 }
 
 impl Change {
-    /// Prepares the change of a client's file. Writes nothing.
+    /// Prepares a change of a client's file. Writes nothing.
     pub fn prepare(
         client: &Client,
         request: Request<'_>,
@@ -257,8 +260,8 @@ impl Change {
                 shown.into_iter().chain(of_entry.into_iter().flatten()).collect();
             difference(client.format, &original, &new, &shown)
         };
-        // The client's program makes additions and removals only. An update would need two of its commands, with the
-        // values of the entry as arguments, which every user of the machine can read.
+        // Let `claude` make only additions and removals. An update would need two `claude` commands, with the values of
+        // the entry as arguments. Every user of the machine can read arguments.
         let is_theirs = client.writing == Writing::ClientsOwn
             && scope == Scope::User
             && matches!(effect, Effect::Add | Effect::Remove);
@@ -283,12 +286,12 @@ impl Change {
         })
     }
 
-    /// Returns true if nothing would be written.
+    /// Returns whether the change would write nothing.
     pub fn is_nothing(&self) -> bool {
         self.effect.is_nothing()
     }
 
-    /// Makes the change. Returns the path of the file's backup.
+    /// Makes the change. Returns the path of the backup, if the file had content before.
     pub fn make(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
         let Some(claude) = &self.by_claude else {
             return Ok(self.original.replace(&self.new, self.scope)?);
@@ -296,13 +299,14 @@ impl Change {
         let backup = self.original.keep_copy()?;
         let made = self.make_by(claude, client);
         if made.is_err() && self.original.is_as_read() {
-            // Nothing was changed, so the backup is not needed.
+            // The file is unchanged, so the backup is not needed.
             let _ = backup.as_ref().map(fs::remove_file);
         }
         made.map(|()| backup)
     }
 
-    /// Runs `claude` to make the change, and checks the result.
+    /// Runs `claude` to make the change, and checks that the file then contains the requested entry, or no entry after
+    /// a removal.
     fn make_by(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
         let is_removal = self.effect == Effect::Remove;
         if is_removal {
@@ -346,7 +350,7 @@ fn difference(format: Format, original: &Original, new: &[u8], shown: &[String])
     unified(&name, format, before.as_deref(), &String::from_utf8_lossy(new), shown)
 }
 
-/// Returns whether an entry, in any client's shape, opens the admin gate.
+/// Returns whether an entry, in the shape of any client, opens the admin gate.
 fn allows_code(members: &Value) -> bool {
     let is_true = |value: &str| value.eq_ignore_ascii_case("true");
     let in_environment = ["env", "environment", "envs"].iter().any(|name| {

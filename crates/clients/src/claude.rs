@@ -1,5 +1,6 @@
-//! Runs Claude Code's own program to change the user's file. That file is also the program's state, and a running
-//! session overwrites other programs' changes with its own copy. This module never writes the file itself.
+//! Runs `claude`, the program of Claude Code, to change the user's file. The file also contains the state of `claude`,
+//! and a running session overwrites changes of other programs with its own copy of the file. This module never writes
+//! the file itself.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -11,13 +12,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use thiserror::Error;
 
-/// The time limit of `claude`, which takes about a second.
+/// The time limit of one `claude` command. It usually takes about a second.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// The maximum number of bytes of `claude`'s error output that are reported.
 const WORDS_BYTES_MAX: u64 = 1000;
-/// The time to wait for the error output after `claude` has ended. A program that it started may keep the pipe open.
+/// The maximum time to wait for the error output after `claude` has exited. A program that `claude` started may keep
+/// the pipe open.
 const WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The reason why `claude` did not make a change.
@@ -31,13 +33,13 @@ pub enum ClaudeError {
     Failed { arguments: &'static str, words: String },
 }
 
-/// Adds an entry to the user's file.
+/// Runs `claude mcp add-json` to add an entry to the user's file.
 pub(crate) fn add(program: &Path, name: &str, entry: &Value) -> Result<(), ClaudeError> {
     let entry = entry.to_string();
     run(program, "mcp add-json", &["mcp", "add-json", name, &entry, "--scope", "user"])
 }
 
-/// Removes an entry from the user's file.
+/// Runs `claude mcp remove` to remove an entry from the user's file.
 pub(crate) fn remove(program: &Path, name: &str) -> Result<(), ClaudeError> {
     run(program, "mcp remove", &["mcp", "remove", name, "--scope", "user"])
 }
@@ -71,13 +73,14 @@ fn run(program: &Path, arguments: &'static str, words: &[&str]) -> Result<(), Cl
     Err(ClaudeError::Failed { arguments, words })
 }
 
-/// Reads a pipe to its end, so that its writer never blocks. Sends the start of the output to the returned receiver.
+/// Reads a pipe to its end on a separate thread, so that the program that writes to the pipe never blocks. The returned
+/// receiver gets the first bytes.
 fn start_of(mut stderr: ChildStderr) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut words = Vec::new();
         let _ = stderr.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
-        // After a success, the receiver is already dropped.
+        // Ignore the error. After a success, the receiver is already dropped.
         let _ = sender.send(words);
         let _ = io::copy(&mut stderr, &mut io::sink());
     });

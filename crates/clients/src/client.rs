@@ -1,28 +1,31 @@
-//! The table of clients, with one row for each. It never accesses a file.
+//! Contains the table of MCP clients, with one row for each client. It never accesses a file.
 
 use Place::{AppSupport, Config, Home, Variable};
 
-/// An MCP client.
+/// An MCP client, with the facts about its configuration files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     /// The client's name on the command line.
     pub name: &'static str,
     pub title: &'static str,
     pub format: Format,
-    /// The key of the object that contains the servers.
+    /// The key of the object that contains the servers in the client's file.
     pub(super) key: &'static str,
     pub(super) shape: Shape,
-    /// The places of the user's file on Linux. The first that exists is used, or else the first.
+    /// The candidates for the path of the user's file on Linux. The first that exists is used, or the first if none
+    /// exists.
     pub(super) linux: &'static [Place],
-    /// The places of the user's file on macOS, with the same rule.
+    /// The candidates for the path of the user's file on macOS. The first that exists is used, or the first if none
+    /// exists.
     pub macos: &'static [Place],
-    /// The places of a project's file, relative to its root, with the same rule.
+    /// The candidates for the path of a project's file, relative to the root of the project. The first that exists is
+    /// used, or the first if none exists.
     pub project: &'static [&'static str],
-    /// Programs on `PATH` that show that the client is installed.
+    /// The names of programs. If one is on `PATH`, the client is installed.
     pub programs: &'static [&'static str],
     pub writing: Writing,
     pub(super) windows: Windows,
-    /// The reasons for the values of this row, and their source.
+    /// The reasons for the values in this row, with their source.
     pub why: &'static str,
 }
 
@@ -35,42 +38,43 @@ pub enum Format {
     Yaml,
 }
 
-/// The members that an entry of the client has.
+/// The members of an entry in the client's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// `command`, `args` and `env`.
+    /// The members are `command`, `args` and `env`.
     Plain,
-    /// As `Plain`, and `type` is `stdio`.
+    /// The members are the same as in `Plain`, and `type` is `stdio`.
     Typed,
-    /// As `Plain`, and `source` is `custom`.
+    /// The members are the same as in `Plain`, and `source` is `custom`.
     Zed,
-    /// As `Typed`, and `tools` allows all tools.
+    /// The members are the same as in `Typed`, and `tools` allows all tools.
     Copilot,
-    /// `type`, `command` with the whole command line, `environment` and `enabled`.
+    /// The members are `type`, `command` (the program and its arguments), `environment` and `enabled`.
     OpenCode,
-    /// `type`, `cmd`, `args`, `envs` and `enabled`.
+    /// The members are `type`, `cmd`, `args`, `envs` and `enabled`.
     Goose,
 }
 
-/// The place of a user's file.
+/// The location of a user's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Below the home folder.
+    /// The file is below the home folder.
     Home(&'static str),
-    /// Below `XDG_CONFIG_HOME`, or below `.config` in the home folder.
+    /// The file is below `XDG_CONFIG_HOME`, or below `.config` in the home folder if that variable is not set.
     Config(&'static str),
-    /// Below `Library/Application Support` in the home folder.
+    /// The file is below `Library/Application Support` in the home folder.
     AppSupport(&'static str),
-    /// Below the folder that a variable names. If the variable is not set, below the home folder.
+    /// The path `file` is below the folder that the variable `name` contains. If the variable is not set, the path
+    /// `else_home` is below the home folder.
     Variable { name: &'static str, file: &'static str, else_home: &'static str },
 }
 
-/// The side of a Windows machine on which a client of a WSL user runs.
+/// The side of a Windows machine on which a client runs, if this program runs in WSL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Windows {
-    /// The client runs in WSL, or keeps its file there.
+    /// The client runs in WSL, or keeps its file in WSL.
     InWsl,
-    /// The client runs only on Windows. It starts programs in WSL with `wsl.exe`.
+    /// The client runs only on Windows. It uses `wsl.exe` to start a program in WSL.
     FromWsl,
 }
 
@@ -79,13 +83,14 @@ pub(crate) enum Windows {
 pub enum Writing {
     /// This program changes the file.
     Ours,
-    /// The client's own program adds and removes entries, if it is installed. This program makes all other changes.
+    /// The client's own program adds and removes entries, if it is installed. This program makes all other changes, and
+    /// all changes if the client's program is not installed.
     ClientsOwn,
-    /// The file is not changed. The entry is printed, for this reason.
+    /// The file is not changed, for the given reason. The entry is only printed.
     PrintOnly(&'static str),
 }
 
-/// The same place on every system, by default below the home folder.
+/// The location of Codex's file, which is the same on every system.
 const CODEX: Place =
     Variable { name: "CODEX_HOME", file: "config.toml", else_home: ".codex/config.toml" };
 const CLAUDE_CODE: Place =
@@ -93,7 +98,7 @@ const CLAUDE_CODE: Place =
 const CLINE: &str =
     "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
 
-/// All clients, in the order in which they are listed.
+/// All clients, in the order in which `qwed-mcp install` lists them.
 pub const CLIENTS: &[Client] = &[
     Client {
         name: "claude-desktop",
@@ -296,7 +301,7 @@ pub const CLIENTS: &[Client] = &[
     },
 ];
 
-/// Returns the client with this name.
+/// Returns the client with this name on the command line.
 pub fn client(name: &str) -> Option<&'static Client> {
     CLIENTS.iter().find(|client| client.name == name)
 }

@@ -1,18 +1,18 @@
-//! Formats the difference that an edit makes as a unified diff for people. It never shows a quoted value that this
-//! program did not write, because that may be a key or a token.
+//! Formats the difference that an edit makes, as a unified diff for people. It never shows a quoted value that this
+//! program did not write, because the value may be a key or a token.
 
 use std::fmt::Write as _;
 
 use super::client::Format;
 
-/// The number of unchanged lines shown around the change.
+/// The number of unchanged lines that are shown before the change, and after it.
 const CONTEXT: usize = 3;
 
-/// Replaces a value that is not ours.
+/// The text that is shown instead of a value that may be secret.
 const HIDDEN: &str = "…";
 
-/// Returns the difference between two texts in the syntax of `format`, as one hunk. Of the values, it shows only those
-/// in `shown`.
+/// Returns the difference between two texts in the syntax of `format`, as one hunk. Shows only the quoted values that
+/// are in `shown`, and hides all others.
 pub(super) fn unified(
     path: &str,
     format: Format,
@@ -35,7 +35,7 @@ pub(super) fn unified(
     };
     let of_old = old.len() - same_end;
     let of_new = new.len() - same_end;
-    // Writing to a `String` does not fail.
+    // Errors of `writeln` are ignored below, because writing to a `String` cannot fail.
     let mut text = String::new();
     let name = if before.is_some() { path } else { "/dev/null" };
     let _ = writeln!(text, "--- {name}\n+++ {path}");
@@ -56,8 +56,8 @@ pub(super) fn unified(
     text
 }
 
-/// Returns the lines of a text in the syntax of `format`, with comments and quoted values hidden. Keys, and the values
-/// in `shown`, stay. A comment is hidden because it may be a disabled entry.
+/// Returns the lines of a text in the syntax of `format`, with comments and quoted values hidden. Keys and the values
+/// in `shown` stay visible. Comments are hidden because a comment may be a disabled entry, with secrets.
 fn redacted(text: &str, format: Format, shown: &[String]) -> Vec<String> {
     let mut redacted = String::new();
     let mut rest = text;
@@ -82,18 +82,18 @@ fn redacted(text: &str, format: Format, shown: &[String]) -> Vec<String> {
     redacted.lines().map(str::to_owned).collect()
 }
 
-/// A quoted text or a comment, at the start of `text`.
+/// A quoted text or a comment. `text` starts with it.
 struct Part<'a> {
     text: &'a str,
-    /// The length in bytes, including the delimiters.
+    /// The length of the part in bytes, including its delimiters.
     length: usize,
     open: &'static str,
     close: &'static str,
     is_quoted: bool,
 }
 
-/// The opening delimiter, the closing delimiter, whether the part is quoted, and whether it has escapes. Of delimiters
-/// that begin alike, the longest comes first.
+/// The opening delimiter, the closing delimiter, whether the part is quoted, and whether the part can contain escapes.
+/// If several delimiters begin with the same characters, the longest must come first in its list.
 type Delimiters = (&'static str, &'static str, bool, bool);
 
 const OF_JSON: &[Delimiters] =
@@ -106,11 +106,11 @@ const OF_TOML: &[Delimiters] = &[
     ("#", "", false, false),
 ];
 
-/// Returns the text before the next part, and the part. A part that is never closed extends to the end.
+/// Returns the text before the next part, and the part. If the part is not closed, it extends to the end of the text.
 fn next_part(text: &str, format: Format) -> Option<(&str, Part<'_>)> {
     let known = match format {
         Format::Json => OF_JSON,
-        // YAML files are not edited.
+        // YAML files are never edited, so YAML needs no delimiters of its own.
         Format::Toml | Format::Yaml => OF_TOML,
     };
     let begun = |(at, _): (usize, char)| {
@@ -121,7 +121,8 @@ fn next_part(text: &str, format: Format) -> Option<(&str, Part<'_>)> {
     let (before, text) = text.split_at_checked(start)?;
     let inner = text.get(open.len()..).unwrap_or_default();
     let length = match length_before(inner, close, has_escapes) {
-        // One or two quotation marks may stand directly before the closing ones.
+        // In TOML, a text may end with one or two quotation marks directly before the three closing marks. Count these
+        // marks as part of the text.
         Some(length) if close.len() == 3 && is_quoted => {
             let mark = close.get(..1).unwrap_or_default();
             let behind = inner.get(length + 3..).unwrap_or_default();
@@ -134,7 +135,8 @@ fn next_part(text: &str, format: Format) -> Option<(&str, Part<'_>)> {
     Some((before, Part { text, length, open, close, is_quoted }))
 }
 
-/// Returns the number of bytes before the closing delimiter. If that is empty, the part ends at the end of the line.
+/// Returns the number of bytes before the closing delimiter. If the delimiter is empty, returns the number of bytes
+/// before the end of the line.
 fn length_before(text: &str, close: &str, has_escapes: bool) -> Option<usize> {
     if close.is_empty() {
         return Some(text.find(['\r', '\n']).unwrap_or(text.len()));
@@ -152,7 +154,7 @@ fn length_before(text: &str, close: &str, has_escapes: bool) -> Option<usize> {
     None
 }
 
-/// Returns whether a quoted text is a key, judging by the text after it.
+/// Returns whether a quoted text is a key. `behind` is the text after it, which decides this.
 fn is_key(behind: &str, format: Format) -> bool {
     match format {
         Format::Json => behind.trim_start().starts_with(':'),

@@ -1,4 +1,4 @@
-//! A configuration as bytes: handles its encoding and line ends, and edits one entry in it. An edit that would change
+//! Decodes a client's file, including its encoding and line ends, and edits one entry in it. An edit that would change
 //! anything else fails.
 
 use super::client::Format;
@@ -6,31 +6,32 @@ use super::edit::{Edit, EditError, Server, position};
 use super::jsonc_file::JsoncFile;
 use super::toml_file::TomlFile;
 
-/// The byte order mark, with which some Windows programs begin UTF-8.
+/// The byte order mark that some Windows programs put at the start of a UTF-8 file.
 const BOM: &str = "\u{feff}";
 
-/// The content of a client's file.
+/// The content of a client's configuration file.
 #[derive(Debug, Clone)]
 pub(super) struct Document {
     format: Format,
     key: &'static str,
     has_bom: bool,
-    /// Whether each line of a TOML file ends with CR LF. The text here has only LF.
+    /// Whether each line of a TOML file ends with CR LF. In `text`, these line ends are replaced by LF.
     has_returns: bool,
     text: String,
 }
 
-/// An operation on one entry.
+/// An operation on one entry of the file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operation<'a> {
-    /// Creates the entry, or changes these of its members. First renames it if `rename_from` is set.
+    /// Creates the entry, or changes the members that `edits` names. If `rename_from` is set, first renames the entry
+    /// with that name.
     Put { rename_from: Option<&'a str>, name: &'a str, edits: &'a [Edit] },
     /// Removes the entry.
     Remove { name: &'a str },
 }
 
 impl Document {
-    /// Reads the content of a file. No bytes are a valid, empty file.
+    /// Reads the content of a file. An empty file is valid.
     pub(crate) fn read(format: Format, key: &'static str, bytes: &[u8]) -> Result<Self, EditError> {
         let text = str::from_utf8(bytes).map_err(|error| {
             let (line, column) = position(bytes, error.valid_up_to());
@@ -42,7 +43,7 @@ impl Document {
         };
         let mut document = Self { format, key, has_bom, has_returns: false, text: text.to_owned() };
         if format == Format::Toml {
-            // The TOML editor would change all line ends to LF.
+            // The TOML editor would change all line ends to LF. So replace CR LF here, and restore it in `edited`.
             let lines = text.matches('\n').count();
             if lines > 0 && text.matches("\r\n").count() == lines {
                 document.has_returns = true;
@@ -65,7 +66,7 @@ impl Document {
         }
     }
 
-    /// Applies an operation, and returns the new content of the file. Fails if anything but the entry would change.
+    /// Applies an operation, and returns the new content of the file. Fails if anything except the entry would change.
     pub(super) fn edited(&self, operation: Operation<'_>) -> Result<Vec<u8>, EditError> {
         let text = match self.format {
             Format::Json => self.edited_json(operation)?,
@@ -115,7 +116,7 @@ impl Document {
 }
 
 impl<'a> Operation<'a> {
-    /// Returns the name of the entry before and after the operation.
+    /// Returns the name of the entry before the operation, and its name after the operation.
     fn names(self) -> (&'a str, &'a str) {
         match self {
             Self::Put { rename_from, name, .. } => (rename_from.unwrap_or(name), name),

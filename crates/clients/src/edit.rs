@@ -1,9 +1,10 @@
-//! The changes of one entry, and the reasons not to change a file, for all formats. It never reads or writes a file.
+//! Defines the changes to one entry, and the reasons for which a file is not changed, for all formats. It never reads
+//! or writes a file.
 
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// The value of a member of an entry.
+/// The value of a member in an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Member {
     Text(String),
@@ -13,7 +14,7 @@ pub(super) enum Member {
 }
 
 impl Member {
-    /// Returns the value as JSON.
+    /// Returns the value of the member as JSON.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
@@ -23,59 +24,60 @@ impl Member {
     }
 }
 
-/// A change of one member. A member that already has the requested value keeps its bytes.
+/// A change of one member in an entry. If the member already has the requested value, its bytes stay the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// Sets the member to this value.
+    /// Sets the named member to a value.
     Set(&'static str, Member),
-    /// Adds the member with this value. An existing value stays.
+    /// Adds the named member with a value. If the member exists, its value stays.
     Default(&'static str, Member),
-    /// Sets one key of the object in a member to this text. The other keys stay.
+    /// Sets a key in the object that the named member contains. The second text is the key and the third is the value.
+    /// The other keys stay.
     SetIn(&'static str, String, String),
 }
 
-/// A server's entry in a file.
+/// The entry of one server in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Server {
     pub name: String,
     pub(super) members: Value,
 }
 
-/// An error that leaves a file unchanged.
+/// The reason why a file cannot be edited. The file stays unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EditError {
-    /// The client cannot parse the file either.
+    /// The file has a syntax error, so the client cannot parse it either.
     #[error("line {line}, column {column}: {message}")]
     Syntax { line: usize, column: usize, message: String },
-    /// All clients use UTF-8.
+    /// The file is not UTF-8, which all clients use.
     #[error("line {line}, column {column}: the file is not UTF-8")]
     NotUtf8 { line: usize, column: usize },
-    /// The structure of the file differs from the client's.
+    /// The named part of the file must be an object for the client, and is not.
     #[error("{0} is not an object")]
     NotAnObject(String),
-    /// Parsers of clients differ in which duplicate they use.
+    /// A name occurs twice. The edit could change the wrong one, because clients differ in which duplicate they use.
     #[error("{0} occurs twice")]
     Twice(String),
-    /// Breaking the line would take too long.
+    /// An object on one line has too many members. Breaking the line would take too long.
     #[error("{what} has more than {members_max} members on one line; format the file first")]
     OneLine { what: String, members_max: usize },
-    /// For TOML with mixed line ends, the editor would keep only one kind.
+    /// A TOML file has mixed line ends. The editor would keep only one kind.
     #[error("lines end in two ways, and an edit would change the others; use one kind of line end")]
     LineEnds,
-    /// A defect: the edit changed more than the entry.
+    /// The edit changed more than the entry. This is a defect of this program.
     #[error("the edit would have changed more than the entry; please report this")]
     Collateral,
 }
 
 impl EditError {
-    /// Creates a syntax error at a byte offset in a text.
+    /// Creates a syntax error for a byte offset in a text.
     pub(crate) fn at(text: &str, offset: usize, message: impl Into<String>) -> Self {
         let (line, column) = position(text.as_bytes(), offset);
         Self::Syntax { line, column, message: message.into() }
     }
 }
 
-/// Returns the line and the column of a byte offset, both counted from 1. Columns count characters.
+/// Returns the line and the column of a byte offset. Both are counted from 1. Columns count characters, not bytes.
 pub(super) fn position(text: &[u8], offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line = before.split(|byte| *byte == b'\n').count();

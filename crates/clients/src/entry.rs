@@ -1,4 +1,5 @@
-//! Builds this server's entry from flags, and recognises an entry as ours. It never reads or writes a file.
+//! Builds this server's entry from the flags of the command line, and recognises existing entries of this server. It
+//! never reads or writes a file.
 
 use std::fmt;
 use std::path::Path;
@@ -11,21 +12,21 @@ use super::client::Shape;
 use super::edit::{Edit, Member};
 use super::program::Launch;
 
-/// The variable that opens the admin gate.
+/// The environment variable that opens the admin gate.
 pub const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
-/// The variable that names the interpreter.
+/// The environment variable that names the interpreter for scripts.
 pub const PYTHON: &str = "QWED_MCP_PYTHON";
-/// The default name of the entry.
+/// The default name of this server's entry.
 pub(super) const NAME_DEFAULT: &str = "qwed";
 
-/// The longest name of a server that every client accepts.
+/// The maximum length of a server's name that every client accepts, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The name of a server in a client's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerName(String);
 
-/// A name that some client does not accept.
+/// The error for a name that at least one client does not accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected 1 to 64 letters, digits, - and _")]
 pub struct ServerNameError;
@@ -57,7 +58,8 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// Programs that start another program, which an argument names, and the reasons why entries use them.
+/// The programs that start another program, which one of their arguments names. The second text is the reason why an
+/// entry may use the program.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -66,19 +68,21 @@ const LAUNCHERS: &[(&str, &str)] = &[
     ("env", "variables in the command"),
 ];
 
-/// The modules of the Python package of 0.2.x that start the server, and below, their files.
+/// The modules of the Python package in version 0.2.x that start the server.
 const MODULES: [&str; 3] = ["qwed_mcp", "qwed_mcp.server", "qwed_mcp.__main__"];
+/// The files of the modules in [`MODULES`], relative to the folder that contains the package.
 const MODULE_FILES: [&str; 2] = ["qwed_mcp/server.py", "qwed_mcp/__main__.py"];
 
-/// The name of the program and of its package.
+/// The name of this program and of its Python package.
 const PROGRAM: &str = "qwed-mcp";
 
-/// The command line of an entry.
+/// The command line of an entry: the program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandLine(Vec<String>);
 
 impl CommandLine {
-    /// Reads the command line of an entry, in the shape of any client with an editable file.
+    /// Reads the command line of an entry. The entry may have the shape of any client with a file that this program can
+    /// edit.
     pub(crate) fn of(members: &Value) -> Option<Self> {
         let command = members.get("command")?;
         let texts = |value: &Value| -> Option<Vec<String>> {
@@ -93,7 +97,7 @@ impl CommandLine {
         Some(Self(words))
     }
 
-    /// Returns true if it starts this server, in any version.
+    /// Returns whether the command line starts this server, in any version.
     pub(super) fn is_ours(&self) -> bool {
         let Some((program, arguments)) = self.0.split_first() else { return false };
         let stem = stem(program);
@@ -108,8 +112,8 @@ impl CommandLine {
             || (is_launcher && (runs_module || arguments.iter().any(|word| names_program(word))))
     }
 
-    /// Returns true if it starts the server in one of the ways of 0.2.x: by a name that is looked up on `PATH`, by
-    /// Python, or by a launcher without a pinned version.
+    /// Returns whether the command line starts the server in a way of version 0.2.x. That is a name that is looked up
+    /// on `PATH`, Python, or a launcher without a pinned version.
     pub(crate) fn is_of_older_version(&self) -> bool {
         let Some(program) = self.0.first() else { return false };
         let is_path = program.contains(['/', '\\']) && stem(program) == PROGRAM;
@@ -117,20 +121,20 @@ impl CommandLine {
         self.is_ours() && !is_path && !is_pinned && stem(program) != "wsl"
     }
 
-    /// Returns the interpreter that it starts, if that is an absolute path.
+    /// Returns the interpreter that the command line starts, if it is an absolute path.
     pub(crate) fn python(&self) -> Option<&str> {
         let program = self.0.first()?;
         (stem(program).starts_with("python") && Path::new(program).is_absolute())
             .then_some(program.as_str())
     }
 
-    /// Returns the program, or an empty text.
+    /// Returns the program of the command line, or an empty text if the command line is empty.
     pub(crate) fn program(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// Returns the words that may be shown to people: the program, launchers, names of this server, and names of
-    /// options. Any other word may be a secret.
+    /// Returns the words of the command line that may be shown to people: the program, launchers, names of this server,
+    /// and names of options. All other words are left out, because they may be secrets.
     pub(crate) fn shown(&self) -> impl Iterator<Item = &str> {
         let words = self.0.iter().map(String::as_str).enumerate();
         let is_shown = |(at, word): &(usize, &str)| {
@@ -145,13 +149,13 @@ impl CommandLine {
         words.filter(is_shown).map(|(_, word)| word)
     }
 
-    /// Returns whether it sets a variable to `true`, as entries for WSL do.
+    /// Returns whether the command line sets a variable to `true` by means of `env`, as entries for WSL do.
     pub(super) fn sets_true(&self, name: &str) -> bool {
         let is_true = |value: &str| value.eq_ignore_ascii_case("true");
         self.assignments().iter().any(|(known, value)| known == name && is_true(value))
     }
 
-    /// Returns the variables that it sets with `env`, as entries for WSL do.
+    /// Returns the variables that the command line sets by means of `env`, as entries for WSL do.
     fn assignments(&self) -> Vec<(String, String)> {
         let behind_env = self.0.iter().skip_while(|word| stem(word) != "env").skip(1);
         let pairs = behind_env.map_while(|word| word.split_once('='));
@@ -165,13 +169,13 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// Returns the name of a program in lower case, without its folder and `.exe`.
+/// Returns the name of a program in lower case, without its folder and the suffix `.exe`.
 fn stem(program: &str) -> String {
     let name = program.rsplit(['/', '\\']).next().unwrap_or_default().to_lowercase();
     name.strip_suffix(".exe").unwrap_or(&name).to_owned()
 }
 
-/// Returns true for a path of this program, and for a requirement of its package.
+/// Returns whether a word is a path of this program, or a requirement of its Python package.
 fn names_program(word: &str) -> bool {
     let behind = word.strip_prefix(PROGRAM);
     let is_requirement = behind.is_some_and(|rest| {
@@ -180,29 +184,29 @@ fn names_program(word: &str) -> bool {
     is_requirement || stem(word) == PROGRAM
 }
 
-/// Returns true for a module of 0.2.x that starts the server.
+/// Returns whether a word is the name of a 0.2.x module that starts the server.
 fn names_module(word: &str) -> bool {
     MODULES.contains(&word)
 }
 
-/// Returns true for the file of a module of 0.2.x that starts the server.
+/// Returns whether a word is the path of a 0.2.x module's file that starts the server.
 fn names_module_file(word: &str) -> bool {
     let word = word.replace('\\', "/");
     MODULE_FILES.iter().any(|file| word.ends_with(file))
 }
 
-/// Returns true for the name of an option, without a value.
+/// Returns whether a word is only the name of an option, without a value.
 fn is_option(word: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_lowercase() || c == '-';
     let is_short = word.len() == 2 && word.starts_with('-');
     is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
-/// Texts that an entry may contain independently of flags.
+/// The texts that an entry may contain regardless of the flags. None is a secret.
 const CONSTANTS: [&str; 8] = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
 
-/// Returns the texts of an entry that may be shown to people: words of its command line, and values that this program
-/// wrote. Any other value may be a secret.
+/// Returns the texts of an entry that may be shown to people: some words of its command line, and values that this
+/// program wrote. All other values are left out, because they may be secrets.
 pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<String> {
     let is_own = |name: &str, value: &str| match name {
         ALLOW_CODE => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
@@ -222,18 +226,18 @@ pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<St
     words.map(str::to_owned).chain(values).chain(assignments).collect()
 }
 
-/// The contents of the entry that flags determine.
+/// The parts of the entry that the flags of the command line determine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted<'a> {
     pub launch: &'a Launch,
-    /// The variables that flags set.
+    /// The environment variables that the flags set.
     pub variables: &'a [(String, String)],
     /// The WSL distribution in which a client on Windows starts the server.
     pub distribution: Option<&'a str>,
 }
 
 impl Wanted<'_> {
-    /// Returns the texts of the entry that are not secret: the values of flags, and constants of this program.
+    /// Returns the texts of the new entry that are not secret: values from the flags, and constants of this program.
     pub(crate) fn shown(&self) -> Vec<String> {
         let Launch { command, arguments, .. } = self.launch;
         let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
@@ -243,13 +247,14 @@ impl Wanted<'_> {
         known.chain(launch).chain(assignments).chain(values).collect()
     }
 
-    /// Returns the edits that create the entry, or that change an entry with the command line `known`.
+    /// Returns the edits that create the entry. `known` is the command line of an existing entry, which the edits
+    /// change instead.
     pub(super) fn edits(&self, shape: Shape, known: Option<&CommandLine>) -> Vec<Edit> {
         let mut words = vec![self.launch.command.clone()];
         words.extend(self.launch.arguments.iter().cloned());
         let mut variables = self.variables.to_vec();
         if let Some(distribution) = self.distribution {
-            // WSL does not receive the variables of an entry, so `env` sets them.
+            // Let `env` set the variables, because WSL does not pass the variables of an entry on to the program.
             let mut assignments = known.map(CommandLine::assignments).unwrap_or_default();
             assignments.retain(|(name, _)| variables.iter().all(|(known, _)| known != name));
             assignments.append(&mut variables);

@@ -1,4 +1,4 @@
-//! Reads a file, and replaces it as a whole or not at all. It never writes into an existing file.
+//! Reads a client's file, and replaces it completely or not at all. It never writes into an existing file.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -11,38 +11,40 @@ use thiserror::Error;
 
 use super::attributes::Attributes;
 
-/// The size limit of a file that is edited. The state of Claude Code, which grows for years, has some MiB.
+/// The maximum size of a file that is edited, in bytes. The state file of Claude Code grows for years and can have
+/// several MiB.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The maximum number of backups in one second.
+/// The maximum number of backups of a file in one second.
 const BACKUPS_PER_SECOND_MAX: u32 = 100;
 
-/// The mode of a backup, because its content may be secret.
+/// The mode of a backup. Only the owner may read it, because its content may be secret.
 const PRIVATE: u32 = 0o600;
-/// The mode of a new file of the user.
+/// The mode of a new file that belongs to the user.
 const OWNERS: u32 = 0o600;
-/// The mode of a new file of a project, before the umask applies.
+/// The mode of a new file that belongs to a project, before the umask applies.
 const SHARED: u32 = 0o666;
 
-/// An error that leaves a file unchanged.
+/// The reason why a file could not be read or replaced. The file stays unchanged.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// The path is a folder, a pipe or a device.
+    /// The path leads to a folder, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Creating the target could put the file in an unexpected place.
+    /// The path is a symlink to a file that does not exist. This program does not create that file, because the symlink
+    /// may lead to an unexpected folder.
     #[error("{} is a link that leads to no file; make the file, or remove the link", .0.display())]
     Dangling(PathBuf),
-    /// No configuration of a client is that large.
+    /// The file is too large to be the configuration of a client.
     #[error("{} is larger than 16 MiB", .0.display())]
     TooLarge(PathBuf),
-    /// The mode does not let the owner write.
+    /// The file's mode does not let its owner write.
     #[error("{} is read-only", .0.display())]
     ReadOnly(PathBuf),
-    /// The new file would belong to the current user.
+    /// The file belongs to another user. Its replacement would belong to the current user.
     #[error("{} belongs to another user, and would be yours afterwards", .0.display())]
     OfOthers(PathBuf),
-    /// Another program, probably the client, changed the file.
+    /// Another program, probably the client, changed the file after it was read.
     #[error("{} was changed meanwhile by another program; run the command again", .0.display())]
     Changed(PathBuf),
     /// A system call failed.
@@ -50,17 +52,17 @@ pub enum FileError {
     System { action: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// Whether a file belongs to the user or to a project.
+/// Whether a file is a configuration of the user or of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     User,
     Project,
 }
 
-/// The state of a file when it was read.
+/// The state of a file at the time when it was read.
 #[derive(Debug)]
 pub(super) struct Original {
-    /// The canonical path.
+    /// The canonical path of the file.
     path: PathBuf,
     content: Option<Content>,
 }
@@ -77,7 +79,7 @@ struct Content {
 }
 
 impl Original {
-    /// Reads a file, or records that it is missing.
+    /// Reads a file. If the file does not exist, records that it is missing.
     pub(crate) fn read(path: &Path) -> Result<Self, FileError> {
         let failed = |action| {
             let path = path.to_owned();
@@ -102,12 +104,12 @@ impl Original {
         }
     }
 
-    /// Returns the canonical path.
+    /// Returns the canonical path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the canonical path is below a folder.
+    /// Returns whether the canonical path of the file is below a folder.
     pub(super) fn is_within(&self, folder: &Path) -> Result<bool, FileError> {
         let real = folder.canonicalize().map_err(|source| {
             let path = folder.to_owned();
@@ -116,7 +118,7 @@ impl Original {
         Ok(self.path.starts_with(real))
     }
 
-    /// Returns whether the file is unchanged since it was read.
+    /// Returns whether the file is unchanged since it was read. A missing file must still be missing.
     pub(super) fn is_as_read(&self) -> bool {
         match &self.content {
             Some(content) => self.is_unchanged(content).is_ok(),
@@ -124,13 +126,13 @@ impl Original {
         }
     }
 
-    /// Returns the content; `None` if the file does not exist.
+    /// Returns the content of the file. Returns `None` if the file does not exist.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| content.bytes.as_slice())
     }
 
-    /// Replaces the file with this content, and keeps its mode, owner, group, access control list and attributes.
-    /// Returns the backup of the old file, unless that was empty or missing. Even after an interruption, the path has
+    /// Replaces the content of the file. Keeps its mode, owner, group, access control list and attributes. Returns the
+    /// path of the backup, or `None` if the file was empty or missing. Even after an interruption, the path leads to
     /// either the complete old file or the complete new file.
     pub(crate) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
@@ -148,7 +150,8 @@ impl Original {
             sync(folder);
             return Ok(None);
         };
-        // Renaming over a file needs no write permission on it. So check the mode, which states its owner's intention.
+        // Renaming over a file needs no write permission on the file. So check its mode, because a read-only mode means
+        // that the owner wants no changes.
         if content.mode & 0o200 == 0 {
             return Err(FileError::ReadOnly(self.path.clone()));
         }
@@ -157,7 +160,7 @@ impl Original {
         let has_content = !content.bytes.is_empty();
         let backup = has_content.then(|| self.back_up(folder, content)).transpose()?;
         if let Err(error) = self.is_unchanged(content) {
-            // Nothing was replaced, so the backup is not needed.
+            // The file was not replaced, so the backup is not needed.
             let _ = backup.map(fs::remove_file);
             return Err(error);
         }
@@ -166,14 +169,15 @@ impl Original {
         Ok(backup)
     }
 
-    /// Copies the file to a backup next to it. Returns the path of the backup; `None` if the file is empty or missing.
+    /// Copies the file to a backup in the same folder. Returns the path of the backup. Returns `None` if the file is
+    /// empty or missing.
     pub(super) fn keep_copy(&self) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let content = self.content.as_ref().filter(|content| !content.bytes.is_empty());
         content.map(|content| self.back_up(folder, content)).transpose()
     }
 
-    /// Creates a temporary file next to the original, with content that is synced to the disk.
+    /// Creates a temporary file in the folder of the original. Writes the content and syncs it to the disk.
     fn temporary(
         &self,
         folder: &Path,
@@ -191,7 +195,7 @@ impl Original {
         Ok(file)
     }
 
-    /// Gives a file the original's owner, group and attributes, and a mode.
+    /// Gives `file` the owner, the group and the attributes of the original, and sets its mode.
     fn take_over(&self, content: &Content, file: &File, mode: u32) -> Result<(), FileError> {
         let now = file.metadata().map_err(self.failed("look at the copy of"))?;
         let owner = (now.uid() != content.owner).then_some(content.owner);
@@ -206,7 +210,7 @@ impl Original {
         }
         let kept = content.attributes.put_on(file);
         kept.map_err(self.failed("keep the access control list and the attributes of"))?;
-        // If the file has an access control list, this also sets the list's mask.
+        // If the file has an access control list, setting the mode also sets the mask of the list.
         let mode = fs::Permissions::from_mode(mode);
         file.set_permissions(mode).map_err(self.failed("keep the mode of"))?;
         file.sync_all().map_err(self.failed("write beside"))
@@ -258,7 +262,7 @@ impl Content {
             move |source| FileError::System { action, path, source }
         };
         let before = path.symlink_metadata().map_err(failed("find"))?;
-        // Check before opening the file, because opening a pipe would wait for a writer.
+        // Check the kind of file before opening it, because opening a pipe would wait for a writer.
         if !before.is_file() {
             return Err(FileError::NotAFile(path.to_owned()));
         }
@@ -288,7 +292,7 @@ impl Content {
     }
 }
 
-/// Returns the path of a missing file, with symlinks resolved in the folders that exist.
+/// Returns the path of a missing file. Resolves symlinks in the parts of the path that exist.
 fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
     let mut folder = path.parent();
     while let Some(candidate) = folder {
@@ -297,7 +301,7 @@ fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
                 let rest = path.strip_prefix(candidate).unwrap_or(path);
                 return Ok(real.join(rest));
             }
-            // A dangling symlink is not a folder that can be created.
+            // The folder is a symlink that leads nowhere, so it cannot be created.
             Err(error) if candidate.symlink_metadata().is_ok() => return Err(error),
             Err(error) if error.kind() == io::ErrorKind::NotFound => folder = candidate.parent(),
             Err(error) => return Err(error),
@@ -306,8 +310,8 @@ fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Syncs the names in a folder to the disk. Errors are ignored: some file systems cannot do it, and the file is
-/// complete without it.
+/// Syncs the names in a folder to the disk. Ignores errors, because some file systems do not support it, and the file
+/// is complete anyway.
 fn sync(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }
@@ -321,7 +325,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         let names = || fs::read_dir(folder.path()).unwrap().count();
-        // The file appears, changes, is replaced and vanishes.
+        // In each case, the file has changed since it was read: it was created, changed, replaced or removed.
         let absent = Original::read(&path).unwrap();
         fs::write(&path, "theirs").unwrap();
         assert!(matches!(absent.replace(b"ours", Scope::User), Err(FileError::Changed(_))));
@@ -380,7 +384,7 @@ mod tests {
         let backup = replace();
         assert_eq!(value(&path, LIST), Ok(access_list(4)));
         assert_eq!(value(&path, "user.note"), Ok(b"kept".to_vec()));
-        // Only the owner has any right to the backup.
+        // Only the owner may have any right to the backup.
         assert_eq!(backup.metadata().unwrap().mode() & 0o7777, PRIVATE);
 
         set(folder.path(), INHERITED, &access_list(6));

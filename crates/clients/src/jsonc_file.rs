@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::edit::{Edit, EditError, Member, Server};
 
-/// The syntax that clients accept: comments and trailing commas, and no other extension.
+/// The syntax that clients accept. It extends JSON with comments and trailing commas, and with nothing else.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_loose_object_property_names: false,
@@ -23,11 +23,12 @@ const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The maximum number of members of a one-line object to which a member is added. The syntax tree breaks such a line at
-/// each member, in quadratic time: 2,000 members take some tenths of a second.
+/// The maximum number of members in a one-line object to which a member can be added. When a member is added, the
+/// syntax tree breaks the line at each member, in quadratic time. With 2,000 members this takes some tenths of a
+/// second.
 const ONE_LINE_MEMBERS_MAX: usize = 2000;
 
-/// A file with its servers in the object `key`.
+/// A file that contains its servers in the object `key`.
 pub(super) struct JsoncFile {
     root: CstRootNode,
     key: &'static str,
@@ -59,7 +60,7 @@ impl JsoncFile {
         Ok(object.properties().into_iter().map(server).collect())
     }
 
-    /// Edits the entry with this name. Creates it if it is missing.
+    /// Edits the entry of the server `name`. Creates the entry if it is missing.
     pub(super) fn apply(&self, name: &str, edits: &[Edit]) -> Result<(), EditError> {
         let not_an_object = |what: &str| EditError::NotAnObject(format!("`{what}`"));
         let file = self.root.object_value_or_set();
@@ -92,7 +93,7 @@ impl JsoncFile {
         Ok(())
     }
 
-    /// Renames an entry. The new name must not have a character that JSON escapes.
+    /// Renames an entry. The new name must not contain a character that JSON escapes.
     pub(super) fn rename(&self, name: &str, new_name: &str) -> Result<(), EditError> {
         if let Some(ObjectPropName::String(literal)) =
             self.server(name)?.and_then(|server| server.name())
@@ -102,8 +103,8 @@ impl JsoncFile {
         Ok(())
     }
 
-    /// Returns the text without an entry, its comma, and the lines that contain nothing else. The syntax tree would
-    /// also remove comments after the entry.
+    /// Returns the text without an entry and its comma, and without the lines that only the entry occupies. This
+    /// function edits the text itself, because the syntax tree would also remove comments after the entry.
     pub(crate) fn removed(&self, name: &str) -> Result<String, EditError> {
         let text = self.text();
         let Some(server) = self.server(name)? else { return Ok(text) };
@@ -115,7 +116,7 @@ impl JsoncFile {
         if let Some(gap) = comma(node.next_siblings()) {
             rest.replace_range(gap..=gap, "");
         } else if let Some(gap) = comma(node.previous_siblings()) {
-            // The entry was the last member, so the comma before it would become a trailing comma.
+            // The entry was the last member, so remove the comma before it. It would become a trailing comma.
             let comma = start - gap - 1;
             first.replace_range(comma..=comma, "");
         }
@@ -126,7 +127,7 @@ impl JsoncFile {
             Some(next) if indent.ends_with('\n') => (indent, next),
             Some(_) | None => (first.as_str(), rest.as_str()),
         };
-        // If the object is empty now, leave nothing between its brackets.
+        // If the object is now empty, remove the white space between its brackets.
         let (open, close) = (first.trim_end(), rest.trim_start());
         Ok(if open.ends_with('{') && close.starts_with('}') && server_was_alone(&node) {
             format!("{open}{close}")
@@ -139,7 +140,7 @@ impl JsoncFile {
         self.root.to_string()
     }
 
-    /// Returns the values and the comments of the file, except those in a server's entry.
+    /// Returns the value of the file and its comments, without the entry `name` and the comments in that entry.
     pub(crate) fn without(&self, name: &str) -> Result<(Value, Vec<String>), EditError> {
         let mut value = self.root.to_serde_value().unwrap_or_default();
         let mut comments = Vec::new();
@@ -147,7 +148,8 @@ impl JsoncFile {
         if let Some(server) = self.server(name)? {
             let mut of_server = Vec::new();
             comments_of(&server.children(), &mut of_server);
-            // The comments of the entry are consecutive.
+            // The comments of the entry are consecutive in the list of all comments, so find and remove them as one
+            // range.
             let is_start = |at: &usize| {
                 comments.get(*at..).is_some_and(|rest| rest.starts_with(of_server.as_slice()))
             };
@@ -177,7 +179,7 @@ impl JsoncFile {
     }
 }
 
-/// Returns the member of an object with this name. Fails if several members have it.
+/// Returns the member `name` of an object. Fails if several members have this name.
 fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditError> {
     let mut named = object
         .properties()
@@ -189,7 +191,7 @@ fn unique(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditE
     }
 }
 
-/// Fails if adding a member to an object would take too long.
+/// Fails if adding a member to an object would take too long. `what` names the object in the error.
 fn require_room(object: &CstObject, what: &str) -> Result<(), EditError> {
     let is_on_one_line = !object.children().iter().any(CstNode::is_newline);
     if is_on_one_line && object.properties().len() > ONE_LINE_MEMBERS_MAX {
@@ -201,7 +203,7 @@ fn require_room(object: &CstObject, what: &str) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Returns the offset of a node in the text, in bytes.
+/// Returns the offset of a node within the text of the file, in bytes.
 fn offset(node: &CstNode) -> usize {
     let before = |node: &CstNode| -> usize {
         node.previous_siblings().map(|sibling| sibling.to_string().len()).sum()
@@ -225,7 +227,7 @@ fn comma(siblings: impl Iterator<Item = CstNode>) -> Option<usize> {
     None
 }
 
-/// Returns whether only white space is between a server's entry and the brackets around it.
+/// Returns whether the object around a server's entry contains only white space besides the entry.
 fn server_was_alone(node: &CstNode) -> bool {
     let mut siblings = node.previous_siblings().chain(node.next_siblings());
     siblings.all(|sibling| sibling.is_whitespace() || sibling.is_newline() || sibling.is_token())

@@ -1,10 +1,10 @@
-//! Edits the configuration files of MCP clients: where each client keeps its file, the shape of this server's entry in
-//! it, and how the entry is added and removed.
+//! Edits the configuration files of MCP clients. The crate knows where each client keeps its file and which shape this
+//! server's entry has in it, and adds and removes the entry.
 //!
-//! This crate changes one entry of a file and nothing else. It never edits a file that it cannot parse. It never
-//! decides which permissions the server has: it writes a permission into an entry only if a flag asks for it.
+//! This crate changes only one entry of a file. It never edits a file that it cannot parse. It does not decide about
+//! the permissions of the server: it writes a permission into an entry only if a flag of the command line requests it.
 //!
-//! An internal part of `qwed-mcp`, without a promise of stability.
+//! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 
 #![expect(
     missing_docs,

@@ -1,10 +1,10 @@
-//! The stand-in for `attributes` where extended attributes are not copied: on systems other than Linux, and in portable
-//! builds. It never reads or writes an attribute.
+//! Replaces the module `attributes` where extended attributes are not copied: on systems other than Linux, and in
+//! portable builds. It never reads or writes an attribute.
 
 use std::fs::File;
 use std::io;
 
-/// An empty set of attributes.
+/// An empty set of extended attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attributes;
 

@@ -1,5 +1,4 @@
-//! Finds the places of a user: the home folder, folders for configurations, and programs on `PATH`. It never changes a
-//! file.
+//! Finds the home folder of the user, the folders for configurations, and programs on `PATH`. It never changes a file.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,42 +8,42 @@ use thiserror::Error;
 
 use super::client::{Client, Place, Windows};
 
-/// Folders that the system empties.
+/// The folders in which the system deletes files from time to time.
 const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/var/folders"];
 
-/// Folders of the user's programs that graphical programs often lack on their `PATH`.
+/// The folders of the user's own programs, relative to the home folder. `PATH` often lacks them in graphical programs.
 const PROGRAM_FOLDERS: [&str; 2] = [".local/bin", ".cargo/bin"];
-/// The same folders for all users.
+/// The folders of programs for all users. `PATH` often lacks them in graphical programs.
 const SHARED_PROGRAM_FOLDERS: [&str; 3] = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin"];
 
-/// No home folder is known.
+/// The error if `HOME` does not name a home folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder; set HOME to an absolute path")]
 pub struct NoHome;
 
-/// The places of a user, as the environment names them.
+/// The folders and programs of a user, as the environment variables name them.
 #[derive(Debug, Clone)]
 pub struct Places {
     home: PathBuf,
     config: PathBuf,
     is_macos: bool,
-    /// The folders that variables of clients name, by variable.
+    /// The names and values of the clients' own variables that name a folder.
     named: Vec<(&'static str, PathBuf)>,
     path: OsString,
     temporary: Vec<PathBuf>,
-    /// The `uv` that started this program.
+    /// The path of `uv`, if `uv` started this program.
     pub uv: Option<PathBuf>,
     /// The WSL distribution in which this program runs, if any.
     distribution: Option<String>,
 }
 
 impl Places {
-    /// Reads the places with `lookup`, which returns a variable's value by its name.
+    /// Reads the folders with `lookup`. It takes the name of a variable and returns the value.
     pub fn from_lookup(
         lookup: impl Fn(&str) -> Option<OsString>,
         is_macos: bool,
     ) -> Result<Self, NoHome> {
-        // A relative path would depend on the current folder.
+        // Ignore a relative path, because it would depend on the current folder.
         let folder =
             |name: &str| lookup(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
         let home = folder("HOME").ok_or(NoHome)?;
@@ -74,7 +73,8 @@ impl Places {
         })
     }
 
-    /// Returns the user's file of a client: the first place that exists, or else the first.
+    /// Returns the user's configuration file of a client: the first candidate that exists, or the first candidate if
+    /// none exists.
     pub(super) fn user_file(&self, client: &Client) -> Option<PathBuf> {
         let places = if self.is_macos { client.macos } else { client.linux };
         let files: Vec<PathBuf> = places.iter().map(|place| self.path_of(*place)).collect();
@@ -82,27 +82,29 @@ impl Places {
         there.or(files.first()).cloned()
     }
 
-    /// Returns the WSL distribution in which this program runs, if the client runs on the Windows side.
+    /// Returns the WSL distribution in which this program runs. Returns `None` if the client does not run on Windows.
     pub(super) fn distribution_for(&self, client: &Client) -> Option<&str> {
         self.distribution.as_deref().filter(|_| client.windows == Windows::FromWsl)
     }
 
-    /// Returns whether this machine has any trace of a client: its folder, its file or one of its programs.
+    /// Returns whether a client seems to be installed on this machine: whether its folder, its file or one of its
+    /// programs exists.
     pub fn has(&self, client: &Client, file: &Path) -> bool {
-        // The home folder always exists, so it does not count as a trace of a client.
+        // The home folder always exists, so it does not show that the client is installed.
         let folder = file.parent().filter(|folder| *folder != self.home);
         file.symlink_metadata().is_ok()
             || folder.is_some_and(Path::is_dir)
             || client.programs.iter().any(|name| self.program(name).is_some())
     }
 
-    /// Returns the first program with this name on `PATH`, as an absolute path. Symlinks are not resolved.
+    /// Returns the absolute path of the first program with this name on `PATH`. Does not resolve symlinks.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         let folders = std::env::split_paths(&self.path).filter(|folder| folder.is_absolute());
         folders.map(|folder| folder.join(name)).find(|file| is_program(file))
     }
 
-    /// Returns the first program with this name on `PATH`, or else in the folders where installers put programs.
+    /// Returns the first program with this name on `PATH`. If there is none, searches the folders where installers put
+    /// programs.
     pub(super) fn installed_program(&self, name: &str) -> Option<PathBuf> {
         let own = PROGRAM_FOLDERS.iter().map(|folder| self.home.join(folder));
         let shared = SHARED_PROGRAM_FOLDERS.iter().map(PathBuf::from);
@@ -111,8 +113,9 @@ impl Places {
         })
     }
 
-    /// Returns whether a path is in a folder that the system empties. A path below the home folder is not, even if the
-    /// home folder itself is in such a folder: then the configurations vanish with it.
+    /// Returns whether a path is in a folder in which the system deletes files. Returns false for a path below the home
+    /// folder, even if the home folder is in such a folder. In that case, the clients' configurations vanish together
+    /// with the path.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let is_in = |path: &Path, folder: &Path| {
             path.starts_with(folder)
@@ -134,7 +137,7 @@ impl Places {
     }
 }
 
-/// Returns true for a regular file that at least one user may execute.
+/// Returns whether a path is a regular file that at least one user may execute.
 pub fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

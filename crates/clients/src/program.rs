@@ -1,5 +1,5 @@
-//! Chooses the command of an entry: this program by a path that stays valid, or `uvx`, which fetches it again. It never
-//! writes an entry.
+//! Chooses the command of an entry. It is a path of this program that stays valid, or `uvx`, which downloads this
+//! program again. This module never writes an entry.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::places::Places;
 
-/// The command that an entry starts.
+/// The command that an entry starts, with its arguments and a note for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     pub command: String,
@@ -15,56 +15,59 @@ pub struct Launch {
     pub note: Option<Note>,
 }
 
-/// A note about the command, for the user.
+/// A note for the user about the command of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// The path of this program is temporary, for this reason. uv fetches the program at each start.
+    /// The entry starts `uvx`, which fetches the program at each start. The path of the program is temporary, for the
+    /// reason `why`.
     ByUvx { program: PathBuf, why: &'static str },
-    /// The path contains the version. The entry uses a symlink that leads to it.
+    /// The entry starts a symlink to the program, because the path of the program contains the version.
     ByLink { program: PathBuf, why: &'static str },
-    /// The path contains the version, and no symlink leads to it.
+    /// The entry starts the program by a path that contains the version, because no symlink leads to the program.
     Versioned { why: &'static str },
-    /// The path is in a folder of builds.
+    /// The entry starts the program in a folder of builds.
     BuildFolder,
 }
 
-/// The reason why no command would stay valid.
+/// The reason why no command of an entry would stay valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProgramError {
-    /// The path of this program is temporary, and uv was not found.
+    /// The path of this program is temporary, and `uvx` was not found.
     #[error(
         "{} does not stay where it is ({why}), and there is no uvx to fetch it again. Install it \
          with `uv tool install \"qwed-mcp[sdk]>=0.3\"`, or with pip into a virtual environment, and run \
          `qwed-mcp install` from there", .program.display()
     )]
     Vanishes { program: PathBuf, why: &'static str },
-    /// Configurations are text, so a path must be UTF-8.
+    /// The path of this program is not UTF-8. A configuration is a text, so it cannot contain the path.
     #[error("the path of this program is not UTF-8: {}", .0.display())]
     NotUtf8(PathBuf),
 }
 
-/// The remedy for a path that does not stay valid.
+/// The way to start the program if its path does not stay valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Instead {
-    /// The files are temporary, so uv fetches the program at each start.
+    /// The path is temporary, so the entry starts `uvx`, which fetches the program at each start.
     Fetch,
-    /// The next version has another path, so the entry uses a symlink on `PATH` to the newest version.
+    /// The next version will have a different path, so the entry starts a symlink on `PATH` that leads to the newest
+    /// version.
     Link,
-    /// The user built the program, so a note is enough.
+    /// The path is in a folder of builds. The user built the program, so a note is enough.
     Note,
 }
 
-/// A kind of path that does not stay valid.
+/// A kind of path that does not stay valid. `fits` recognises the path.
 struct Passing {
     fits: fn(&Path, &Places) -> bool,
     why: &'static str,
     instead: Instead,
 }
 
-/// The kinds of paths that do not stay valid. The first match counts.
+/// The kinds of paths that do not stay valid. If several fit, the first one applies.
 const PASSING: &[Passing] = &[
     Passing {
-        // Such as `archive-v0`, `environments-v2` and `builds-v0`, in a cache folder with any name.
+        // The folder of the cache can have any name, so look for its subfolders, such as `archive-v0`,
+        // `environments-v2` and `builds-v0`.
         fits: |path, _| {
             parts(path).any(|part| {
                 let version = ["archive-v", "environments-v", "builds-v"]
@@ -113,7 +116,7 @@ fn parts(path: &Path) -> impl Iterator<Item = &str> {
     path.components().filter_map(|part| part.as_os_str().to_str())
 }
 
-/// Returns a command that starts `program`, a canonical path, and that stays valid.
+/// Returns a command that starts `program` and stays valid. `program` must be a canonical path.
 pub fn launch(program: &Path, places: &Places) -> Result<Launch, ProgramError> {
     let passing = PASSING.iter().find(|passing| (passing.fits)(program, places));
     let Some(Passing { why, instead, .. }) = passing else {
@@ -198,7 +201,7 @@ mod tests {
         fs::create_dir(home.path().join("bin")).unwrap();
         let uvx = home.path().join("bin/uvx");
         fs::write(&uvx, "").unwrap();
-        // The file is not executable yet.
+        // The file `uvx` is not executable yet, so it must not be used.
         assert!(launch(Path::new(vanishing[0]), &places).is_err());
         fs::set_permissions(&uvx, fs::Permissions::from_mode(0o755)).unwrap();
         for path in vanishing {
@@ -215,7 +218,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let places = places(&home);
-        // This holds even if the home folder itself is in a temporary folder.
+        // A path below the home folder must be written, even though this home folder is in a temporary folder.
         let own = home.join(".local/share/uv/tools/qwed-mcp/bin/qwed-mcp");
         for path in [Path::new("/usr/bin/qwed-mcp"), &own] {
             let command = path.to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Formats the entry for people: as text for a client's file, or as a link that opens the client. It never writes a
+//! Formats the entry for people, as text for a client's file or as a link that opens the client. It never writes a
 //! file.
 
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use super::entry::{ServerName, Wanted};
 use super::places::Places;
 use super::program::Launch;
 
-/// The reason why no text exists for a client.
+/// The reason why no link exists for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NoSnippet {
     #[error("{0} has no link that adds a server; cursor and vscode have")]
@@ -30,7 +30,7 @@ pub(crate) enum Link {
     VsCode,
 }
 
-/// Returns the text that belongs into a client's file.
+/// Returns the text that the user can copy into a client's file.
 pub fn snippet(
     client: &Client,
     name: &ServerName,
@@ -50,7 +50,7 @@ pub fn snippet(
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Returns the link that opens a client. The client asks its user and then adds the entry.
+/// Returns the link that opens a client. The client asks the user for confirmation and then adds the entry.
 pub fn link(
     client: &Client,
     name: &ServerName,
@@ -81,7 +81,7 @@ pub fn link(
     })
 }
 
-/// Returns the entry that the edits create.
+/// Returns the entry that `edits` create.
 pub(crate) fn entry(edits: &[Edit]) -> Value {
     let mut entry = Map::new();
     for edit in edits {
@@ -99,9 +99,9 @@ pub(crate) fn entry(edits: &[Edit]) -> Value {
     Value::Object(entry)
 }
 
-/// Returns an entry as YAML. Quoted texts and lists have the syntax of JSON.
+/// Formats an entry as YAML. Texts and lists are written in the syntax of JSON, which is valid YAML.
 fn yaml(key: &str, name: &str, edits: &[Edit]) -> String {
-    // Writing to a `String` does not fail.
+    // Errors of `writeln` are ignored below, because writing to a `String` cannot fail.
     let mut text = format!("{key}:\n  {name}:\n    name: {name}\n");
     let mut nested = None;
     for edit in edits {

@@ -1,4 +1,4 @@
-//! Chooses the entry of a file that a request applies to. It never changes the entry.
+//! Chooses the entry of a file to which a request applies. It never changes the entry.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ use super::entry::{CommandLine, NAME_DEFAULT, ServerName};
 /// The reason why no entry can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// This program does not change entries of other servers.
+    /// The name belongs to the entry of another server, which this program does not change.
     #[error(
         "`{name}` in {} is another server ({command}); choose another name with --name",
         .file.display()
     )]
     Foreign { file: PathBuf, name: String, command: String },
-    /// Only the user can decide which entry to remove.
+    /// Several entries could be removed, and only the user can choose one.
     #[error(
         "{} has more than one entry of this server ({names}); say which one with --name",
         .file.display()
@@ -24,19 +24,19 @@ pub enum TargetError {
     Several { file: PathBuf, names: String },
 }
 
-/// The entry that a request applies to.
+/// The entry to which a request applies.
 #[derive(Debug)]
 pub(super) struct Target<'a> {
-    /// The name of the entry. If it is renamed, its new name.
+    /// The name of the entry after the change.
     pub name: String,
-    /// The entry, if it exists.
+    /// The existing entry. `None` if there is none yet.
     pub server: Option<&'a Server>,
-    /// The names of other entries of this server.
+    /// The names of further entries of this server.
     pub others: Vec<String>,
 }
 
 impl<'a> Target<'a> {
-    /// Chooses the entry to change or to remove. `wanted` is the name from a flag.
+    /// Chooses the entry to change or to remove. `wanted` is the name that the command line gives, if it gives one.
     pub(crate) fn choose(
         servers: &'a [Server],
         is_removal: bool,
@@ -49,7 +49,7 @@ impl<'a> Target<'a> {
         let asked = wanted.map_or(NAME_DEFAULT, ServerName::as_str);
         let server = match (servers.iter().find(|server| server.name == asked), wanted) {
             (Some(same), _) if is_ours(&same) => Some(same),
-            // Another server has the default name, but our entry may have a different name.
+            // Another server has the default name, but this server may have an entry with a different name.
             (Some(_), None) if !ours.is_empty() => Self::only(&ours, is_removal, file)?,
             (Some(_), None) | (None, Some(_)) if is_removal => None,
             (Some(same), _) => {
@@ -59,7 +59,8 @@ impl<'a> Target<'a> {
                 return Err(TargetError::Foreign { file, name, command });
             }
             (None, None) => Self::only(&ours, is_removal, file)?,
-            // A new name from a flag means a second entry. An entry of 0.2.x is renamed instead.
+            // With a new name from the command line, create another entry. But if an entry of version 0.2.x exists,
+            // rename it instead.
             (None, Some(_)) => {
                 let is_older =
                     |server: &&Server| line(server).is_some_and(|line| line.is_of_older_version());
@@ -67,7 +68,8 @@ impl<'a> Target<'a> {
             }
         };
         let name = match server {
-            // The client stores permissions by the entry's name, so keep it. The default name is not worth losing them.
+            // Keep the name of an existing entry, because the client stores permissions under this name. A change to
+            // the default name would lose the permissions.
             Some(server) if wanted.is_none() => server.name.clone(),
             Some(_) | None => asked.to_owned(),
         };
@@ -76,7 +78,8 @@ impl<'a> Target<'a> {
         Ok(Self { name, server, others })
     }
 
-    /// Returns the first of our entries. Fails if one of several would be removed, because that requires a name.
+    /// Returns the first entry of this server, if there is one. Fails if an entry is to be removed and there are
+    /// several, because the command line must then name one.
     fn only(
         ours: &[&'a Server],
         is_removal: bool,
@@ -97,7 +100,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the old and the new name of the chosen entry, and the other entries, or an error.
+    /// Returns the old and the new name of the chosen entry with the names of further entries, or the kind of the
+    /// error.
     fn choose(servers: &[(&str, &str)], is_removal: bool, name: &str) -> String {
         let server = |(name, command): &(&str, &str)| {
             let members = json!({ "command": command });

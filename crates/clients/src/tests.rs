@@ -1,4 +1,5 @@
-//! Adds the entry to files of every client and style, and removes it again, in memory. Nothing else may change.
+//! Adds the entry to files of every client and style, and removes it again, in memory. Nothing except the entry may
+//! change.
 
 use serde_json::Value;
 
@@ -39,7 +40,8 @@ fn written() -> impl Iterator<Item = &'static Client> {
     CLIENTS.iter().filter(|client| !matches!(client.writing, Writing::PrintOnly(_)))
 }
 
-/// Files in which only the entry may change. `@KEY@` stands for the client's key.
+/// The contents of files in which only the entry may change. `@KEY@` stands for the key under which the client lists
+/// servers.
 const JSON_FILES: &[&str] = &[
     "{\n  \"@KEY@\": {}\n}\n",
     "{\n  \"@KEY@\": {\n    \"a\": { \"command\": \"x\" }\n  }\n}\n",
@@ -101,7 +103,7 @@ fn files_that_are_missing_or_empty_get_what_the_client_reads() {
     }
 }
 
-/// The expected entries are from each client's documentation.
+/// Checks entries against the examples in each client's documentation.
 #[test]
 fn entries_have_their_clients_shape() {
     let path = "/opt/qwed/bin/qwed-mcp";
@@ -262,7 +264,7 @@ fn an_entry_that_is_no_object_or_is_there_twice_is_left_alone() {
     }
 }
 
-/// A generator of pseudo-random numbers, which are the same in each run.
+/// A generator of pseudo-random numbers. A seed always gives the same numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -276,7 +278,7 @@ impl Dice {
         texts[self.roll(texts.len())]
     }
 
-    /// Returns white space or a comment, which may stand between any two tokens.
+    /// Returns white space or a comment. Either may stand between any two tokens. `end` is the line end.
     fn gap(&mut self, end: &str) -> String {
         let end = end.to_owned();
         match self.roll(8) {
@@ -322,8 +324,8 @@ impl Dice {
     }
 }
 
-/// Adding and removing the entry keeps all values and comments of a file, in their order. If the servers stand on lines
-/// of their own, the file has the same bytes again.
+/// Checks that adding and removing the entry keeps all values and comments of a file, in their order. If the servers
+/// are on separate lines, the file must end up with the same bytes.
 #[test]
 fn random_files_lose_nothing() {
     let cursor = super::client("cursor").unwrap();
@@ -337,7 +339,7 @@ fn random_files_lose_nothing() {
         let added = put(cursor, &file, "qwed", true);
         assert_eq!(put(cursor, &added, "qwed", true), added, "{file}");
         let removed = remove(cursor, &added, "qwed");
-        // White space and commas may move. The rest of the text is the same.
+        // White space and commas may change. The rest of the text must stay the same.
         let bare = |text: &str| text.replace([' ', '\t', '\r', '\n', ','], "");
         assert_eq!(bare(&removed), bare(&file), "seed {seed}\n{file}\n----\n{added}");
         same_again += usize::from(removed == file);

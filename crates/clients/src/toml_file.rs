@@ -1,4 +1,4 @@
-//! Edits TOML. The document keeps every byte that is not edited. This module never reads or writes a file.
+//! Edits TOML. The parsed document keeps every byte that is not edited. This module never reads or writes a file.
 
 use serde_json::{Value as Json, json};
 use toml_edit::{
@@ -7,7 +7,7 @@ use toml_edit::{
 
 use super::edit::{Edit, EditError, Member, Server};
 
-/// A file with its servers in the table `key`.
+/// A file that contains its servers in the table `key`.
 pub(super) struct TomlFile {
     document: DocumentMut,
     key: &'static str,
@@ -19,7 +19,8 @@ impl TomlFile {
             let offset = error.span().map_or(0, |span| span.start);
             EditError::at(text, offset, error.message())
         })?;
-        // Refuse a text that the document does not reproduce.
+        // Reject a text that the parsed document does not reproduce exactly, because an edit would change more than the
+        // entry.
         if document.to_string() != text {
             return Err(EditError::LineEnds);
         }
@@ -38,7 +39,7 @@ impl TomlFile {
             .collect()
     }
 
-    /// Edits the entry with this name. Creates it if it is missing.
+    /// Edits the entry of the server `name`. Creates the entry if it is missing.
     pub(super) fn apply(&mut self, name: &str, edits: &[Edit]) -> Result<(), EditError> {
         let not_an_object = |what: &str| EditError::NotAnObject(format!("`{what}`"));
         let servers = self.document.entry(self.key).or_insert_with(|| {
@@ -76,7 +77,7 @@ impl TomlFile {
         Ok(())
     }
 
-    /// Renames an entry.
+    /// Renames an entry, if it exists.
     pub(super) fn rename(&mut self, name: &str, new_name: &str) {
         let servers = self.document.get_mut(self.key).and_then(Item::as_table_like_mut);
         if let Some(servers) = servers
@@ -86,13 +87,13 @@ impl TomlFile {
         }
     }
 
-    /// Removes an entry.
+    /// Removes an entry, if it exists. Keeps the comments above it.
     pub(crate) fn remove(&mut self, name: &str) {
         let servers = self.document.get_mut(self.key).and_then(Item::as_table_like_mut);
         let Some(Item::Table(entry)) = servers.and_then(|servers| servers.remove(name)) else {
             return;
         };
-        // Comments above the entry may be about anything, so they move to the following text.
+        // Move comments above the entry to the text after it, because they may be about something else.
         let above = entry.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
         if !above.contains('#') {
             return;
@@ -113,7 +114,7 @@ impl TomlFile {
         self.document.to_string()
     }
 
-    /// Returns the text of the file without a server's entry.
+    /// Returns the text of the file without the entry `name`.
     pub(crate) fn without(&self, name: &str) -> String {
         let mut file = Self { document: self.document.clone(), key: self.key };
         file.remove(name);
@@ -131,7 +132,7 @@ impl TomlFile {
     }
 }
 
-/// Returns the direct subtables of a table.
+/// Returns the direct subtables of a table, including the elements of arrays of tables.
 fn tables(table: &Table) -> impl Iterator<Item = &Table> {
     table.iter().flat_map(|(_, item)| {
         let of_array = item.as_array_of_tables().into_iter().flat_map(ArrayOfTables::iter);
@@ -139,7 +140,7 @@ fn tables(table: &Table) -> impl Iterator<Item = &Table> {
     })
 }
 
-/// Returns the smallest position of a table's header that is greater than `position`.
+/// Returns the position of the first table header after `position`.
 fn next_position(table: &Table, position: Option<isize>) -> Option<isize> {
     let own = table.position().filter(|own| Some(*own) > position && !table.is_implicit());
     tables(table).filter_map(|table| next_position(table, position)).chain(own).min()
@@ -168,7 +169,7 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     match table.get_mut(name) {
         Some(item) if to_json(item) == wanted.to_json() => {}
         Some(item) => {
-            // Keep a comment after the value.
+            // Keep a comment after the value, which the decor of the old value contains.
             if let Some(old) = item.as_value() {
                 *new.decor_mut() = old.decor().clone();
             }
@@ -178,7 +179,7 @@ fn set(table: &mut dyn TableLike, name: &str, wanted: &Member) {
     }
 }
 
-/// Returns an item as JSON. Types that entries of servers do not use become null.
+/// Converts a TOML item to JSON. Converts types that entries of servers never use to null.
 fn to_json(item: &Item) -> Json {
     match item {
         Item::Value(value) => value_to_json(value),

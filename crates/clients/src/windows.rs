@@ -1,5 +1,5 @@
-//! Finds folders on the Windows side of a machine, from WSL. The code follows Microsoft's documentation and was not
-//! tested on Windows. It never changes a file.
+//! Finds folders of the Windows user, if this program runs in WSL. The code follows Microsoft's documentation and was
+//! not tested on Windows. It never changes a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::places::Places;
 /// The path of the Windows command interpreter in WSL.
 const CMD: &str = "/mnt/c/Windows/System32/cmd.exe";
 
-/// The file of Claude Desktop, below the folder for application settings.
+/// The path of Claude Desktop's file, relative to the Windows user's folder for application settings.
 const CLAUDE_DESKTOP: &str = "Claude/claude_desktop_config.json";
 
 /// The reason why the folders of the Windows user are unknown.
@@ -24,19 +24,19 @@ pub enum WindowsError {
     Answer(String),
 }
 
-/// Returns the path of Claude Desktop's file on the Windows side.
+/// Returns the path in WSL of Claude Desktop's file on Windows.
 pub(super) fn claude_desktop(places: &Places) -> Result<PathBuf, WindowsError> {
     let program = places.program("cmd.exe").unwrap_or_else(|| PathBuf::from(CMD));
     let mut command = Command::new(&program);
     command.args(["/d", "/c", "echo", "%APPDATA%"]);
-    // cmd.exe warns if the current folder does not exist on Windows.
+    // Run cmd.exe in a folder that exists on Windows, because it prints a warning otherwise.
     if Path::new("/mnt/c").is_dir() {
         command.current_dir("/mnt/c");
     }
     let answer = ask(command).map_err(|source| WindowsError::Ask { program, source })?;
     let folder = answer.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let path = match places.program("wslpath") {
-        // `wslpath` knows where the drives are mounted.
+        // Prefer `wslpath`, because it knows where the Windows drives are mounted.
         Some(wslpath) => {
             let mut command = Command::new(&wslpath);
             command.args(["-u", folder]);
@@ -55,7 +55,8 @@ fn ask(mut command: Command) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the path of a Windows path in WSL, if drives are mounted at their default place.
+/// Converts a Windows path to a path in WSL. Assumes that the drives are mounted at their default paths, such as
+/// `/mnt/c`.
 fn mounted(path: &str) -> Option<PathBuf> {
     let (drive, rest) = path.split_once(":\\")?;
     let is_drive = drive.len() == 1 && drive.chars().all(|c| c.is_ascii_alphabetic());

@@ -1,4 +1,5 @@
-//! Finds the user's data folder, for the store of the governed tools and for environments. It never creates the folder.
+//! Finds the data folder of this program, which contains the store of the governed tools and the environments. It never
+//! creates the folder.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,29 +10,30 @@ use etcetera::base_strategy::Xdg;
 use nix::unistd::geteuid;
 use thiserror::Error;
 
-/// The permissions of the group and of all other users.
+/// The permission bits of the group and of all other users.
 const OTHERS: u32 = 0o077;
 
-/// The name of the folder below the user's data folder.
+/// The name of this program's folder within the user's data folder.
 const NAME: &str = "qwed-mcp";
 
-/// The reason why the data folder is unknown.
+/// The error if no home folder is known, so that the data folder is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder to keep data in; set HOME, or QWED_MCP_DATA_DIR to a folder")]
 pub struct NoDataFolder;
 
-/// Returns the configured folder, or else a folder in the user's data folder (`XDG_DATA_HOME`, `~/.local/share`).
+/// Returns the configured folder. If none is configured, returns this program's folder in the user's data folder
+/// (`XDG_DATA_HOME`, or `~/.local/share`).
 pub fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
     if let Some(configured) = configured {
         return Ok(configured.to_owned());
     }
-    // Relative values are ignored, as the XDG specification requires.
+    // `Xdg` ignores relative values of variables, as the XDG specification requires.
     own(&Xdg::new().map_err(|_| NoDataFolder)?.data_dir())
 }
 
-/// Returns this program's folder below the user's data folder.
+/// Returns this program's folder within the user's data folder. Fails if `folder` is relative.
 fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
-    // With an empty HOME, the path is relative to the current folder.
+    // If HOME is empty, `folder` is relative. Reject it, because it would depend on the current folder.
     if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
 }
 
@@ -40,7 +42,7 @@ fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
 pub struct FolderState {
     pub mode: u32,
     pub owner: u32,
-    /// Whether only the current user has access to it.
+    /// Whether only the current user has access to the folder.
     pub is_private: bool,
 }
 

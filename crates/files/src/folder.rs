@@ -1,9 +1,9 @@
-//! Lists, reads and removes folders that other processes write into. Folders are reached through file descriptors, and
-//! may have any content.
+//! Lists, reads and removes folders while other processes may change them. The folders may have any content, and are
+//! accessed through file descriptors.
 //!
-//! Every name is looked up in its open folder, and symlinks are not followed. So a process cannot lead a reader
-//! elsewhere by exchanging a folder between a check and its use. This module never opens anything but regular files and
-//! folders, and never waits for a writer. It never decides which user may read a file.
+//! Every name is looked up in an open folder, and symlinks are not followed. So a process cannot redirect this module
+//! by exchanging a folder between a check and its use. This module opens only regular files and folders, and never
+//! waits for a process that writes. It never decides which user may read a file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -23,26 +23,27 @@ use uuid::Uuid;
 
 /// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
-/// The number of names that are removed between two listings of a folder.
+/// The maximum number of names in one listing while a folder is emptied.
 const BATCH: usize = 1024;
 
-/// The maximum number of attempts to empty a folder while other processes fill it.
+/// The maximum number of attempts to empty a folder. A further attempt is needed if other processes fill the folder
+/// meanwhile.
 const REMOVAL_ROUNDS_MAX: u32 = 16;
 
 /// An open folder.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// The metadata of an entry. For a symlink, the metadata of the symlink itself.
+/// The metadata of an entry in a folder. For a symlink, the metadata of the symlink itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {
     pub kind: Kind,
-    /// Whether the owner may read, write and enter it.
+    /// Whether the owner of the entry may read, write and enter it.
     pub is_owners: bool,
-    /// Whether it has other hard links.
+    /// Whether the file has more than one hard link.
     has_more_links: bool,
     pub bytes: u64,
-    /// The number of allocated bytes. A file with holes has fewer than `bytes`.
+    /// The number of bytes that the file occupies on the disk. A file with holes occupies fewer than `bytes`.
     pub disk_bytes: u64,
     pub modified: SystemTime,
     identity: Identity,
@@ -56,13 +57,13 @@ pub enum Kind {
     Other,
 }
 
-/// The device and the inode. A folder keeps them when it is renamed.
+/// The device and the inode of an entry, which identify it. They stay the same when the entry is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 
 impl Stat {
-    /// Returns true for a regular file with a single hard link. Another hard link could be anywhere, so the file could
-    /// be one that its owner never meant to show.
+    /// Returns whether the entry is a regular file with a single hard link. A further hard link could be in any folder,
+    /// so the owner of the file may never have meant to show the file here.
     pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
@@ -109,23 +110,25 @@ impl From<Folder> for File {
 }
 
 impl Folder {
-    /// Opens the folder at a path from the admin. The path may be a symlink.
+    /// Opens a folder. The admin chooses `path`, so it may be a symlink.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(Self(open(path, flags, Mode::empty())?))
     }
 
-    /// Opens a folder in this folder.
+    /// Opens the folder `name` in this folder. Does not follow a symlink.
     pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(&self.0, name, flags, Mode::empty()) {
-            // Some Unix systems return these errors for a symlink instead of `ENOTDIR`.
+            // For a symlink, some Unix systems return these errors instead of `ENOTDIR`. Return the same error on all
+            // systems.
             Err(Errno::ELOOP | Errno::EMLINK) => Err(io::ErrorKind::NotADirectory.into()),
             opened => Ok(Self(opened?)),
         }
     }
 
-    /// Opens a plain file in this folder for reading. Fails with `InvalidInput` for anything else.
+    /// Opens a regular file with a single hard link in this folder for reading. Fails with `InvalidInput` for any other
+    /// entry.
     pub fn file(&self, name: &OsStr) -> io::Result<File> {
         self.open_file(name, Stat::is_plain_file)
     }
@@ -136,11 +139,12 @@ impl Folder {
     }
 
     fn open_file(&self, name: &OsStr, is_expected: fn(&Stat) -> bool) -> io::Result<File> {
-        // Opening a device can already have an effect.
+        // Check the entry before opening it, because opening a device can already have an effect.
         if !is_expected(&self.stat(name)?) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // Do not block: the entry may be a pipe by now, and opening a pipe would wait for a writer.
+        // Do not block. The entry may have been exchanged for a pipe since the check, and opening a pipe would wait for
+        // a process that writes.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty());
         match file {
@@ -154,24 +158,24 @@ impl Folder {
         }
     }
 
-    /// Returns the target of a symlink.
+    /// Returns the target of the symlink `name`.
     pub fn link(&self, name: &OsStr) -> io::Result<OsString> {
         Ok(readlinkat(&self.0, name)?)
     }
 
-    /// Creates a file that only the server's Unix user may read or write.
+    /// Creates a file in this folder. Only the server's Unix user may read or write it.
     pub fn create_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
     }
 
-    /// Creates a folder that only the server's Unix user may enter.
+    /// Creates a folder in this folder. Only the server's Unix user may enter it.
     pub fn create_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
     }
 
-    /// Returns the metadata of an entry.
+    /// Returns the metadata of the entry `name`. Does not follow a symlink.
     pub fn stat(&self, name: &OsStr) -> io::Result<Stat> {
         Ok(fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW)?.into())
     }
@@ -181,7 +185,7 @@ impl Folder {
         Ok(fstat(&self.0)?.into())
     }
 
-    /// Returns at most `names_max` names in this folder.
+    /// Returns the names of the entries in this folder, but at most `names_max`.
     pub fn names(&self, names_max: usize) -> io::Result<Vec<OsString>> {
         let mut names = Vec::new();
         self.each_name(|name| {
@@ -194,7 +198,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Passes the names in this folder to `each`, in no particular order, until it returns `Break`.
+    /// Calls `each` with the name of each entry in this folder, until `each` returns `Break`. The names are in no
+    /// particular order.
     pub fn each_name(&self, mut each: impl FnMut(OsString) -> ControlFlow<()>) -> io::Result<()> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut folder = Dir::openat(&self.0, ".", flags, Mode::empty())?;
@@ -211,19 +216,19 @@ impl Folder {
         Ok(())
     }
 
-    /// Locks the folder, unless it is already locked. Closing the returned file releases the lock.
+    /// Locks this folder. Fails if the folder is already locked. Closing the returned file releases the lock.
     pub fn try_lock(&self) -> Result<File, TryLockError> {
         let folder = File::from(self.folder(OsStr::new(".")).map_err(TryLockError::Error)?);
         folder.try_lock()?;
         Ok(folder)
     }
 
-    /// Moves an entry into the folder `to`.
+    /// Moves an entry of this folder into the folder `to`, under the name `new_name`.
     pub fn rename(&self, name: &OsStr, to: &Self, new_name: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
-    /// Gives the owner all rights to an entry, because scripts may remove all rights to a folder.
+    /// Gives the owner of an entry all rights to it. This is needed because scripts may remove all rights to a folder.
     pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
@@ -253,30 +258,31 @@ impl Folder {
     }
 }
 
-/// The bounds of a walk.
+/// The limits of a walk through a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     pub entries_max: usize,
     pub depth_max: usize,
 }
 
-/// The part of a tree that a walk visited.
+/// Whether a walk visited the whole tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     All,
-    /// Only a part: a bound ended the walk, a folder could not be read, or a folder was moved meanwhile.
+    /// The walk visited only a part of the tree. It reached a limit, a folder could not be read, or a folder was moved
+    /// during the walk.
     Part,
 }
 
-/// A folder on the path of a walk, and the names in it that are not yet visited.
+/// A folder on the current path of a walk, with the names of its entries that the walk has not visited yet.
 struct Level {
     identity: Identity,
     names: Vec<OsString>,
 }
 
 impl Folder {
-    /// Calls `visit` with the relative path of everything below this folder. At any depth, at most two folders are open
-    /// at a time.
+    /// Calls `visit` with the relative path and the metadata of everything below this folder. At any depth, at most two
+    /// folders are open at the same time.
     pub fn walk(&self, bounds: Bounds, mut visit: impl FnMut(&Path, &Stat)) -> io::Result<Reach> {
         let mut reach = Reach::All;
         let mut entries_left = bounds.entries_max;
@@ -289,7 +295,8 @@ impl Folder {
                 let Some(parent) = levels.last() else { break };
                 path.pop();
                 here = here.folder(OsStr::new(".."))?;
-                // Tests that are still running may have moved the folder. Its parent may then be outside of the walk.
+                // Stop if the parent is a different folder. Tests that are still running may have moved the folder, and
+                // its new parent may be outside of the tree.
                 if here.own_stat()?.identity != parent.identity {
                     return Ok(Reach::Part);
                 }
@@ -321,7 +328,8 @@ impl Folder {
         Ok(reach)
     }
 
-    /// Opens a folder in this folder, even if its owner removed all rights to it.
+    /// Opens a folder in this folder, even if its owner has no rights to it. In that case, first gives the owner all
+    /// rights.
     pub fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
         match self.folder(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -332,8 +340,8 @@ impl Folder {
         }
     }
 
-    /// Removes a folder in this folder with its content, or as much of it as possible. Returns the first error of a
-    /// removal. A missing folder is not an error.
+    /// Removes a folder in this folder with its content, or as much of the content as possible. Returns the error of
+    /// the first removal that failed. A missing folder is not an error.
     pub fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
         let mut rounds_left = REMOVAL_ROUNDS_MAX;
@@ -341,7 +349,8 @@ impl Folder {
             top.remove_contents()?;
             rounds_left -= 1;
             match absent_is_done(self.remove_folder(name)) {
-                // New entries appeared meanwhile. Another process may be removing the same folder.
+                // Try again, because entries appeared while the folder was emptied. Another process may also be
+                // removing the same folder.
                 Err(error)
                     if error.kind() == io::ErrorKind::DirectoryNotEmpty && rounds_left > 0 => {}
                 removed => return removed,
@@ -349,18 +358,19 @@ impl Folder {
         }
     }
 
-    /// Removes the content of this folder, or as much of it as possible. Returns the first error of a removal.
+    /// Removes the content of this folder, or as much of it as possible. Returns the error of the first removal that
+    /// failed.
     ///
     /// Subfolders are moved up into this folder before they are emptied. So no path gets long, and at any depth at most
-    /// two folders are open at a time.
+    /// two folders are open at the same time.
     pub fn remove_contents(&self) -> io::Result<()> {
         loop {
             let mut moved_up = 0;
             let emptied = self.empty(&mut |entry, _| {
                 let Some(folder) = self.folder_to_empty(entry)? else { return Ok(()) };
                 folder.empty(&mut |below, stat| {
-                    // Moving a folder changes its parent entry, which requires the right to write to the folder. If the
-                    // change of the mode failed, the move fails too.
+                    // Moving a folder changes the entry for its parent, which requires the right to write to the
+                    // folder. Ignore an error here, because the move then fails too.
                     if !stat.is_owners {
                         let _ = folder.make_owners(below);
                     }
@@ -377,8 +387,8 @@ impl Folder {
         }
     }
 
-    /// Removes the files in this folder and passes its folders to `remove_folder`, for as long as this removes at least
-    /// one entry. Returns the first error of a removal.
+    /// Removes the files in this folder, and passes its subfolders to `remove_folder`. Repeats this until nothing is
+    /// left, or until nothing more can be removed. Returns the error of the first removal that failed.
     fn empty(
         &self,
         remove_folder: &mut dyn FnMut(&OsStr, &Stat) -> io::Result<()>,
@@ -398,7 +408,7 @@ impl Folder {
                 }
             }
             if removed == 0 && count == batch {
-                // None of these entries can be removed, and other entries may follow them.
+                // None of the listed entries can be removed. List all entries next, because others may be removable.
                 batch = usize::MAX;
             } else if removed == 0 || (removed == count && count < batch) {
                 return stays;
@@ -406,11 +416,12 @@ impl Folder {
         }
     }
 
-    /// Opens a folder in this folder, even if its owner removed all rights to it; `None` if it is gone.
+    /// Opens a folder in this folder, even if its owner has no rights to it. Returns `None` if the folder no longer
+    /// exists.
     fn folder_to_empty(&self, name: &OsStr) -> io::Result<Option<Self>> {
-        // Change the mode only if necessary, because it costs the disk as much as removing a name.
+        // Change the mode only if necessary, because the change costs as much disk access as the removal of a name.
         if !self.stat(name).is_ok_and(|stat| stat.is_owners) {
-            // If this fails, opening the folder fails too.
+            // Ignore an error here, because opening the folder then fails too.
             let _ = self.make_owners(name);
         }
         match self.folder(name) {
@@ -424,7 +435,7 @@ impl Folder {
 impl Level {
     fn list(folder: &Folder, entries_left: &mut usize, reach: &mut Reach) -> io::Result<Self> {
         let identity = folder.own_stat()?.identity;
-        // List one name more than the limit, to detect whether there are more.
+        // List one name more than the limit allows, to detect whether the folder has more entries.
         let mut names = folder.names(entries_left.saturating_add(1))?;
         if names.len() > *entries_left {
             names.truncate(*entries_left);
@@ -436,7 +447,7 @@ impl Level {
     }
 }
 
-/// Treats a missing entry as removed, because other processes may remove the same folder.
+/// Converts the error for a missing entry to `Ok`, because another process may have removed the same entry.
 fn absent_is_done(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,9 +1,9 @@
-//! Reads and writes files and folders that other users or processes may change or own.
+//! Reads and writes files and folders that other users or processes may own or change.
 //!
-//! This crate knows nothing about scripts, clients or policies. It never decides anything: it reports the state of
+//! This crate knows nothing about scripts, clients or policies. It makes no decisions: it only reports the state of
 //! files.
 //!
-//! An internal part of `qwed-mcp`, without a promise of stability.
+//! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 
 #![expect(
     missing_docs,

@@ -1,36 +1,36 @@
 //! Computes the symlink closure of a set of paths: the files, folders and symlinks that must exist so that each path
-//! resolves to the same file. It never changes a file.
+//! still resolves to the same file. It never changes a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The maximum number of symlinks in the resolution of one path, as in the kernel (`path_resolution(7)`).
+/// The maximum number of symlinks in the resolution of one path, the same as in the kernel (`path_resolution(7)`).
 const LINKS_MAX: usize = 40;
 
-/// A part of the machine's file tree: real files and folders, the symlinks that lead to them, and the folders that the
-/// resolution passes.
+/// The part of the machine's file tree that a set of paths needs: the real files and folders, the symlinks that lead to
+/// them, and the folders that the resolution passes through.
 #[derive(Debug, Default)]
 pub struct LinkClosure {
     real: BTreeSet<PathBuf>,
     way: Way,
 }
 
-/// The places that the resolution of a path visits.
+/// The symlinks and folders that the resolution of a path visits.
 #[derive(Debug, Default)]
 struct Way {
-    /// Each symlink and its target.
+    /// The path of each symlink, with its target.
     links: BTreeMap<PathBuf, PathBuf>,
-    /// The folders that are left by `..`. The kernel looks them up. Every other folder in the resolution is above a
-    /// symlink or above the resolved path.
+    /// The folders that the resolution leaves by `..`. They must exist because the kernel looks them up. Every other
+    /// folder in the resolution is a parent of a symlink or of the resolved path.
     folders: BTreeSet<PathBuf>,
-    /// The last place that was looked up, even if it does not exist.
+    /// The last path that was looked up, even if nothing exists there.
     reached: PathBuf,
 }
 
 impl LinkClosure {
-    /// Adds `path` and all places in its resolution. Returns false if `path` does not exist.
+    /// Adds `path`, with everything that its resolution visits. Returns whether `path` exists.
     pub fn add(&mut self, path: &Path) -> bool {
         let mut way = Way::default();
         let Some(real) = resolve(path, &mut way) else { return false };
@@ -40,7 +40,7 @@ impl LinkClosure {
         true
     }
 
-    /// Returns the real paths that are not below another real path.
+    /// Returns the real paths. Leaves out those that are below another real path.
     pub fn real(&self) -> Vec<PathBuf> {
         // The paths are sorted, so a folder comes before its content.
         let mut kept: Vec<PathBuf> = Vec::new();
@@ -52,13 +52,13 @@ impl LinkClosure {
         kept
     }
 
-    /// Returns each symlink that is not below a real path, and its target.
+    /// Returns each symlink with its target. Leaves out symlinks below a real path.
     pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
         let links = self.way.links.iter().filter(|(link, _)| !self.is_covered(link));
         links.map(|(link, target)| (link.clone(), target.clone())).collect()
     }
 
-    /// Returns the folders in the resolution that are not below a real path.
+    /// Returns the folders that the resolution leaves by `..`. Leaves out folders below a real path.
     pub fn folders(&self) -> Vec<PathBuf> {
         self.way.folders.iter().filter(|folder| !self.is_covered(folder)).cloned().collect()
     }
@@ -68,8 +68,8 @@ impl LinkClosure {
     }
 }
 
-/// Returns whether the resolution of `path` visits a place in `folder`, which must be a canonical path. If `path` does
-/// not resolve completely, only the visited places count.
+/// Returns whether the resolution of `path` visits `folder` or anything below it. `folder` must be a canonical path. If
+/// `path` does not resolve completely, only the visited part counts.
 pub fn leads_through(path: &Path, folder: &Path) -> bool {
     let mut way = Way::default();
     resolve(path, &mut way);
@@ -77,15 +77,15 @@ pub fn leads_through(path: &Path, folder: &Path) -> bool {
     places.any(|place| place.starts_with(folder))
 }
 
-/// Returns the places in the resolution of `path`, which must be absolute: each symlink, each folder that is left by
-/// `..`, and the canonical path. Returns `None` if `path` does not exist.
+/// Returns the paths that the resolution of `path` visits: each symlink, each folder that the resolution leaves by
+/// `..`, and the canonical path. `path` must be absolute. Returns `None` if `path` does not exist.
 pub fn places_on_the_way(path: &Path) -> Option<Vec<PathBuf>> {
     let mut way = Way::default();
     let real = resolve(path, &mut way)?;
     Some(way.links.into_keys().chain(way.folders).chain([real]).collect())
 }
 
-/// Resolves `path`, which must be absolute, to its canonical path, and adds the visited places to `way`.
+/// Resolves `path` to its canonical path, and adds the visited symlinks and folders to `way`. `path` must be absolute.
 fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     if !path.is_absolute() {
         return None;
@@ -95,7 +95,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     let mut followed = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
-            // The root has no parent, and it always exists.
+            // The root has no parent, so `..` stays at the root. The root always exists, so it needs no entry.
             if real.parent().is_some() {
                 way.folders.insert(real.clone());
                 real.pop();
@@ -126,7 +126,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     Some(real)
 }
 
-/// Returns the names in a path in reverse order.
+/// Returns the names in a path in reverse order, so that the next name can be popped.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -169,7 +169,7 @@ mod tests {
             ]
         );
 
-        // A place below a real folder needs no entry of its own.
+        // Symlinks below a real folder must not be listed separately.
         assert!(closure.add(&root.join("versions")));
         assert_eq!(closure.real(), [root.join("versions")]);
         assert_eq!(closure.links().len(), 2);
@@ -198,7 +198,7 @@ mod tests {
             let mut closure = LinkClosure::default();
             assert!(closure.add(&link), "{name}");
             assert_eq!(closure.real(), [root.join("bin/python")], "{name}");
-            // The folders above the test's folder depend on the machine.
+            // Compare only the folders below the test's folder, because the folders above it depend on the machine.
             let folders = closure.folders().into_iter();
             let below = folders.filter(|folder| *folder != root && folder.starts_with(&root));
             let through = through.iter().map(|folder| root.join(folder));
@@ -225,7 +225,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         symlink("b", folder.path().join("a")).unwrap();
         symlink("a", folder.path().join("b")).unwrap();
-        // The circle has two symlinks, so a limit on distinct symlinks would never end the resolution.
+        // The circle has only two distinct symlinks. A limit on the number of distinct symlinks would never end the
+        // resolution.
         assert!(!LinkClosure::default().add(&folder.path().join("a")));
     }
 }

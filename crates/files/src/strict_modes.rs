@@ -3,8 +3,8 @@
 //!
 //! The policy, the tokens and the audit log are worthless if another user can write or replace them. So these files,
 //! and every folder and symlink in the resolution of their paths, must belong to root or to the user of this process.
-//! No other user may have permission to write to them. Rights from an access control list are detected too, because its
-//! mask is the group's part of the mode (`acl(5)`).
+//! No other user may have permission to write to them. Rights from an access control list are detected too, because the
+//! group bits of the mode contain the mask of the list (`acl(5)`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,13 +15,14 @@ use thiserror::Error;
 
 use crate::links::places_on_the_way;
 
-/// The permissions of the group and of all other users to write.
+/// The permission bits that let the group and all other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// The sticky bit. In a folder with this bit, such as `/tmp`, a user with permission to write cannot remove or rename
-/// files of other users.
+/// The sticky bit of a mode. In a folder with this bit, such as `/tmp`, a user with permission to write still cannot
+/// remove or rename the files of other users.
 const STICKY: u32 = 0o1000;
 
-/// A place in the resolution of a path that other users can change. The text is for the admin, and contains the path.
+/// The error for a file, folder or symlink that other users can change, and that is in the resolution of a path. The
+/// text is for the admin and contains the path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unprotected {
     #[error(
@@ -37,8 +38,8 @@ pub enum Unprotected {
     Unknown { path: PathBuf },
 }
 
-/// Fails if a user other than root and the user of this process can change or replace the file at `path`. The file must
-/// exist.
+/// Fails if a user other than root and the user of this process can change or replace the file at `path`. Also fails if
+/// the file does not exist.
 pub fn require_protected(path: &Path) -> Result<(), Unprotected> {
     require_protected_for(path, geteuid().as_raw())
 }
@@ -47,7 +48,8 @@ fn require_protected_for(path: &Path, user: u32) -> Result<(), Unprotected> {
     let unknown = || Unprotected::Unknown { path: path.to_owned() };
     let absolute = std::path::absolute(path).map_err(|_| unknown())?;
     let places = places_on_the_way(&absolute).ok_or_else(unknown)?;
-    // Start at the root, because a user that can change a folder can change everything below it.
+    // Check from the root downwards, because a user that can change a folder can change everything below it. The error
+    // then names the topmost folder.
     let mut ancestors: Vec<&Path> = places.iter().flat_map(|place| place.ancestors()).collect();
     ancestors.sort_unstable();
     ancestors.dedup();
@@ -61,7 +63,7 @@ fn look_at(place: &Path, user: u32) -> Result<(), Unprotected> {
     if owner != 0 && owner != user {
         return Err(Unprotected::Owner { path: path(), owner, user });
     }
-    // A symlink has no permissions. The permissions of its folder apply.
+    // Do not check the permission bits of a symlink, because they have no effect. The permissions of its folder apply.
     let is_shared_safely = found.is_dir() && mode & STICKY != 0;
     if !found.is_symlink() && mode & WRITABLE_BY_OTHERS != 0 && !is_shared_safely {
         return Err(Unprotected::Writable { path: path(), mode });
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn everything_on_the_way_is_looked_at() {
-        // The test's folder is below a sticky folder to which all users may write.
+        // All users may write to the folder above the test's folder, but its sticky bit makes it safe.
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("a/b")).unwrap();
@@ -99,14 +101,14 @@ mod tests {
             }
             mode(path, before);
         }
-        // On a file, the sticky bit has no effect.
+        // The sticky bit has no effect on a file, so the check must fail.
         mode("a/b/file", 0o1666);
         assert!(require_protected(&way).is_err());
         mode("a/b/file", 0o600);
         mode("c", 0o1777);
         assert_eq!(require_protected(&way), Ok(()));
 
-        // If the test does not run as root, its files belong to another user than root.
+        // If the test does not run as root, its files do not belong to root. The check for root must then fail.
         let owner = geteuid().as_raw();
         if owner != 0 {
             assert!(matches!(require_protected_for(&way, 0), Err(Unprotected::Owner { .. })));
@@ -120,7 +122,7 @@ mod tests {
             assert_eq!(require_protected_for(&way, 4321), Ok(()));
             chown(root.join(path), Some(0), None).unwrap();
         }
-        // The symlink belongs to another user, and is in a folder to which all users may write.
+        // A symlink in a folder to which all users may write belongs to another user. The check must fail.
         symlink(root.join("a/b/file"), root.join("c/link")).unwrap();
         std::os::unix::fs::lchown(root.join("c/link"), Some(4321), None).unwrap();
         assert!(matches!(require_protected(&root.join("c/link")), Err(Unprotected::Owner { .. })));

@@ -1,5 +1,5 @@
-//! Canonical JSON: the text that Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))` writes. The hashes
-//! of bills of materials and of the audit log are computed over this text.
+//! Formats canonical JSON: the text that Python's `json.dumps(value, sort_keys=True, separators=(",", ":"))` writes.
+//! The hashes of bills of materials and of the audit log are computed over this text.
 //!
 //! This module uses no other module of the crate.
 
@@ -7,13 +7,14 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Returns the canonical text of `value`: keys are sorted by code point, tokens are not separated by spaces, and all
+/// Returns the canonical text of `value`. The keys are sorted by code point, no spaces separate the tokens, and all
 /// characters except printable ASCII are escaped.
 ///
-/// Numbers are written as `serde_json` writes them. The hashed values contain only integers.
+/// Numbers are written in the form that `serde_json` uses. This is unambiguous here, because the hashed values contain
+/// only integers.
 pub fn canonical_json(value: &Value) -> String {
-    // Sort here, because another crate may enable the feature of `serde_json` that preserves the order of members.
-    // UTF-8 sorts like code points.
+    // Sort the members here, because another crate may enable the feature of `serde_json` that preserves their order.
+    // Sorting by UTF-8 bytes gives the same order as sorting by code points.
     let mut value = value.clone();
     value.sort_all_objects();
     let mut text = String::new();
@@ -22,9 +23,10 @@ pub fn canonical_json(value: &Value) -> String {
             text.push(character);
             continue;
         }
-        // The character is inside a string, because only ASCII is outside.
+        // The character is inside a JSON string, where an escape is valid, because JSON contains only ASCII outside of
+        // strings.
         for unit in character.encode_utf16(&mut [0; 2]) {
-            // Writing to a `String` does not fail.
+            // Ignore the result, because writing to a `String` cannot fail.
             let _ = write!(text, "\\u{unit:04x}");
         }
     }
@@ -39,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_text_is_what_python_writes() {
-        // Generated with `json.dumps(…, sort_keys=True, separators=(",", ":"))`.
+        // The expected texts were generated with `json.dumps(…, sort_keys=True, separators=(",", ":"))`.
         for (value, expected) in [
             (json!({ "b": [1, null, true], "a": {} }), r#"{"a":{},"b":[1,null,true]}"#),
             (

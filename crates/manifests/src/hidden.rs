@@ -1,11 +1,11 @@
-//! Detects characters that programs read and people do not see, and characters that control a terminal.
+//! Detects characters that programs read but people do not see, and characters that control a terminal.
 //!
-//! The table contains Unicode's `Default_Ignorable_Code_Point` and `Bidi_Control`, and the control characters of
-//! terminals. It leaves out characters that people need for writing: the two joiners (U+200C, U+200D) and the first
-//! sixteen variation selectors (U+FE00 to U+FE0F), because many scripts and emoji differ without them. This module
-//! never changes a text.
+//! The table contains the characters with the Unicode property `Default_Ignorable_Code_Point` or `Bidi_Control`, and
+//! the control characters of terminals. It leaves out characters that people need for writing: the two joiners (U+200C,
+//! U+200D) and the first sixteen variation selectors (U+FE00 to U+FE0F). Many scripts and emoji would look different
+//! without them. This module never changes a text.
 
-/// The hidden characters: the first and the last of each range, and the reason.
+/// The ranges of hidden characters: the first character, the last character, and the reason.
 const HIDDEN: [(char, char, &str); 20] = [
     ('\0', '\u{8}', "control characters: BEL, backspace"),
     ('\u{b}', '\u{1f}', "control characters: ESC starts what a terminal obeys, CR writes over"),
@@ -39,7 +39,7 @@ const HIDDEN: [(char, char, &str); 20] = [
     ),
 ];
 
-/// Returns whether a character is hidden. Tabs and line feeds are not.
+/// Returns whether a character is hidden. Tabs and line feeds are not hidden.
 pub fn is_hidden(c: char) -> bool {
     HIDDEN.iter().any(|(first, last, _)| (first..=last).contains(&&c))
 }

@@ -1,8 +1,8 @@
-//! Manifests of the parts that produce a result: checks of a skill's manifest before the skill is loaded, and the AI
-//! bill of materials.
+//! Handles manifests of the parts that produce a result: verifies a skill's manifest before the skill is loaded, and
+//! creates the AI bill of materials.
 //!
 //! This crate is a part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which exports the modules as `qwed_mcp::provenance`
-//! and `qwed_mcp::aibom`. Each module has a feature of its own. Both features are on by default.
+//! and `qwed_mcp::aibom`. Each module has its own feature. Both features are on by default.
 
 #[cfg(feature = "aibom")]
 pub mod aibom;

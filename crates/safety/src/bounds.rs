@@ -1,44 +1,45 @@
 //! Bounds the size and the nesting of a source before it is parsed. Never parses anything itself.
 //!
-//! A stack overflow aborts the process and cannot be caught. The parser and every walk over its tree recurse. So one
-//! linear pass over the tokens estimates the nesting first. Depending on the estimate, the source is analysed on the
-//! caller's stack, analysed on a thread with a large stack, or refused.
+//! The parser and every walk over its tree recurse, so a deeply nested source could overflow the stack. A stack
+//! overflow aborts the process and cannot be caught. Therefore one linear pass over the tokens estimates the nesting
+//! first. Depending on the estimate, the source is analysed on the caller's stack, analysed on a thread with a large
+//! stack, or refused.
 
 use std::{io, thread};
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, lexer};
 
-/// The size of the largest script that is analysed, in bytes.
+/// The maximum size of a script that is analysed, in bytes.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 
-/// The deepest nesting that is analysed, in levels of the estimate below.
+/// The maximum nesting of a source that is analysed, in levels of this module's estimate.
 ///
-/// `CPython` itself gives up near this depth: at 200 brackets, at 100 indentations, and at about 3,000 levels of
-/// operators and attributes in its compiler.
+/// `CPython` has similar limits: 200 nested brackets, 100 nested indentations, and in its compiler about 3,000 levels
+/// of operators and attributes.
 pub const NESTING_MAX: usize = 3_000;
 
-/// The deepest nesting that is analysed on the caller's stack. It takes less than 1 MiB in a debug build, and a
-/// thread's default stack has 2 MiB.
+/// The maximum nesting that is analysed on the caller's stack, in levels. Such an analysis takes less than 1 MiB of
+/// stack in a debug build, and a thread has 2 MiB by default.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// The stack size for nesting up to [`NESTING_MAX`]: 42 KiB for each level, where a debug build needed 9 KiB. Only
-/// touched pages cost memory.
+/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level, and a debug build
+/// needed 9 KiB. Only touched pages cost memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
 
-/// The depth of a source's nesting.
+/// The depth of a source's nesting, by the stack that the analysis needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nesting {
-    /// The stack of any thread is large enough for the analysis.
+    /// The default stack of a thread is large enough for the analysis.
     Shallow,
     /// Only a thread with a large stack can run the analysis.
     Deep,
-    /// The source must not be parsed.
+    /// The source nests too deeply to be parsed.
     TooDeep,
 }
 
-/// Estimates the depth of the syntax tree of `source`. The estimate is too low by at most a small constant factor,
-/// which the stack sizes above cover.
+/// Estimates the depth of the syntax tree of `source`. The true depth may exceed the estimate by a small constant
+/// factor, for which the stack sizes have room.
 pub(super) fn nesting(source: &str) -> Nesting {
     if is_surely_within(source, NESTING_SHALLOW_MAX) {
         return Nesting::Shallow;
@@ -50,18 +51,18 @@ pub(super) fn nesting(source: &str) -> Nesting {
     }
 }
 
-/// A byte of a word, which may be a keyword.
+/// Marks a byte of a word. The word may be a keyword.
 const WORD: u8 = 1;
-/// A sign that can only add a link to a chain.
+/// Marks a sign that can only add a link to a chain of operators or attributes.
 const LINK: u8 = 2;
-/// A byte that needs attention outside of string literals.
+/// Marks a byte at which the scan stops outside of string literals.
 const OTHER: u8 = 4;
-/// A byte that needs attention inside of a string literal.
+/// Marks a byte at which the scan stops inside of a string literal.
 const IN_TEXT: u8 = 8;
-/// A byte that ends a line.
+/// Marks a byte that ends a line.
 const LINE: u8 = 16;
 
-/// The kinds of each byte.
+/// The marks of each byte value.
 #[expect(clippy::indexing_slicing, clippy::as_conversions, reason = "a row for each byte")]
 static KINDS: [u8; 256] = {
     let mut kinds = [LINK; 256];
@@ -87,16 +88,17 @@ fn is_kind(byte: u8, kind: u8) -> bool {
     KINDS[usize::from(byte)] & kind != 0
 }
 
-/// Returns whether the bytes of `source` prove that it nests at most `max` levels. Uses the same estimate as the lexer,
-/// but assumes that any word may be a keyword, and takes a fraction of the time. Also returns false if only the lexer
-/// can decide.
+/// Returns whether a quick scan of the bytes proves that `source` nests at most `max` levels. The scan computes the
+/// same estimate as the pass over the tokens, but assumes that any word may be a keyword. It takes a fraction of the
+/// time. Returns false if only the lexer can decide.
 pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
     let mut depth = Depth { blocks: length_of(bytes, 0, is_blank), ..Depth::default() };
-    // Levels for tokens that the lexer adds: the end of the last line, and of unclosed constructs.
+    // The number of levels that are reserved for tokens that the lexer adds: at the end of the last line, and at the
+    // end of unclosed constructs.
     let added = 4;
     let find_lambda = |from: usize| {
-        // `contains` proves absence in a fraction of the time that `find` takes.
+        // If the source has no `lambda`, `contains` returns in a fraction of the time that `find` takes.
         let rest = source.get(from..).filter(|rest| rest.contains("lambda"))?;
         Some(from + rest.find("lambda")?)
     };
@@ -124,7 +126,8 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
             }
             Some(b'\n' | b'\r') if !depth.outer.is_empty() => continue,
             Some(b'\n' | b'\r') => {
-                // Each block takes at least one column.
+                // Each block indents by at least one column, so the number of blanks is an upper bound of the number of
+                // blocks.
                 depth.blocks = length_of(bytes, at, is_blank);
                 TokenKind::Newline
             }
@@ -155,17 +158,18 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     }
 }
 
-/// Returns the index after the string literal with its first quote at `start`, and an upper bound of its nesting.
-/// Returns `None` if only the lexer can decide, because the string is interpolated and its expressions contain more
-/// than brackets and strings without brackets.
+/// Returns the index after the string literal with its first quote at `start`, and an upper bound of the nesting inside
+/// of the literal. Returns `None` if only the lexer can decide, for example because the expressions of an interpolated
+/// string contain more than brackets and strings without brackets.
 fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usize, usize)> {
     let rest = bytes.get(start..)?;
     let is_long = matches!(rest, [a, b, c, ..] if a == b && b == c);
     let quote = rest.get(..if is_long { 3 } else { 1 })?;
     let mut at = start + quote.len();
-    // Levels for the string itself and for the first brace.
+    // An interpolated string counts levels for the string itself and for its first brace.
     let mut within = if is_interpolated { 4 } else { 0 };
-    // The open brackets in an expression, including its brace, and the quote of the open inner string.
+    // `open` counts the open brackets in an expression, including the brace around the expression. `inner` is the quote
+    // of the string that is open in the expression.
     let mut open = 0_usize;
     let mut inner = None;
     loop {
@@ -199,13 +203,13 @@ fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usiz
             b')' | b']' => open -= 1,
             _ => {}
         }
-        // A bracket counts two levels, and a keyword may follow any sign.
+        // Each sign counts three levels: two for a bracket, and one for a keyword that may follow the sign.
         let counts = open > 0 && inner.is_none() && !byte.is_ascii_alphanumeric();
         within += usize::from(counts) * 3;
     }
 }
 
-/// Returns the number of consecutive bytes from this index on for which `is_such` holds.
+/// Returns the number of consecutive bytes, starting at index `from`, for which `is_such` holds.
 #[inline]
 fn length_of(bytes: &[u8], from: usize, is_such: impl Fn(u8) -> bool) -> usize {
     bytes.iter().skip(from).take_while(|byte| is_such(**byte)).count()
@@ -219,7 +223,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Returns the estimate for `source`. Stops reading as soon as the estimate exceeds `enough`.
+/// Returns the estimated nesting of `source`, in levels. Stops reading as soon as the estimate exceeds `enough`.
 pub(super) fn deepest(source: &str, enough: usize) -> usize {
     let mut lexer = lexer::lex(source, Mode::Module);
     let mut depth = Depth::default();
@@ -234,13 +238,13 @@ pub(super) fn deepest(source: &str, enough: usize) -> usize {
     deepest
 }
 
-/// Returns whether `source` nests at most `max` levels, by the same estimate.
+/// Returns whether the estimated nesting of `source` is at most `max` levels.
 pub(super) fn is_nested_at_most(source: &str, max: usize) -> bool {
     is_surely_within(source, max) || deepest(source, max) <= max
 }
 
 /// Runs `work` on a thread with a stack that is large enough for nesting up to [`NESTING_MAX`]. The outer result is an
-/// error if the thread did not start. The inner result comes from joining the thread.
+/// error if the thread did not start. The inner result is an error if `work` panicked.
 pub(super) fn with_large_stack<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> io::Result<thread::Result<T>> {
@@ -253,24 +257,24 @@ pub(super) fn with_large_stack<T: Send>(
     })
 }
 
-/// The running estimate: the open blocks, the open brackets, and in each bracket the operators since the last comma.
-/// `a + b + c` and `a.b.c` nest to the left, one level for each operator.
+/// The running estimate of the nesting. It counts the open blocks, the open brackets, and in each bracket the operators
+/// since the last comma. `a + b + c` and `a.b.c` nest to the left, one level for each operator.
 #[derive(Debug, Default)]
 struct Depth {
-    /// The open indented blocks.
+    /// The number of open indented blocks.
     blocks: usize,
-    /// The levels of the brackets and interpolated strings around the innermost one, innermost last.
+    /// The levels of the brackets and interpolated strings around the innermost one, from the outside in.
     outer: Vec<Level>,
-    /// The content of the innermost bracket, or of the statement if no bracket is open.
+    /// The level of the innermost bracket, or of the statement if no bracket is open.
     innermost: Level,
-    /// The sum of `outer`, maintained so that a token costs constant time.
+    /// The sum of the depths of the levels in `outer`, maintained so that a token costs constant time.
     outer_sum: usize,
 }
 
-/// The nesting inside one pair of brackets.
+/// The nesting directly inside one pair of brackets, or in a statement outside of brackets.
 #[derive(Debug, Default, Clone, Copy)]
 struct Level {
-    /// The number of operators, calls, attributes and similar links since the last comma.
+    /// The number of operators, calls, attributes and similar links in the chain since the last comma.
     chain: usize,
     /// The number of `lambda`s. A comma does not end a `lambda`: `lambda a, b: lambda c, d: 0`.
     lambdas: usize,
@@ -283,7 +287,7 @@ impl Level {
 }
 
 impl Depth {
-    /// Consumes the next token, and returns the estimate after it.
+    /// Consumes the next token, and returns the estimated nesting after it.
     fn after(&mut self, kind: TokenKind) -> usize {
         #[expect(
             clippy::wildcard_enum_match_arm,
@@ -295,7 +299,7 @@ impl Depth {
             | TokenKind::Lbrace
             | TokenKind::FStringStart
             | TokenKind::TStringStart => {
-                // A call or a subscript is one more link of its chain.
+                // A bracket may be a call or a subscript, which adds a link to the chain before it.
                 self.innermost.chain += 1;
                 self.outer_sum += self.innermost.depth();
                 self.outer.push(std::mem::take(&mut self.innermost));
@@ -332,8 +336,8 @@ impl Depth {
         self.estimate()
     }
 
-    /// Consumes the words, blanks and signs up to the next byte of kind `OTHER`, and returns their number. Does not
-    /// branch on their kinds, for speed.
+    /// Consumes the words, blanks and signs before the next byte of kind `OTHER`, and returns the number of these
+    /// bytes. For speed, the loop does not branch on the kinds of the other bytes.
     #[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
     fn after_links(&mut self, bytes: &[u8]) -> usize {
         let (mut last, mut links, mut count) = (0, 0, 0);
@@ -342,7 +346,7 @@ impl Depth {
             if kind & OTHER != 0 {
                 break;
             }
-            // A word counts at its first byte.
+            // A word counts as one link, at its first byte.
             links += usize::from((kind & LINK) / LINK + (kind & !last & WORD));
             last = kind;
             count += 1;

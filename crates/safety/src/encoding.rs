@@ -1,7 +1,7 @@
 //! Checks the encoding that a source declares (PEP 263). Never decodes anything.
 //!
-//! With a declared encoding other than UTF-8, Python may read a different program than the analysed one. With `utf-7`
-//! or `unicode_escape`, a comment can hold statements.
+//! If a source declares an encoding other than UTF-8, Python may execute a different program than the analysis has
+//! read. For example, under `utf-7` or `unicode_escape`, the text of a comment can decode to statements.
 
 use ruff_text_size::TextSize;
 
@@ -9,17 +9,19 @@ use super::finding::{FindingKind, RawFinding};
 use super::knowledge::index::INDEX;
 use super::rules::Special;
 
-/// The declarations that change nothing, in lower case, with `-` for `_`.
+/// The names of encodings under which Python reads a source as under UTF-8, in lower case and with `-` instead of `_`.
 const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"];
 
-/// The families of encodings that extend ASCII, by the prefixes of their names.
+/// The prefixes of the names of encodings that extend ASCII. Under these encodings, Python reads a source of only ASCII
+/// characters as under UTF-8.
 const EXTEND_ASCII: &[&str] =
     &["latin-1", "latin1", "iso-8859-", "iso8859-", "cp125", "windows-125"];
 
-/// Finds an encoding declaration in the first two lines under which the source differs from its reading as UTF-8.
+/// Finds an encoding declaration in the first two lines, if the source reads differently under that encoding than under
+/// UTF-8.
 ///
-/// Stricter than Python, which treats a lone carriage return as the end of a line depending on how it receives the
-/// source. A declaration counts here if either reading finds it.
+/// Stricter than Python. Depending on how Python receives the source, it treats a lone carriage return as the end of a
+/// line or not. Here, a declaration counts if either reading finds it.
 pub(super) fn declared(source: &str) -> Option<RawFinding> {
     let (head, rest) = source.split_once('\n').unwrap_or((source, ""));
     let by_line_feed = [head, rest.split('\n').next().unwrap_or_default()];
@@ -39,7 +41,7 @@ pub(super) fn declared(source: &str) -> Option<RawFinding> {
     })
 }
 
-/// Splits off the first line. `\n`, `\r\n` and `\r` each end a line.
+/// Splits the source into its first line and the remaining lines. `\n`, `\r\n` and `\r` each end a line.
 fn first_line(source: &str) -> (&str, &str) {
     let Some(end) = source.find(['\n', '\r']) else { return (source, "") };
     let (line, rest) = source.split_at(end);
@@ -59,7 +61,8 @@ fn is_same(name: &str, source: &str) -> bool {
     SAME.contains(&name.as_str()) || (source.is_ascii() && extends_ascii())
 }
 
-/// Returns the name that a line declares: `^[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`.
+/// Returns the name of the encoding that a line declares, by the pattern of PEP 263: `^[ \t\f]*#.*?coding[:=][
+/// \t]*([-_.a-zA-Z0-9]+)`.
 fn encoding_in(line: &str) -> Option<&str> {
     let line = line.trim_start_matches('\u{feff}').trim_start_matches([' ', '\t', '\u{c}']);
     let comment = line.strip_prefix('#')?;

@@ -1,4 +1,5 @@
-//! Searches sources that do not parse for raw patterns. Without a syntax tree it compares only words.
+//! Searches sources that do not parse for the rules' raw patterns. Such a source has no syntax tree, so only its text
+//! is compared.
 
 use super::finding::{FindingKind, RawFinding};
 use super::rules::{self, Rule, Target};
@@ -13,7 +14,7 @@ pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
             findings.extend(occurring.map(|text| pattern_finding(Some(rule), text)));
         }
     }
-    // The bare word occurs in too many honest sources. With a bracket it is a call.
+    // The word `open` alone occurs in too many honest sources. It counts only before a bracket, where it is a call.
     let open = rules::all().find(|rule| rule.id == "files/open");
     if calls_open(source) {
         findings.push(pattern_finding(open, "open()"));

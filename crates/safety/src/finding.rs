@@ -1,5 +1,5 @@
-//! Formats findings so that they are short enough for a model and exact enough to act on. Never decides whether a
-//! script may run.
+//! Formats findings so that they are short enough for a model to read and exact enough to act on. Never decides whether
+//! a script may run.
 
 use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
@@ -11,22 +11,22 @@ use ruff_text_size::TextSize;
 use super::bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
 use super::rules::{Rule, Severity};
 
-/// The number of findings that are listed. More would add nothing to the refusal.
+/// The maximum number of findings in a list. More findings would add nothing to the refusal.
 const FINDINGS_MAX: usize = 20;
-/// The number of lines, or ranges of lines, that one finding lists.
+/// The maximum number of lines, or ranges of lines, that one finding shows.
 const RUNS_MAX: usize = 20;
-/// The longest name, in characters, that a finding repeats.
+/// The maximum length of a name that a finding repeats, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 80;
 
-/// The name in [`Analysis::uses`] that stands for uses with an unknown name.
+/// The entry in [`Analysis::uses`] that stands for all uses with an unknown name.
 pub const UNSEEN: &str = "…";
 
-/// A position in the source. Both numbers start at 1, and columns count characters.
+/// A position in the source. Lines and columns are counted from 1, and columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The line.
+    /// The number of the line.
     pub line: usize,
-    /// The column.
+    /// The number of the column.
     pub column: usize,
 }
 
@@ -38,13 +38,14 @@ pub struct Position {
 pub struct Finding {
     /// The kind of finding, with the names that it is about.
     pub kind: FindingKind,
-    /// The rule that found it. `None` if no rule did, for example because the source does not parse or is too large.
+    /// The rule that found the use. `None` if no rule did, for example because the source does not parse or is too
+    /// large.
     pub rule: Option<&'static Rule>,
-    /// The suggested alternative. Only the first finding of each rule has it.
+    /// The suggested alternative. Only the first finding of each rule has an alternative.
     pub remedy: Option<&'static str>,
-    /// The position where it starts. `None` if the finding is about the whole source.
+    /// The start of the first occurrence. `None` if the finding is about the whole source.
     pub position: Option<Position>,
-    /// The lines where it occurs, in order and without repeats.
+    /// The numbers of the lines where the finding occurs, in ascending order and without repeats.
     pub lines: Vec<usize>,
 }
 
@@ -54,53 +55,54 @@ pub struct Finding {
 pub struct Analysis {
     /// The reasons why the script must not run, in source order. Empty if it may run.
     pub findings: Vec<Finding>,
-    /// The notes on permitted uses that are worth knowing, in source order.
+    /// The notes in source order. A note is about a permitted use that is worth knowing.
     pub notes: Vec<Finding>,
-    /// The script's imports, by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. They are in the order of the
-    /// walk, with repeats. Imports in strings of code are not included.
+    /// The script's imports by qualified names: `sympy`, `qwed_legal.DeadlineGuard`. They are in the order in which the
+    /// analysis finds them, with repeats. Imports in strings of code are not included.
     pub imports: Vec<String>,
     /// The names that the script uses, sorted. External objects have their qualified names (`numpy.random.rand`),
     /// members of any object start with a dot (`.rvs`), and `class` stands for a class statement. Includes [`UNSEEN`]
     /// if some names are unknown.
     pub uses: Vec<String>,
-    /// The steps that the analysis took. At most [`steps_max`](super::steps_max); if that was exceeded, a few more for
-    /// each level of nesting.
+    /// The number of steps that the analysis took. It is at most [`steps_max`](super::steps_max), or a few more for
+    /// each level of nesting if the analysis exceeded that limit.
     pub steps: usize,
 }
 
-/// The subject of a [`Finding`].
+/// The subject of a [`Finding`], which determines the text of the finding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A call of this function, by its qualified name.
+    /// A call of a dangerous function.
     Call {
-        /// The function as resolved, for example `os.system`.
+        /// The qualified name of the function, for example `os.system`.
         name: String,
-        /// The function as written in the source.
+        /// The function as it is written in the source.
         written: String,
     },
-    /// An import, in the form in which it is reported.
+    /// A dangerous import in the form in which it is reported: a module, or `from a import b`.
     Import(String),
-    /// A use of an object that is dangerous without being called.
+    /// A use of an object that is dangerous even if the script does not call it.
     NameReference {
-        /// The object as resolved.
+        /// The name of the object as the analysis resolved it.
         name: String,
-        /// The expression as it stands in the source.
+        /// The expression as it is written in the source.
         written: String,
     },
     /// A declared encoding that is not UTF-8.
     Encoding(String),
-    /// A raw pattern, in a source that does not parse.
+    /// A raw pattern of a rule, in a source that does not parse.
     Pattern(&'static str),
     /// A source that does not parse, with the parser's reason.
     SyntaxError(String),
-    /// A source of this many bytes, which is more than [`SOURCE_BYTES_MAX`].
+    /// A source with this number of bytes, which is more than [`SOURCE_BYTES_MAX`].
     TooLarge(usize),
     /// A source that nests deeper than [`NESTING_MAX`].
     TooDeep,
-    /// Names that refer to each other through more steps than the analysis follows.
+    /// Names that refer to each other through a longer chain than the analysis follows, or a source that takes too many
+    /// steps.
     TooIndirect,
-    /// The number of findings that are not listed.
+    /// The number of findings that are not listed because the list is full.
     More(usize),
 }
 
@@ -115,17 +117,18 @@ impl PartialEq for Finding {
 impl Eq for Finding {}
 
 impl Finding {
-    /// Returns the identifier of the rule, `family/name`.
+    /// Returns the identifier of the rule that found it, in the form `family/name`.
     pub fn rule_id(&self) -> Option<&'static str> {
         self.rule.map(|rule| rule.id)
     }
 
-    /// Returns the statement of the finding, without lines and without the alternative.
+    /// Returns the statement of the finding, without its lines and without the suggested alternative.
     pub fn statement(&self) -> String {
         self.kind.statement()
     }
 
-    /// Returns the alternative of its rule, even if `remedy` is `None` because an earlier finding has it.
+    /// Returns the alternative that the finding's rule suggests, even if `remedy` is `None` because an earlier finding
+    /// has the alternative.
     pub fn alternative(&self) -> Option<&'static str> {
         let rule = self.rule.filter(|_| self.kind.is_exact())?;
         (!rule.remedy.is_empty()).then_some(rule.remedy)
@@ -161,12 +164,13 @@ impl fmt::Display for Finding {
 }
 
 impl FindingKind {
-    /// Returns whether the finding is about parsed code. A word in a source that does not parse is weak evidence.
+    /// Returns whether the finding is about parsed code. A pattern in a source that does not parse is weak evidence, so
+    /// such a finding suggests no alternative.
     fn is_exact(&self) -> bool {
         !matches!(self, Self::Pattern(_))
     }
 
-    /// Returns the first words of a finding that blocks.
+    /// Returns the text of a finding that blocks, without its lines and without the suggested alternative.
     fn statement(&self) -> String {
         match self {
             Self::Call { name, .. } => format!("Dangerous function call: {}()", shortened(name)),
@@ -192,7 +196,7 @@ impl FindingKind {
 }
 
 impl Finding {
-    /// Writes a note, which blocks nothing: its object, its lines and its reason.
+    /// Writes a note: its object, its lines and its reason. A note blocks nothing.
     fn fmt_note(&self, rule: &Rule, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let FindingKind::Call { name, .. } | FindingKind::NameReference { name, .. } = &self.kind
         {
@@ -204,7 +208,7 @@ impl Finding {
         write!(f, ": {}", rule.why)
     }
 
-    /// Returns the lines as a finding shows them: `line 3`, `lines 1-25`, `lines 1, 3, 7-9`.
+    /// Returns the lines in the form in which a finding shows them: `line 3`, `lines 1-25`, `lines 1, 3, 7-9`.
     fn shown_lines(&self) -> Option<String> {
         if let [line] = self.lines.as_slice() {
             return Some(format!("line {line}"));
@@ -229,7 +233,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// A finding before its lines are computed. It is cheap, because a hostile source has many.
+/// A finding before its lines are computed. It must be cheap to create, because a hostile source has many findings.
 #[derive(Debug)]
 pub(super) struct RawFinding {
     pub(super) kind: FindingKind,
@@ -237,7 +241,7 @@ pub(super) struct RawFinding {
     pub(super) offset: Option<TextSize>,
 }
 
-/// The findings and imports of a walk over the tree, in the order of the walk.
+/// The results of a walk over the tree. The findings and imports are in the order of the walk.
 #[derive(Debug, Default)]
 pub(super) struct RawAnalysis {
     pub(super) found: Vec<RawFinding>,
@@ -247,7 +251,7 @@ pub(super) struct RawAnalysis {
 }
 
 impl RawAnalysis {
-    /// Sorts the findings into source order, merges repeats into the first occurrence, truncates the lists, and
+    /// Sorts the findings into source order, merges repeats into the first occurrence, and truncates the lists. Then
     /// computes lines and columns for the remaining findings.
     pub(super) fn into_analysis(self, source: &str) -> Analysis {
         let Self { mut found, imports, uses, steps } = self;
@@ -273,7 +277,7 @@ impl RawAnalysis {
     }
 }
 
-/// Truncates the list, and turns each raw finding with its offsets into a finding.
+/// Truncates the list to `FINDINGS_MAX`, and turns each raw finding with its offsets into a finding.
 fn cut(mut found: Vec<(RawFinding, Vec<TextSize>)>, source: &str) -> Vec<Finding> {
     let more = found.len().saturating_sub(FINDINGS_MAX);
     found.truncate(FINDINGS_MAX);

@@ -1,9 +1,10 @@
 //! Finds forbidden operations in a script's syntax tree before it runs: the static pre-filter.
 //!
-//! The analysis is pure: source text in, [`Finding`]s out. It performs no I/O and keeps no state. Its findings explain
-//! themselves to the model that wrote the script. It does not contain a running script, which is the executor's task.
+//! The analysis is pure: it receives source text and returns [`Finding`]s. It performs no I/O and keeps no state. Each
+//! finding explains itself to the model that wrote the script. The analysis does not confine a running script, which is
+//! the executor's task.
 //!
-//! In the order of the work:
+//! The modules, in the order in which the analysis uses them:
 //!
 //! | file | responsibility |
 //! |---|---|
@@ -47,19 +48,19 @@ pub use work::steps_max;
 use bounds::Nesting;
 use thiserror::Error;
 
-/// A failure of the analysis itself. The gateway treats both variants as a refusal.
+/// A failure of the analysis itself. The gateway refuses the script in both cases.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AnalysisError {
     /// The thread with a large stack could not be started.
     #[error("no thread for the analysis")]
     StartThread(#[source] std::io::Error),
-    /// The parser or the rules have a defect.
+    /// The analysis panicked, because the parser or the rules have a defect.
     #[error("the analysis stopped unexpectedly")]
     Panicked,
 }
 
-/// Analyses `source`. Findings and notes are in source order, with repeats merged.
+/// Analyses `source`. Findings and notes are in source order. Repeats of a finding are merged into one.
 ///
 /// Time and memory are linear in the size of the source. If the analysis takes more than [`steps_max`] steps, the
 /// source is refused as too indirect.

@@ -1,29 +1,31 @@
 //! Counts the work of an analysis in steps. It never measures time, so a source gets the same result on every machine.
 //!
-//! A step takes at most about 0.1 µs: one expression evaluated, one name followed to a binding, one value joined, or a
-//! few bytes of a string folded or judged. Any operation that may cost more than linear time in the source must be
-//! counted.
+//! One step is one evaluated expression, one name followed to a binding, one joined value, or a few bytes of a folded
+//! or judged string. A step takes at most about 0.1 µs. Any operation that may take more than linear time in the size
+//! of the source must be counted.
 
 use foldhash::HashMap;
 use std::cell::{Cell, RefCell};
 
-/// The steps that every source may take.
+/// The number of steps that the analysis of every source may take, regardless of the source's size.
 const STEPS_MIN: usize = 400_000;
-/// The additional steps for each byte of the source. Of 61,000 honest scripts, none takes more than a quarter of its
-/// limit.
+/// The number of additional steps for each byte of the source. Of 61,000 honest scripts, none takes more than a quarter
+/// of its limit.
 const STEPS_PER_BYTE: usize = 3;
-/// The longest part of a string, in bytes, that may be split into characters.
+/// The maximum number of bytes of a string that may be split into characters. Up to this length, each byte costs more
+/// steps.
 const TAKEN_APART_BYTES: usize = 1024;
-/// The fixed cost of analysing a string, in steps.
+/// The fixed cost of parsing a string as a formula or as code, in steps.
 const STARTED: usize = 32;
 
-/// Returns the number of steps after which the analysis of a source stops and refuses it as too indirect.
+/// Returns the maximum number of steps for a source of `source_bytes` bytes. An analysis that takes more steps stops,
+/// and refuses the source as too indirect.
 #[must_use]
 pub const fn steps_max(source_bytes: usize) -> usize {
     STEPS_MIN + STEPS_PER_BYTE * source_bytes
 }
 
-/// Returns the steps for folding a string of this many bytes.
+/// Returns the number of steps that folding a string of `bytes` bytes costs.
 pub(super) const fn folding(bytes: usize) -> usize {
     let apart = if bytes < TAKEN_APART_BYTES { bytes } else { TAKEN_APART_BYTES };
     apart / 4 + bytes / 16
@@ -32,17 +34,18 @@ pub(super) const fn folding(bytes: usize) -> usize {
 /// The way in which a string is judged. Each string is judged once in each way, and the result is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Judgement {
-    /// As a path of attribute names.
+    /// The string is judged as a format string, which may name attributes.
     Attributes,
-    /// As SQL.
+    /// The string is judged as SQL.
     Sql,
-    /// As a formula.
+    /// The string is judged as a formula.
     Formula,
-    /// Parsed as code, at this nesting depth of strings.
+    /// The string is parsed as code. The number is the nesting depth of strings of code, starting at 1 for a string in
+    /// the script.
     Code(usize),
 }
 
-/// The step counter of an analysis and of the strings of code in it, with the cached judgements of strings.
+/// Counts the steps of an analysis and of the strings of code in it, and caches the judgements of strings.
 #[derive(Debug)]
 pub(super) struct Work {
     steps: Cell<usize>,
@@ -63,18 +66,19 @@ impl Work {
     #[inline]
     pub(super) fn spend(&self, steps: usize) {
         let spent = self.steps.get();
-        // After the limit each call counts one step, so that a test can check that the analysis stops.
+        // Above the limit, each call counts as one step, so that a test can check that the analysis stops soon.
         let total = if spent > self.max { spent + 1 } else { (spent + steps).min(self.max + 1) };
         self.steps.set(total);
     }
 
-    /// Returns whether the analysis must stop. The source is then refused, regardless of its other findings.
+    /// Returns whether the analysis has exceeded its limit of steps and must stop. The source is then refused,
+    /// regardless of its other findings.
     #[inline]
     pub(super) fn is_spent(&self) -> bool {
         self.steps.get() > self.max
     }
 
-    /// Returns the judgement of `text`, calling `judge` the first time.
+    /// Returns the cached judgement of `text`. If there is none, calls `judge` and caches its result.
     pub(super) fn judge(
         &self,
         judgement: Judgement,
@@ -90,7 +94,7 @@ impl Work {
             Judgement::Attributes | Judgement::Sql => text.len() / 4,
             Judgement::Formula | Judgement::Code(_) => STARTED + text.len(),
         });
-        // A source that is refused anyway needs no judgement.
+        // If the limit is exceeded, the source is refused anyway, so the string needs no judgement.
         let judged = !self.is_spent() && judge();
         self.judged.borrow_mut().entry(judgement).or_default().insert(text.into(), judged);
         judged

@@ -1,4 +1,4 @@
-//! The errors of a launch, one variant for each step.
+//! The errors that stop the start of a run in the sandbox. Each step of the start has its own variant.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use thiserror::Error;
 
 use super::Tier;
 
-/// An error of the operating system that can be sent to another process.
+/// An error number (`errno(3)`) of the operating system. It can be serialized, to send it to another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{}", io::Error::from_raw_os_error(*.0))]
 pub struct OsError(i32);
 
 impl From<io::Error> for OsError {
     fn from(error: io::Error) -> Self {
-        // An error without a system error number counts as an input/output error.
+        // An `io::Error` without a system error number becomes `EIO`, a general input/output error.
         Self(error.raw_os_error().unwrap_or(nix::libc::EIO))
     }
 }
@@ -26,9 +26,9 @@ impl From<nix::Error> for OsError {
     }
 }
 
-/// Attaches the failed step of a launch to a system error.
+/// Converts a system error into the [`LaunchError`] of the step that failed.
 pub(super) trait OrFail<T> {
-    /// Converts a system error into a launch error.
+    /// Converts a system error into a launch error. `step` is the variant for the failed step.
     fn or_fail(self, step: fn(OsError) -> LaunchError) -> Result<T, LaunchError>;
 }
 
@@ -39,45 +39,45 @@ impl<T, E: Into<OsError>> OrFail<T> for Result<T, E> {
 }
 
 impl OsError {
-    /// Returns whether the kernel refuses the call, because it lacks the feature, or because a policy or a limit of the
-    /// machine forbids it.
+    /// Returns whether this error means that the kernel refused a call: it lacks the feature, or a policy or limit of
+    /// the machine forbids the call.
     fn is_refusal(self) -> bool {
         use nix::libc::{EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS};
 
         [EPERM, EACCES, ENOSYS, EINVAL, ENOSPC, EUSERS].contains(&self.0)
     }
 
-    /// Returns whether the error is a missing file.
+    /// Returns whether this error means that a file does not exist (`ENOENT`).
     pub(super) fn is_missing(self) -> bool {
         self.0 == nix::libc::ENOENT
     }
 }
 
-/// A layer of the sandbox, for messages.
+/// A layer of the sandbox, as messages name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
     /// User, PID, mount, network, IPC and UTS namespaces.
     Namespaces,
-    /// A root that contains only the paths of the plan.
+    /// A root folder that contains only the paths that the run's plan lists.
     FileTree,
-    /// A user of the run's own, if the server is root.
+    /// The change from root to the user `nobody`. It applies only if the server runs as root.
     Identity,
-    /// `setrlimit(2)`.
+    /// Limits for memory, processes and other resources, such as `setrlimit(2)`.
     ResourceLimits,
-    /// No capabilities, and no way to gain any (`capabilities(7)`).
+    /// The run has no capabilities and cannot gain any (`capabilities(7)`).
     Capabilities,
-    /// `landlock(7)`.
+    /// Restricts access to files, and signals (`landlock(7)`).
     Landlock,
-    /// `seccomp(2)`.
+    /// Filters system calls (`seccomp(2)`).
     Seccomp,
     /// The sandbox of macOS.
     Seatbelt,
-    /// Not a layer: the start of the processes.
+    /// The start of the run's processes. It is not a layer, but it can fail like one.
     Start,
 }
 
-/// An error that kept a run from starting in the sandbox. `Display` names no path, because clients see it.
+/// The reason why a run could not start in the sandbox. The messages contain no path, because clients see them.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum LaunchError {
     #[error("this system has no kernel sandbox that the server knows")]
@@ -178,10 +178,10 @@ impl Layer {
 }
 
 impl LaunchError {
-    /// Returns whether the kernel or container has no namespaces, or does not let this user mount anything in them.
-    /// These are known reasons for a tier below 3. All other errors are faults.
+    /// Returns whether the start failed because the kernel or container has no namespaces, or does not let this user
+    /// mount anything in them. These are known reasons for a tier below 3. All other errors are faults.
     pub fn is_without_namespaces(&self) -> bool {
-        // All other steps fail only because of faults. A new variant counts as a fault too.
+        // Every variant that is not listed here is a fault. A variant that is added later counts as a fault too.
         let (Self::CreateNamespaces(error)
         | Self::MapIdentity(error)
         | Self::NameHost(error)

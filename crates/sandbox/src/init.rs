@@ -1,9 +1,9 @@
 //! Process 1 of a run's PID namespace: reaps orphans, and ends the run when the supervisor is gone. It never starts a
 //! process.
 //!
-//! Python is not process 1 itself, because the kernel does not deliver all signals to process 1 (`pid_namespaces(7)`):
-//! `os.abort()` would not abort. When process 1 ends, the kernel kills every process of the run, even one that detached
-//! itself.
+//! Python is not process 1 itself, because the kernel does not deliver all signals to process 1 (`pid_namespaces(7)`).
+//! For example, `os.abort()` would not abort Python. When process 1 ends, the kernel kills every process of the run,
+//! even one that detached itself.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -32,13 +32,13 @@ pub(crate) fn reap_orphans() -> ExitCode {
 }
 
 fn reap_until_supervisor_ends() -> io::Result<()> {
-    // The supervisor holds the other end of standard input. When it closes, the run ends.
+    // Standard input is a socket. The supervisor holds its other end, and the run ends when that end closes.
     let mut supervisor = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let ended = SigSet::from_iter([Signal::SIGCHLD]);
     ended.thread_block()?;
     let ended = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    // The supervisor later detaches the machine's file tree, including this process's current folder.
+    // Leave the current folder, because the supervisor later detaches the machine's file tree, which contains it.
     chdir("/")?;
     supervisor.write_all(&READY)?;
     loop {
@@ -55,7 +55,8 @@ fn reap_until_supervisor_ends() -> io::Result<()> {
             return Ok(());
         }
         while let Ok(Some(_)) = ended.read_signal() {}
-        // EINVAL: the child was killed by a real-time signal, which nix cannot represent. It was reaped anyway.
+        // `EINVAL` continues the loop: a real-time signal, which nix cannot represent, killed the child. The child was
+        // reaped anyway.
         while !matches!(
             waitpid(None, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)

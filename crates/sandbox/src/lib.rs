@@ -1,18 +1,19 @@
 //! Confines a script: defines its rights and makes the kernel enforce them.
 //!
-//! A [`Plan`] states as data which paths are readable and writable, and the limit of each resource. Processes of our
-//! own apply it to one run, in this order:
+//! A [`Plan`] states as data which paths are readable and writable, and the limit for each resource. On Linux, three
+//! processes of our own apply the plan to one run, in this order:
 //!
 //! ```text
 //! supervisor   new namespaces → starts init and launcher → builds the file tree → enters it
-//! init         process 1 of the run's PID namespace: reaps, and ends with the supervisor
+//! init         process 1 of the run's PID namespace: reaps orphans, and ends with the supervisor
 //! launcher     own user → rlimits → capabilities 0 → no_new_privs → Landlock → seccomp → Python
 //! ```
 //!
-//! macOS has other steps, and a run there is one process (`macos`).
+//! macOS has other steps. There a run is one process (see the module `macos`).
 //!
-//! Each step has its own variant of [`LaunchError`]. A failed step ends the launch: no layer is best effort. A run's
-//! [`Tier`] names its layers. This crate never decides which tier is enough; the admin's `SandboxMode` does.
+//! Each step has its own variant of [`LaunchError`]. A failed step ends the launch, because no layer is best effort.
+//! The [`Tier`] of a run states which layers it has. This crate never decides which tier is enough; the admin's setting
+//! `SandboxMode` does.
 //!
 //! The crate contains no `unsafe`. No code of ours runs between a fork and an exec: every process is started by
 //! `posix_spawn(3)` and confines itself.
@@ -30,7 +31,8 @@ mod error;
 mod init;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod launcher;
-// All other modules use Linux through this one. On other systems `portable` takes its place.
+// All other modules use the interfaces of Linux through this module. On other systems `portable.rs` is compiled
+// instead.
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 #[cfg(any(test, not(all(target_os = "linux", not(qwed_portable)))))]
@@ -55,8 +57,8 @@ pub use tier::{SIGNAL_SCOPE_ABI, Tier};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Does the work of a run's process, if the first argument of this process names one. Returns its exit code, or `None`
-/// if this process was started as something else.
+/// Does the work of a supervisor, an init or a launcher, if the first argument of this process requests it. Returns the
+/// exit code, or `None` if this process was started for another purpose.
 pub fn process_of_a_run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next()?.to_str()? {

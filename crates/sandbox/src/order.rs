@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 
-/// Python's command: it runs the compiled bootstrap. The bootstrap reads the script, which follows it in the same file.
+/// The command that Python executes (`-c`). It runs the compiled bootstrap from standard input. The bootstrap then
+/// reads the script, which follows it in the same file.
 ///
-/// The bootstrap has a namespace of its own: its hooks stay in the interpreter, and must not keep the script's names
-/// alive when the interpreter ends.
+/// The bootstrap runs in a namespace of its own. Its hooks stay in the interpreter until the interpreter ends, and must
+/// not keep the script's names alive until then.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
 exec(__import__('marshal').load(script), {'main': globals()})";
 
@@ -20,11 +21,11 @@ exec(__import__('marshal').load(script), {'main': globals()})";
 pub enum Role {
     /// Runs one script, with the rights of a script only.
     Script,
-    /// Forks for each script. Each child gives up its own rights. Tier 3 only.
+    /// Forks for each script. Each child gives up its own rights. This role exists only at tier 3.
     ForkServer,
 }
 
-/// The number of runs of a server, which share its processors and the pipes of their user.
+/// The number of runs of a server. These runs share the processors, and the pipes of their user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbours {
     /// The current number of runs, including this one.
@@ -40,7 +41,7 @@ impl Default for Neighbours {
     }
 }
 
-/// One run, without its script. Sent as one line of JSON, followed by Python's input.
+/// The description of one run, without its script. It is sent as one line of JSON, followed by Python's input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The readable paths and the limits of the run.
@@ -50,16 +51,17 @@ pub struct Order {
     pub scratch: PathBuf,
     /// The script's whole environment, except for variables that contain the path of the scratch folder.
     pub environment: Vec<(String, String)>,
-    /// The CPU time of each process of the run, in seconds.
+    /// The limit for the CPU time of each process of the run, in seconds.
     pub cpu_seconds: u64,
     pub neighbours: Neighbours,
-    /// The control group to create for the run.
+    /// The control group to create for the run, if any.
     pub group: Option<GroupOrder>,
-    /// Settings for macOS only.
+    /// The settings that only a run in Seatbelt needs.
     pub seatbelt: Option<SeatbeltOrder>,
     /// True if addresses must be the same in each run.
     pub fixes_addresses: bool,
-    /// The length of the input that follows: the bootstrap's marshalled code, and the script.
+    /// The length of the input that follows the order, in bytes. The input is the bootstrap's marshalled code, and the
+    /// script.
     pub input_bytes: usize,
 }
 
@@ -70,14 +72,15 @@ pub struct SeatbeltOrder {
     pub taskpolicy: PathBuf,
     /// The library that contains the sandbox functions.
     pub library: PathBuf,
-    /// The real interpreter, if the plan's program only executes it.
+    /// The real interpreter, if the plan's program is another program that only executes it.
     pub program_file: Option<PathBuf>,
-    /// The length of the marshalled code by which Python enters the sandbox. It is the start of the input.
+    /// The length of the marshalled code by which Python enters the sandbox, in bytes. The input starts with this code.
     pub(crate) entry_bytes: usize,
 }
 
 impl SeatbeltOrder {
-    /// Returns the order for macOS itself. Tests pass a folder with stand-ins for Apple's files.
+    /// Returns the order with the paths of Apple's files. If tests pass the folder `stand_ins`, its files replace
+    /// Apple's.
     pub fn new(
         stand_ins: Option<&Path>,
         program_file: Option<PathBuf>,
@@ -98,7 +101,7 @@ impl SeatbeltOrder {
 /// A control group to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupOrder {
-    /// The parent folder, in the machine's file tree.
+    /// The folder of the parent group, in the machine's file tree.
     pub place: PathBuf,
     /// The name of the group in this folder.
     pub name: String,
@@ -108,10 +111,11 @@ pub struct GroupOrder {
 /// The limits of a control group, for all its processes together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupLimits {
-    /// All memory that the kernel counts: resident pages, page tables, sockets, pipes, files in a tmpfs. If it is
-    /// exceeded, the kernel kills all processes of the group at once; before Linux 4.19 it kills one of them.
+    /// The limit for all memory that the kernel counts, in bytes: resident pages, page tables, sockets, pipes, files in
+    /// a tmpfs. If the limit is exceeded, the kernel kills all processes of the group at once. Before Linux 4.19 it
+    /// kills only one of them.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads. A fork above this limit fails.
+    /// The maximum number of processes and threads together. A fork above this number fails.
     pub pids: Option<u64>,
 }
 
@@ -126,7 +130,7 @@ impl Order {
         Ok(message)
     }
 
-    /// Reads an order and its input. [`io::ErrorKind::UnexpectedEof`] if either is missing or incomplete.
+    /// Reads an order and its input. Returns [`io::ErrorKind::UnexpectedEof`] if either is missing or incomplete.
     pub fn receive(source: impl Read) -> io::Result<(Self, Vec<u8>)> {
         let mut reader = BufReader::new(source);
         let mut line = String::new();

@@ -1,5 +1,5 @@
-//! Passes the descriptor that takes a script's pictures from the server to Python. It precedes each order on the same
-//! socket. This module never reads or writes a picture.
+//! Passes a descriptor for a script's pictures from the server to Python. The descriptor is sent before each order, on
+//! the same socket. This module never reads or writes a picture.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,14 +12,15 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The number under which the bootstrap finds the descriptor. It is above all descriptors that the launcher has open,
-/// and below the limit of the script's descriptors (`RLIMIT_NOFILE`).
+/// The number of the descriptor for pictures in Python, where the bootstrap expects it. The number is above all
+/// descriptors that the launcher has open, and below the limit for the script's descriptors (`RLIMIT_NOFILE`).
 pub(crate) const PICTURES_FD: RawFd = 20;
 
-/// The byte that is sent with or without a descriptor.
+/// The content of each message: one byte, with or without a descriptor.
 const BYTE: [u8; 1] = [b'+'];
 
-/// Sends a descriptor, or only the byte if there is none. Does not block on a socket to which nothing was sent before.
+/// Sends a descriptor, or only the byte if there is no descriptor. Does not block on a socket to which nothing was sent
+/// before.
 pub fn send(socket: impl AsFd, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut room);
@@ -30,8 +31,8 @@ pub fn send(socket: impl AsFd, descriptor: Option<BorrowedFd<'_>>) -> io::Result
     Ok(())
 }
 
-/// Receives the descriptor that [`send`] sent, or `None` if it sent only the byte. [`io::ErrorKind::UnexpectedEof`] if
-/// the socket was closed first.
+/// Receives the descriptor that [`send`] sent, or `None` if it sent only the byte. Returns
+/// [`io::ErrorKind::UnexpectedEof`] if the socket was closed first.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut room);
@@ -48,7 +49,8 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
         }
     }
     if let Some(descriptor) = &descriptor {
-        // Not every system can set this flag on receipt. There is no race, because this process has no other thread.
+        // Set close-on-exec here, because not every system can set it on receipt. There is no race, because this
+        // process has no other thread.
         fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
     }
     Ok(descriptor)

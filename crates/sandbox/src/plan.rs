@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::Tier;
 
-/// A path that every run may read if it exists, and the reason.
+/// A path that every run may read if it exists. `why` is the reason.
 struct SystemPath {
     path: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
@@ -38,21 +38,21 @@ const MUSL_PATHS: &str = if cfg!(target_arch = "aarch64") {
     "/etc/ld-musl-x86_64.path"
 };
 
-/// Stores of package managers that keep each package in a folder of its own. A program there may need any package of
-/// its store. All packages are public.
+/// Stores of package managers that keep each package in a folder of its own. A program in a store may need any package
+/// of this store, so a run of such a program may read the whole store. All packages are public.
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
-/// Candidates for the scratch folder in the run's own file tree. The first one that does not overlap a readable path is
-/// taken, because rights in the scratch folder are rights in everything below it.
+/// Candidates for the scratch folder in the run's own file tree. The first candidate that does not overlap a readable
+/// path is taken, because rights in the scratch folder are rights in everything below it.
 const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
 
-/// No path at or below these is ever readable: they are interfaces to the kernel, not files.
+/// Folders that are never readable, with everything below them: they are interfaces to the kernel, not files.
 const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// The paths that an interpreter reads, as it reports them itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The interpreter as it is called. It locates its environment from this path.
+    /// The path by which the interpreter is called. From this path it locates its environment.
     pub program: PathBuf,
     /// The dynamic loader, which the kernel executes together with the interpreter.
     pub loader: Option<PathBuf>,
@@ -64,9 +64,9 @@ pub struct Reach {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub tier: Tier,
-    /// The ABI whose rights Landlock restricts completely, or 0 for none.
+    /// The Landlock ABI: all rights that this ABI knows are restricted. 0 means that Landlock is not used.
     pub landlock_abi: u8,
-    /// The interpreter as it is called.
+    /// The path by which the interpreter is called.
     pub program: PathBuf,
     /// The canonical path of the interpreter.
     pub program_file: PathBuf,
@@ -75,31 +75,32 @@ pub struct Plan {
     pub is_isolated: bool,
     /// The executable files: canonical paths of the interpreter and its loader.
     pub executable: Vec<PathBuf>,
-    /// The readable paths: canonical, and none below another.
+    /// The readable paths. They are canonical, and no path is below another.
     pub readable: Vec<PathBuf>,
     /// The symlinks that lead to readable paths: the path and the target of each.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// Folders on the way to readable paths. They are empty in the run's file tree.
     pub folders: Vec<PathBuf>,
-    /// A folder of the machine in which the run may leave files and folders.
+    /// A folder of the machine in which the run may leave files and folders. `None` for scripts.
     pub artifacts: Option<ArtifactFolder>,
     pub programs: Programs,
-    /// The scratch folder in a file tree of the run's own.
+    /// The path of the scratch folder, if the run has a file tree of its own.
     pub scratch: PathBuf,
     pub limits: Limits,
 }
 
-/// A folder whose content outlives the run.
+/// A folder of the machine that keeps its content after the run.
 ///
-/// If the run has a file tree of its own, the folder is a file system of its own in it. Its content is copied after
-/// every process is dead. So it never holds more than its limits.
+/// If the run has a file tree of its own, the run writes to a separate file system at the path of the folder. This file
+/// system enforces the limits. Its content is copied to the machine's folder after every process of the run is dead. So
+/// the folder never holds more than its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactFolder {
-    /// The canonical path of the folder, in both trees.
+    /// The canonical path of the folder. It is the same in the machine's file tree and in the run's.
     pub path: PathBuf,
-    /// The limit of bytes in the folder.
+    /// The maximum size of the folder's content, in bytes.
     pub bytes_max: u64,
-    /// The limit of files and folders in the folder.
+    /// The maximum number of files and folders in the folder.
     pub inodes_max: u64,
 }
 
@@ -108,28 +109,29 @@ pub struct ArtifactFolder {
 pub enum Programs {
     /// No program: the launcher becomes the interpreter, which cannot start another program.
     None,
-    /// The files in [`Plan::executable`], any number of times: test suites start the interpreter.
+    /// The files in [`Plan::executable`], any number of times, because test suites start the interpreter.
     Executable,
 }
 
 /// The limits of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Resident memory of all processes of the run together. If it is exceeded, the run is killed.
+    /// The limit for the resident memory of all processes of the run together, in bytes. If it is exceeded, the run is
+    /// killed.
     pub memory_bytes: u64,
-    /// Address space of each process. Above it, an allocation fails (`MemoryError`).
+    /// The limit for the address space of each process, in bytes. An allocation above it fails (`MemoryError`).
     pub(crate) address_space_bytes: u64,
-    /// Processes and threads of the run together.
+    /// The maximum number of processes and threads of the run together.
     pub processes: u64,
-    /// Open files of each process.
+    /// The maximum number of open files of each process.
     pub open_files: u64,
-    /// The size of each file.
+    /// The maximum size of each file, in bytes.
     pub file_bytes: u64,
-    /// The total size of the files in the scratch folder.
+    /// The maximum total size of the files in the scratch folder, in bytes.
     pub scratch_bytes: u64,
-    /// Files and folders in the scratch folder.
+    /// The maximum number of files and folders in the scratch folder together.
     pub scratch_inodes: u64,
-    /// The size of shared memory and semaphores.
+    /// The maximum total size of shared memory and semaphores, in bytes.
     pub shared_memory_bytes: u64,
 }
 
@@ -141,11 +143,11 @@ impl Limits {
         let memory_bytes = memory_mb * MIB;
         Self {
             memory_bytes,
-            // NumPy, Z3 and threads reserve gigabytes that they never touch.
+            // Allow this much, because NumPy, Z3 and threads reserve gigabytes of address space that they never touch.
             address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
-            // Enough for a thread pool of the default size (at most 32) and a process pool.
+            // This number is enough for a thread pool of the default size (at most 32) and a process pool.
             processes: 64,
-            // Must stay below `syscalls::PROGRAM_FD`, so that no second program can be executed.
+            // This number must stay below `syscalls::PROGRAM_FD`, so that no second program can be executed.
             open_files: 256,
             file_bytes: 64 * MIB,
             scratch_bytes: 128 * MIB,
@@ -154,7 +156,7 @@ impl Limits {
         }
     }
 
-    /// Returns these limits with the memory limits for `memory_mb`, where those are lower.
+    /// Returns these limits with each memory limit lowered to its value for `memory_mb` MiB, if that value is lower.
     #[must_use]
     pub fn lowered_to(self, memory_mb: u64) -> Self {
         let Self { memory_bytes, address_space_bytes, .. } = Self::with_memory(memory_mb);
@@ -166,7 +168,7 @@ impl Limits {
     }
 }
 
-/// An error that leaves a run without a plan.
+/// The reason why a run has no plan.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// The interpreter was removed after it was found.
@@ -184,13 +186,13 @@ pub enum PlanError {
     /// Every candidate for the scratch folder overlaps a readable path.
     #[error("there is no place for the scratch folder: all that it could have is readable")]
     NoScratchPlace,
-    /// The root folder, or an interface to the kernel.
+    /// A path from the admin that no run may read: the root folder, or an interface to the kernel.
     #[error("QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts")]
     ReadPathRefused(PathBuf),
 }
 
 impl PlanError {
-    /// Returns the message without a path, for clients.
+    /// Returns the message for clients, which contains no path.
     pub fn for_clients(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "the interpreter is not there any more",
@@ -206,7 +208,7 @@ impl PlanError {
         }
     }
 
-    /// Returns the remedy for the admin.
+    /// Returns the admin's remedy for this error.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::ProgramMissing(_) => "restart the server",
@@ -220,8 +222,8 @@ impl PlanError {
 }
 
 impl Plan {
-    /// Returns the plan for a script in the interpreter that needs `reach`. The admin allows it to read `read_paths`
-    /// too, and to use `memory_mb` MiB.
+    /// Returns the plan for a script. `reach` contains the paths that the script's interpreter needs. The admin allows
+    /// the script to read `read_paths` too, and to use `memory_mb` MiB.
     pub fn new(
         tier: Tier,
         landlock_abi: u8,
@@ -251,7 +253,7 @@ impl Plan {
         let system = SYSTEM_PATHS.iter().map(|row| Path::new(row.path));
         let own = reach.paths.iter().map(PathBuf::as_path);
         for path in system.chain(stores).chain(own).filter(|path| may_be_readable(path)) {
-            // Not every machine has all of these.
+            // Ignore the result, because not every machine has all of these paths.
             closure.add(path);
         }
         let loader = reach.loader.as_ref().and_then(|loader| fs::canonicalize(loader).ok());
@@ -277,15 +279,16 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns whether the run must stay one process, with threads. This is so for a script without a PID namespace:
-    /// killing its only process then ends the run.
+    /// Returns whether the run must stay one process, which may have threads. This applies to a confined script without
+    /// a PID namespace, so that killing its only process ends the run.
     pub fn is_one_process(&self) -> bool {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }
 
     /// Returns this plan for a run that may write to the artifact folder and may start the interpreter again. The
-    /// folder must exist and must not be a symlink. `None` if the folder overlaps a readable path or leaves no place
-    /// for the scratch folder, because rights in one would be rights in the other.
+    /// folder must exist and must not be a symlink. `None` if the folder's path is relative. Also `None` if the folder
+    /// overlaps a readable path or every candidate for the scratch folder: rights in one folder would be rights in the
+    /// other.
     pub fn for_project(mut self, artifacts: ArtifactFolder) -> Option<Self> {
         let folder = &artifacts.path;
         let taken = || taken(&self.readable, &self.links, &self.folders);
@@ -297,7 +300,7 @@ impl Plan {
             self.readable.iter().cloned().chain([folder.clone()]).collect();
         self.scratch = scratch_place(&with_folder, &self.links, &self.folders)?;
         if self.tier < Tier::T3 {
-            // At these tiers nothing else bounds the folder during the run.
+            // Limit the size of each file, because at these tiers nothing else limits the folder's size during the run.
             self.limits.file_bytes = self.limits.file_bytes.min(artifacts.bytes_max);
         }
         self.artifacts = Some(artifacts);
@@ -325,7 +328,7 @@ fn scratch_place(
     SCRATCH_PLACES.iter().map(PathBuf::from).find(is_free)
 }
 
-/// Returns every path that must exist in the file tree.
+/// Returns every path that must exist in the run's file tree.
 fn taken<'a>(
     readable: &'a [PathBuf],
     links: &'a [(PathBuf, PathBuf)],

@@ -1,5 +1,5 @@
-//! The replacement of `linux` on other systems: macOS, whose sandbox is in `macos`, and systems without a kernel
-//! sandbox that the server knows. It never confines anything.
+//! Replaces the module `linux` on other systems: on macOS, where the module `macos` contains the sandbox, and on
+//! systems without a kernel sandbox that the server knows. This module never confines anything.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +19,7 @@ pub fn supported_abi() -> u8 {
     0
 }
 
-/// Returns whether addresses can be the same in each run. No way to do this is known here.
+/// Returns false, because no way is known here to make addresses the same in each run.
 pub fn can_fix_addresses() -> bool {
     false
 }
@@ -29,7 +29,7 @@ pub fn script_user(_tier: Tier) -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// The control groups of a server. This system has none, so no value exists.
+/// The control groups of a server. This system has no control groups, so no value of this type exists.
 #[derive(Debug)]
 pub struct ControlGroups(Infallible);
 
@@ -51,7 +51,7 @@ impl ControlGroups {
     }
 }
 
-/// One control group. This system has none, so no value exists.
+/// One control group. This system has no control groups, so no value of this type exists.
 #[derive(Debug)]
 pub struct ControlGroup(Infallible);
 

@@ -12,7 +12,7 @@ struct ForbiddingSetting {
     remedy: &'static str,
 }
 
-/// Known reasons why namespaces are refused. The first one that applies is reported.
+/// The known settings that forbid namespaces. The first setting that applies is reported.
 const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
     ForbiddingSetting {
         file: "/proc/sys/kernel/unprivileged_userns_clone",
@@ -33,7 +33,7 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
     },
 ];
 
-/// Files that mark a container.
+/// Files that exist only in a container.
 const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 /// Returns the remedy for `error`: one or two sentences, without a full stop.

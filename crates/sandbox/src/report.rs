@@ -1,5 +1,5 @@
-//! The protocol between the server and the supervisor of a run, over a socket pair. One end is the supervisor's
-//! standard input. This module defines the types only, and performs no I/O.
+//! Defines the protocol between the server and the supervisor of a run, over a socket pair. The supervisor's standard
+//! input is one end of the pair. This module only defines types, and performs no I/O.
 //!
 //! The server sends one [`Order`](crate::Order) and Python's input. When every process of the run is dead, the
 //! supervisor replies with one [`Report`] as a line of JSON. It exits after it has removed the run's folder. If the
@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use super::LaunchError;
 
-/// The longest [`Report`], in bytes. A report may contain a path.
+/// The maximum length of a [`Report`], in bytes. A report may contain a path.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// The exit code of a supervisor that could not remove all of the run's folder.
+/// The exit code of a supervisor that could not remove the run's folder completely.
 pub const LEFT_BEHIND: u8 = 3;
 
 /// The supervisor's report on a finished run.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// Python ended with this exit code, or was killed by a signal, which is a negative number.
+    /// Python ended with this exit code. A negative number is the signal that killed Python.
     Exited(i32),
-    /// The run was killed because the server asked for it or is gone.
+    /// The run was killed because the server asked for this or is gone.
     Killed {
         /// True if other processes kept the run from the processors for longer than it had one.
         is_starved: bool,
@@ -30,7 +30,7 @@ pub enum Report {
     },
     /// The run was killed because it exceeded its memory limit.
     OutOfMemory,
-    /// The run was killed because it exceeded its limit of pipes.
+    /// The run was killed because it exceeded its limit for pipes.
     TooManyPipes,
     /// The run did not start.
     NotStarted(LaunchError),

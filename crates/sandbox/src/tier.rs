@@ -13,7 +13,7 @@ pub enum Tier {
     /// No sandbox: the script runs with the rights of the server's user.
     #[serde(rename = "off")]
     Off,
-    /// rlimits, no capabilities, seccomp. Files are not restricted.
+    /// The run has rlimits, no capabilities and a seccomp filter. Files are not restricted.
     T1,
     /// macOS: Seatbelt and limits. The run is one process, which cannot fork.
     #[serde(rename = "seatbelt")]
@@ -28,8 +28,9 @@ pub enum Tier {
 impl Tier {
     /// Returns the oldest Landlock ABI that is enough for this tier, or 0 if it needs none.
     ///
-    /// Without namespaces Landlock is the only barrier, and ABI 6 is the first that contains signals and abstract
-    /// sockets. With namespaces these are contained already, and any ABI is a second barrier around the files.
+    /// Without namespaces, Landlock is the only barrier for files, signals and abstract sockets. ABI 6 is the first
+    /// that contains signals and abstract sockets. With namespaces, signals and sockets are contained already, so any
+    /// ABI is enough as a second barrier around the files.
     pub fn landlock_abi_min(self) -> u8 {
         match self {
             Self::Off | Self::T1 | Self::Seatbelt => 0,

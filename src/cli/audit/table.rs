@@ -6,10 +6,11 @@ use crate::cli::table::{Table, WidthLimit, printable};
 use crate::cli::token::seconds;
 use crate::ledger::AuditRow;
 
-/// Lines have at most 120 characters, unless the last column needs more room for its 24.
+/// The widths at which the table is wrapped. Lines have at most 120 characters, but the last column always gets at
+/// least 24 characters.
 const WIDTH: WidthLimit = WidthLimit { line: 120, last_column: 24 };
 
-/// The columns except the last: their names, and their widest cells in characters.
+/// The name of each column except the last, and the maximum width of its cells in characters.
 const COLUMNS: [(&str, usize); 6] =
     [("TIME", 20), ("SEQ", 12), ("EVENT", 14), ("USER", 16), ("TOOL", 20), ("RUN", 8)];
 
@@ -31,7 +32,8 @@ pub(super) fn of(rows: &[AuditRow]) -> String {
     table.to_string()
 }
 
-/// Cuts a cell that is too long. A run id can be recognised by its first characters; other texts end in `…`.
+/// Cuts a cell that has more than `chars_max` characters. A run id keeps its first characters, which are enough to
+/// recognise it. Another text ends in `…`.
 fn shortened(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();
@@ -42,7 +44,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
     if is_run_id { start } else { format!("{start}…") }
 }
 
-/// Formats the outcome of a call, with the details that explain it.
+/// Formats the outcome of a call, followed by the details that explain it.
 fn outcome(row: &AuditRow) -> String {
     let details: Map<String, Value> = serde_json::from_str(&row.details).unwrap_or_default();
     let text = |key: &str| details.get(key).and_then(Value::as_str);
@@ -62,7 +64,7 @@ fn outcome(row: &AuditRow) -> String {
         text("path").map(str::to_owned),
     ];
     let mut facts: Vec<String> = facts.into_iter().flatten().collect();
-    // Leave the outcome out if the name of the event ends with it.
+    // If the name of the event ends with the outcome, omit the outcome, but never leave the cell empty.
     if facts.is_empty() || !row.event.ends_with(&row.outcome) {
         facts.insert(0, row.outcome.clone());
     }

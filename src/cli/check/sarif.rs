@@ -9,14 +9,15 @@ use crate::safety::rules;
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// The id of findings without a rule, for example about a source that does not parse or is too large.
+/// The rule id of findings that do not come from a rule, for example about a source that does not parse or is too
+/// large.
 const NO_RULE: &str = "source/not-analysed";
 
-/// The characters to percent-encode in a path within a URI.
+/// The characters that are percent-encoded in a path within a URI.
 const RESERVED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// Builds a SARIF log with one run.
+/// Builds a SARIF log. Its only `run` contains all findings.
 pub(super) fn log(checked: &[Checked]) -> Value {
     let results: Vec<Value> = checked
         .iter()
@@ -64,7 +65,7 @@ fn result(file: &str, finding: &Finding, severity: Severity) -> Value {
     let region = finding
         .position
         .map(|position| json!({ "startLine": position.line, "startColumn": position.column }));
-    // Without a region, the location is the whole file.
+    // Without a position, the finding applies to the whole file.
     let location = match region {
         Some(region) => json!({ "artifactLocation": { "uri": uri(file) }, "region": region }),
         None => json!({ "artifactLocation": { "uri": uri(file) } }),

@@ -1,26 +1,26 @@
 //! `qwed-mcp doctor --apparmor-profile`: generates the profile that lets this program create user namespaces on Ubuntu.
 //! It never loads the profile.
 //!
-//! Since 23.10, Ubuntu refuses user namespaces to programs without a profile that allows `userns`
-//! (`kernel.apparmor_restrict_unprivileged_userns`). A profile applies to one path: apparmor.d(5).
+//! Since version 23.10, Ubuntu refuses user namespaces to programs without a profile that allows `userns`
+//! (`kernel.apparmor_restrict_unprivileged_userns`). A profile applies to the program at one path: apparmor.d(5).
 
 use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Returns the profile of this program, for its current path.
+/// Returns the `AppArmor` profile of this program, for the path from which it was started.
 pub(super) fn profile() -> anyhow::Result<String> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
     of(&program.context("the path of this program is not known")?)
 }
 
-/// Returns the profile of the program at `path`, which must be a canonical path.
+/// Returns the `AppArmor` profile of the program at `path`, which must be a canonical path.
 fn of(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
     let text = text.context("AppArmor cannot name the path of this program: move it")?;
     let mut quoted = String::new();
     for character in text.chars() {
-        // These characters are wildcards, variables or quotes in a profile.
+        // In a profile, each of these characters is a wildcard, or part of a variable or of a quoted string.
         if r#"\"*?[]{}^@"#.contains(character) {
             quoted.push('\\');
         }
@@ -54,7 +54,7 @@ mod tests {
         let line = r#"profile qwed-mcp "/opt/\*/\{a,b\}/\"c\"/\@\{HOME\}" flags"#;
         assert!(profile.contains(line), "{profile}");
 
-        // The package for Debian and Ubuntu ships the same profile.
+        // The package for Debian and Ubuntu contains the same profile as a file.
         let packaged = include_str!("../../../packaging/deb/apparmor");
         assert_eq!(of(Path::new("/usr/bin/qwed-mcp")).unwrap(), packaged);
 

@@ -1,4 +1,4 @@
-//! Checks the needs of the governed tools, and decides whether tests can run.
+//! Checks the conditions for the governed tools, and decides whether tests can run.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,16 @@ use crate::strict_modes::require_protected;
 pub(super) struct Governed {
     file: PathBuf,
     policy: Result<PolicyCheck, String>,
-    /// The version of pytest in the sandbox, or why it cannot be imported there.
+    /// The version of pytest in the sandbox, or the reason why pytest cannot be imported there.
     pytest: Result<String, String>,
     data: Result<(PathBuf, FolderState), String>,
     tokens: Result<Vec<TokenRecord>, String>,
-    /// Why tests cannot run; empty if they can.
+    /// The reasons why tests cannot run. Empty if tests can run.
     pub(super) reasons: Vec<String>,
 }
 
 impl Governed {
-    /// Checks everything that a call of `run_pytest` needs. Returns `None` without a policy.
+    /// Checks everything that a call of `run_pytest` needs. Returns `None` if no policy is configured.
     pub(super) async fn look(
         settings: &Settings,
         executor: &OneShotExecutor,
@@ -82,7 +82,7 @@ impl Governed {
         reasons
     }
 
-    /// Returns the rows of the text output.
+    /// Returns the rows of the text output: their labels and their texts.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         let file = self.file.display();
@@ -119,7 +119,7 @@ impl Governed {
         rows
     }
 
-    /// Returns the last line of the text output.
+    /// Returns the last line of the text output, which reports whether tests can run.
     pub(super) fn verdict(&self) -> String {
         if self.reasons.is_empty() {
             "Tests can run (run_pytest), whether or not the admin gate is open.".to_owned()

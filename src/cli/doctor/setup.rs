@@ -1,5 +1,5 @@
-//! Checks the rest of a server's setup: the skill manifest, the bill of materials, the database, a token that nothing
-//! uses, and unknown variables.
+//! Checks the parts of a server's setup that scripts do not need: the skill manifest, the bill of materials, the
+//! database, a token that nothing uses, and unknown variables.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,16 +14,18 @@ use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
-/// A name counts as a misspelling of another if at most one in this number of letters differs.
+/// The number of letters that a name must have for each difference from a known name. A name with fewer letters does
+/// not count as a misspelling of that name.
 const LETTERS_PER_DIFFERENCE: usize = 3;
 
-/// The setup, with its problems.
+/// The setup of a server, with its problems.
 pub(super) struct Setup {
-    /// The skill manifest, and why it is not trusted. A server does not start with an untrusted manifest.
+    /// The file of the skill manifest, and the reason if the manifest is not trusted. A server does not start with an
+    /// untrusted manifest.
     manifest: Option<(PathBuf, Result<(), String>)>,
-    /// The file for the bill of materials, and why it cannot be written.
+    /// The file for the bill of materials, and the reason if the file cannot be written.
     bill: Option<(PathBuf, Result<(), String>)>,
-    /// The rights that the database's user should not have, or why the database cannot be used.
+    /// A right that the database's user should not have, or the reason why the database cannot be used.
     #[cfg(feature = "postgres")]
     database: Option<Result<Option<Excess>, String>>,
     /// Whether a token is set although nothing uses it.
@@ -31,10 +33,10 @@ pub(super) struct Setup {
     unknown: Vec<Unknown>,
 }
 
-/// A variable that looks like ours but has no meaning.
+/// An environment variable that looks like one of ours but has no meaning.
 struct Unknown {
     name: String,
-    /// The known variable that is probably meant.
+    /// The known variable that the admin probably meant.
     like: Option<&'static str>,
 }
 
@@ -46,7 +48,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// Logs a warning for each variable that looks like ours but is unknown.
+/// Logs a warning for each environment variable that looks like one of ours but is unknown.
 pub(in super::super) fn warn_of_unknown_variables() {
     for unknown in unknown_variables() {
         tracing::warn!("unknown variable: {unknown}");
@@ -87,14 +89,14 @@ impl Setup {
         }
     }
 
-    /// Returns why a server does not start, if it does not.
+    /// Returns the reason why a server with this setup does not start. Returns `None` if it starts.
     pub(super) fn refusal(&self) -> Option<String> {
         let (file, trusted) = self.manifest.as_ref()?;
         let reason = trusted.as_ref().err()?;
         Some(format!("the skill manifest {} is not trusted: {reason}", file.display()))
     }
 
-    /// Returns the rows of the text output.
+    /// Returns the rows of the text output: their labels and their texts.
     pub(super) fn rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         if let Some((file, trusted)) = &self.manifest {
@@ -139,7 +141,7 @@ impl Setup {
         rows
     }
 
-    /// Adds the setup to the JSON output.
+    /// Adds the diagnosis of the setup to the JSON output.
     pub(super) fn add_to(&self, object: &mut Value) {
         let unknown = self.unknown.iter();
         let unknown = unknown.map(|Unknown { name, like }| json!({ "name": name, "like": like }));
@@ -172,7 +174,8 @@ impl Setup {
     }
 }
 
-/// Checks the rights of the user of the shared database, if one is configured. Changes nothing there.
+/// Checks whether the database's user has a right that it should not have. Returns `None` if no shared database is
+/// configured. Changes nothing in the database.
 #[cfg(feature = "postgres")]
 async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>> {
     let url = DatabaseUrl::parse(settings.store.as_ref()?).map_err(DatabaseError::Url);
@@ -180,7 +183,7 @@ async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>>
     Some(asked.await.map_err(|error| Causes(&error).to_string()))
 }
 
-/// Returns the `names` that look like variables of ours but are not known.
+/// Returns the `names` that look like variables of ours but are not `known`.
 fn unknown(names: impl Iterator<Item = String>, known: &[&'static str]) -> Vec<Unknown> {
     let is_unknown = |name: &String| is_own_variable(name) && !known.contains(&name.as_str());
     let unknown = names.filter(is_unknown).map(|name| {

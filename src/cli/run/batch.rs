@@ -30,23 +30,24 @@ use crate::terminal::Label;
 
 /// The exit codes of a batch.
 mod end {
-    /// Some lines have no verdict, or no answer.
+    /// This machine could not run the scripts of some lines, or some lines have no answer.
     pub(super) const SOME_UNANSWERED: u8 = 1;
     /// The input cannot be used, or the arguments are invalid.
     pub(super) const UNUSABLE: u8 = 2;
 }
 
-/// The exit code for invalid arguments.
+/// The exit code of a batch with invalid arguments.
 pub(in super::super) const USAGE: u8 = end::UNUSABLE;
 
-/// The most workers. More would only compete for the processors.
+/// The maximum number of workers. More workers would only compete for the processors.
 const WORKERS_MAX: i64 = 256;
 
-/// The progress bar if the size of the input is known, and the spinner if not.
+/// The template of the progress bar, which is shown if the size of the input is known.
 const BAR: &str = "{bar:30} {percent}%  {msg}, {eta} left";
+/// The template of the spinner, which is shown if the size of the input is unknown.
 const SPINNER: &str = "{spinner} {msg}";
 
-/// The id of the group of all options of a batch.
+/// The id of clap's group that contains all options of a batch.
 const GROUP: &str = "batch_options";
 
 /// The options of a batch, including `--batch`. [`require_batch`] rejects the others without it.
@@ -100,7 +101,7 @@ pub(super) struct Options {
     allow_readable_answers: bool,
 }
 
-/// The format of the progress.
+/// The format in which the progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Shown {
     /// A bar on a terminal, nothing elsewhere
@@ -111,7 +112,7 @@ enum Shown {
     None,
 }
 
-/// The handling of findings, as an option.
+/// The handling of findings in scripts, as the value of `--analysis`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum AnalysisWord {
     /// Findings block the script, as for clients
@@ -130,8 +131,8 @@ impl AnalysisWord {
     }
 }
 
-/// Fails if an option of a batch is given without `--batch`. `requires` of clap does not detect this: clap skips it for
-/// an argument that conflicts with another, and a script conflicts with a batch.
+/// Fails if an option of a batch is given without `--batch`. Clap's `requires` cannot check this. Clap skips `requires`
+/// for an argument that conflicts with a present argument, and a script conflicts with `--batch`.
 pub(super) fn require_batch(
     command: &mut clap::Command,
     given: &ArgMatches,
@@ -150,7 +151,7 @@ pub(super) fn require_batch(
     Err(command.error(ErrorKind::MissingRequiredArgument, reason))
 }
 
-/// Runs the scripts in `file`.
+/// Runs the scripts in `file`, which `--batch` names.
 pub(super) fn run(file: &Path, mut settings: Settings, options: &Options) -> ExitCode {
     let memory_mb = options.memory_mb.unwrap_or(settings.memory_mb);
     if memory_mb > settings.memory_mb {
@@ -201,7 +202,7 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
         }
     };
     let shard = options.shard.unwrap_or(Shard::WHOLE);
-    // The size of a pipe is unknown.
+    // Only a regular file has a known size. The size of a pipe is unknown.
     let size = source.as_ref().and_then(|file| file.metadata().ok()).filter(Metadata::is_file);
     let size = size.map(|metadata| metadata.len());
     let read: Box<dyn Read + Send> = match source {
@@ -222,12 +223,13 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
     let files = files_of_batch(files);
     let ended = pump(input, output, (run_by, size, files), summary, settings, options);
     let ended = runtime.block_on(ended);
-    // The reading thread may be blocked forever.
+    // Do not wait without a timeout, because the thread that reads the input may be blocked forever.
     runtime.shutdown_timeout(super::super::RUNTIME_SHUTDOWN);
     ended
 }
 
-/// Opens the file for the summary before anything runs. Its old content stays until the summary is written.
+/// Opens the file for the summary before any script runs. The old content of the file stays until the summary is
+/// written.
 fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::Result<File> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
     let is_input = input.map_or(Ok(false), |input| is_same(input, &file))?;
@@ -236,19 +238,19 @@ fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::R
     Ok(file)
 }
 
-/// Returns the canonical paths of a batch's files: input, output, summary. Pipes and devices have no path by which a
-/// script could find them.
+/// Returns the canonical paths of a batch's files: input, output and summary. Leaves out anonymous pipes and sockets,
+/// because a script cannot find them by a path.
 fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> {
     let input = input.filter(|path| *path != Path::new("-"));
-    // Standard input and output may be files too.
+    // Standard input and standard output may be redirected to files, which scripts could find too.
     let input = input.unwrap_or(Path::new("/dev/stdin"));
     let output = output.unwrap_or(Path::new("/dev/stdout"));
     let files = [Some(input), Some(output), summary].into_iter().flatten();
     files.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// Fails if scripts could read the files of the batch. The input contains expected outputs, and the output contains the
-/// output of other scripts.
+/// Fails if scripts could read the files of the batch, unless `is_allowed`. The input contains the expected outputs.
+/// The output contains the outputs of other scripts.
 async fn require_hidden_answers(
     executor: &dyn Executor,
     files: &[PathBuf],
@@ -267,7 +269,8 @@ async fn require_hidden_answers(
     Ok(())
 }
 
-/// Answers all lines, unless a signal interrupts it.
+/// Runs the scripts of all lines and writes the answers. The first signal stops the batch, and a second one ends it at
+/// once.
 async fn pump(
     input: Input,
     output: Output,
@@ -319,7 +322,7 @@ async fn pump(
             _ = terminations.recv() => code::TERMINATED,
         };
         if signalled.replace(number).is_some() {
-            // Running scripts end with this process.
+            // This is the second signal. Scripts that still run end together with this process.
             return Ok(ExitCode::from(number));
         }
         Label::Note.say("ending what runs; once more ends this at once");
@@ -329,7 +332,7 @@ async fn pump(
     conclude(&pumped, &run_by, signalled, summary, options)
 }
 
-/// Prints how much memory scripts may take, and warns if less is available.
+/// Prints how much memory the scripts may take together, and warns if less is available.
 fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
     let workers = u64::try_from(*workers).unwrap_or(u64::MAX);
     let wanted = memory_mb.saturating_mul(workers);
@@ -347,14 +350,14 @@ fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
     ));
 }
 
-/// Fails if no script can run. Called before a line is read.
+/// Fails if no script can run. Called before the first line is read.
 async fn require_ready(executor: &dyn Executor) -> anyhow::Result<()> {
     let ready = executor.readiness().await.map_err(|missing| anyhow::anyhow!("{missing}"))?;
     anyhow::ensure!(ready.is_some(), "there is no Python to run scripts in; see `qwed-mcp doctor`");
     Ok(())
 }
 
-/// Reports the end of a batch, and returns its exit code.
+/// Prints the result of a batch, and returns its exit code.
 fn conclude(
     pumped: &Pumped,
     run_by: &RunBy,
@@ -370,7 +373,7 @@ fn conclude(
         let emptied = if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) };
         emptied.and_then(|()| file.write_all(text.as_bytes())).context("--summary")?;
     }
-    // If an error prevented all answers, the error is the whole report.
+    // If an error prevented all answers, print only the error, because an empty summary adds nothing.
     if is_complete || summary.lines > 0 {
         tell_summary(&summary);
     }
@@ -430,7 +433,7 @@ fn tell_summary(summary: &Summary) {
     ));
 }
 
-/// The progress, in the requested format.
+/// The display of the progress, in the requested format.
 enum ShownProgress {
     Bar(ProgressBar),
     Json,
@@ -438,14 +441,14 @@ enum ShownProgress {
 }
 
 impl ShownProgress {
-    /// `size` is the size of the input in bytes, if known.
+    /// Creates the display. `size` is the size of the input in bytes, if known.
     fn new(shown: Shown, size: Option<u64>) -> Self {
         match shown {
             Shown::Json => Self::Json,
             Shown::Auto if io::stderr().is_terminal() => {
                 let bar = size.map_or_else(ProgressBar::no_length, ProgressBar::new);
                 let form = if size.is_some() { BAR } else { SPINNER };
-                // The template is a constant.
+                // The template is a constant that parses, so the default style is never used.
                 bar.set_style(
                     ProgressStyle::with_template(form)
                         .unwrap_or_else(|_| ProgressStyle::default_bar()),
@@ -492,6 +495,6 @@ fn tell_progress(progress: &Progress) {
         "rate": (progress.rate() * 10.0).round() / 10.0,
         "seconds": progress.elapsed().as_secs(),
     });
-    // A lost progress line is harmless.
+    // Ignore the error, because a lost progress line is harmless.
     let _ = writeln!(io::stderr(), "{line}");
 }

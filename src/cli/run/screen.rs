@@ -1,7 +1,8 @@
-//! Shows the output of a script to a person: its two streams, and on a terminal the time so far.
+//! Shows the output of a script to a person: its standard output and standard error, and on a terminal also the elapsed
+//! time.
 //!
 //! A separate thread writes, so that a stopped terminal (Ctrl-S, a pager) stops neither the script nor its time limit.
-//! The limits on the streams bound the output that waits.
+//! Output that is not yet written stays in memory. The limits on the script's streams bound its size.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,29 +16,29 @@ use super::super::output::unless_closed;
 use crate::executor::{Echo, Stream};
 use crate::terminal::{DIM, VisibleBytes};
 
-/// The interval between updates of the clock.
+/// The interval at which the elapsed time is updated.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Moves to the start of the line and clears it.
+/// The escape sequence that moves the cursor to the start of the line and clears the line.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-/// The output of a script, on its way to a person.
+/// The display of a script's output, on standard output and standard error.
 pub(super) struct Screen {
     waiting: Arc<Waiting>,
     writer: io::Result<JoinHandle<Writer>>,
     opened: Instant,
 }
 
-/// The result of showing the output.
+/// The result of showing the output of a script.
 pub(super) struct Printed {
-    /// Whether a reader closed its pipe before the end.
+    /// Whether a reader of the output closed its pipe before the script ended.
     pub(super) is_unread: bool,
-    /// The time since the screen was opened.
+    /// The time from the opening of the screen to its closing.
     pub(super) elapsed: Duration,
 }
 
 impl Screen {
-    /// Opens the screen. Cancels `unread` once the output cannot be written.
+    /// Opens the screen. Cancels the token `unread` if the output cannot be written.
     pub(super) fn open(unread: &CancellationToken) -> Self {
         let (waiting, unread, opened) = (Arc::<Waiting>::default(), unread.clone(), Instant::now());
         let ours = Arc::clone(&waiting);
@@ -46,14 +47,14 @@ impl Screen {
         Self { waiting, writer, opened }
     }
 
-    /// Returns a listener that shows the output it receives.
+    /// Returns a listener that shows the output which it receives.
     pub(super) fn echo(&self) -> Echo {
         let waiting = Arc::clone(&self.waiting);
         Echo::to(move |stream, bytes| waiting.add(stream, bytes))
     }
 
-    /// Writes the remaining output. Takes as long as the readers do. After Ctrl-C, the terminal has printed `^C` at the
-    /// cursor.
+    /// Writes the remaining output, and waits until the readers have taken it. `is_interrupted` means that Ctrl-C was
+    /// pressed, so the terminal has printed `^C` at the cursor.
     pub(super) fn close(self, is_interrupted: bool) -> anyhow::Result<Printed> {
         self.waiting.close(is_interrupted);
         let writer = self.writer.context("no thread for the output of the script")?;
@@ -66,16 +67,16 @@ impl Screen {
     }
 }
 
-/// Prints the exit code and the time, if standard error is a terminal.
+/// Prints the exit code and the duration of the run, if standard error is a terminal.
 pub(super) fn say_end(code: i32, elapsed: Duration) {
     if io::stderr().is_terminal() {
         let seconds = elapsed.as_secs_f64();
-        // A lost line is harmless.
+        // Ignore the error, because a lost line is harmless.
         let _ = writeln!(anstream::stderr(), "{DIM}exit code {code}, {seconds:.1} s{DIM:#}");
     }
 }
 
-/// Output that was received and is not written yet.
+/// Output that was received from the script and is not written yet.
 #[derive(Default)]
 struct Waiting {
     state: Mutex<State>,
@@ -112,7 +113,7 @@ impl Waiting {
         self.changed.notify_one();
     }
 
-    /// Waits for output, the end or a tick, and takes the output.
+    /// Waits for output, for the closing of the screen or for [`TICK`]. Then takes the output that has arrived.
     fn take(&self) -> State {
         let is_idle = |state: &mut State| {
             state.stdout.is_empty() && state.stderr.is_empty() && !state.is_closed
@@ -125,24 +126,24 @@ impl Waiting {
     }
 }
 
-/// The writer of the two streams and of the clock line.
+/// The writer of standard output, standard error and the line with the elapsed time.
 struct Writer {
     stdout: Sink<io::Stdout>,
     stderr: Sink<io::Stderr>,
     opened: Instant,
-    /// Whether the terminal can show a clock line.
+    /// Whether the terminal can show a line with the elapsed time.
     has_clock: bool,
     is_clock_shown: bool,
-    /// Whether the cursor is at the start of a line.
+    /// Whether the cursor of the terminal is at the start of a line.
     is_at_line_start: bool,
-    /// The error that ended the writing.
+    /// The error that ended the writing, if one did.
     error: Option<io::Error>,
 }
 
-/// A stream, with the filter for its bytes.
+/// An output stream, with a filter for control characters if it is a terminal.
 struct Sink<W> {
     stream: W,
-    /// The filter for a terminal; `None` if the stream is not a terminal.
+    /// The filter for control characters. `None` if the stream is not a terminal.
     visible: Option<VisibleBytes>,
 }
 
@@ -152,7 +153,7 @@ impl<W: Write + IsTerminal> Sink<W> {
         Self { stream, visible }
     }
 
-    /// Writes the bytes; on a terminal, with control characters made visible.
+    /// Writes the bytes. On a terminal, control characters are made visible.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.visible {
             Some(visible) => self.stream.write_all(visible.next(bytes).as_bytes())?,
@@ -161,7 +162,7 @@ impl<W: Write + IsTerminal> Sink<W> {
         self.stream.flush()
     }
 
-    /// Writes a replacement for an incomplete character. Returns whether one was pending.
+    /// Writes a replacement if the output so far ends within a character. Returns whether it did.
     fn end(&mut self) -> io::Result<bool> {
         let end = self.visible.as_mut().map_or("", VisibleBytes::end);
         self.stream.write_all(end.as_bytes())?;
@@ -173,7 +174,8 @@ impl<W: Write + IsTerminal> Sink<W> {
 impl Writer {
     fn new(opened: Instant) -> Self {
         let stderr = Sink::new(io::stderr());
-        // A terminal without colours may not be able to clear a line (TERM=dumb). NO_COLOR does not imply that.
+        // A terminal that cannot clear a line must not get the clock line. TERM=dumb marks such a terminal. NO_COLOR
+        // does not, because it only asks for text without colours.
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
             stdout: Sink::new(io::stdout()),
@@ -204,7 +206,8 @@ impl Writer {
         if stdout.is_empty() && stderr.is_empty() && !is_closed {
             return self.show_clock();
         }
-        // Clearing the clock line also clears `^C`.
+        // After Ctrl-C, `^C` is at the cursor, so the cursor is not at the start of a line. If the clock line is shown,
+        // clearing it also clears `^C`.
         self.is_at_line_start &= !is_interrupted || self.is_clock_shown;
         self.clear_clock()?;
         if !stdout.is_empty() {
@@ -222,7 +225,7 @@ impl Writer {
         if *is_closed {
             let is_cut_off = self.stdout.end()? | self.stderr.end()?;
             self.is_at_line_start &= !is_cut_off;
-            // The next output is not the script's, so it gets its own line.
+            // The next output does not come from the script, so let it start on a new line.
             if self.stderr.visible.is_some() && !self.is_at_line_start {
                 self.stderr.write(b"\n")?;
             }
@@ -230,7 +233,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Shows the time so far, unless the cursor is within a line of the script.
+    /// Shows the elapsed time, unless the cursor is within a line of the script's output.
     fn show_clock(&mut self) -> io::Result<()> {
         if !self.has_clock || !self.is_at_line_start {
             return Ok(());
@@ -239,7 +242,8 @@ impl Writer {
         let mut stderr = anstream::stderr();
         self.is_clock_shown = true;
         write!(stderr, "{DIM}running for {seconds} s{DIM:#}")?;
-        // The `anstream` writer would remove control characters if colours are off.
+        // Write the carriage return to the stream itself, because `anstream` removes control characters if colours are
+        // off.
         write!(self.stderr.stream, "\r")?;
         self.stderr.stream.flush()
     }

@@ -3,7 +3,7 @@
 //! A supervisor launches the process like a script, but as [`Role::ForkServer`]. The standard output of the process is
 //! a socket. For each child, the server sends a name of 16 bytes and four descriptors: stdout, stderr, the child's
 //! control socket, and the lifeline of its init. A fifth descriptor follows if pictures are wanted. When a child has
-//! ended, the fork server answers with a line: the name and the exit code.
+//! ended, the fork server answers with a line: the child's name and exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -38,10 +38,10 @@ use super::runs_watch::RunsWatch;
 use crate::sandbox::report::{REPORT_BYTES_MAX, Report};
 use crate::sandbox::{MemoryWatch, passing};
 
-/// The longest line of the fork server's log that is kept, in bytes.
+/// The maximum number of bytes that are kept of a line of the fork server's log.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes that are kept of an incomplete line. The notice of a child's end has some twenty bytes.
+/// The maximum number of bytes that are kept of an incomplete line. The notice of a child's end has some twenty bytes.
 const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
 /// The name of a child: the 16 bytes of a UUID.
@@ -52,7 +52,7 @@ pub(super) type Name = [u8; 16];
 pub(super) struct Loading {
     /// The modules to load.
     pub(super) modules: Vec<String>,
-    /// The CPU time of each process of a run, in seconds.
+    /// The CPU time limit of each process of a run, in seconds.
     pub(super) cpu_seconds: u64,
 }
 
@@ -62,7 +62,8 @@ pub(super) enum ForkServerError {
     /// Below tier 3, the children of a fork server cannot be contained.
     #[error("warm interpreters take tier 3 of the sandbox")]
     NotAtThisTier,
-    /// Modules could be loaded from the workspace, and the fork server has rights that no script has.
+    /// Modules could be loaded from the workspace. They must not run in the fork server, because it has rights that no
+    /// script has.
     #[error(
         "scripts can read the workspace of the governed tools (PYTHONPATH, a .pth file or \
          QWED_MCP_READ_PATHS names it), and its code must not run in a fork server"
@@ -84,22 +85,22 @@ pub(super) enum ForkServerError {
     WatchMemory(#[source] io::Error),
 }
 
-/// A fork server that is ready. Dropping it ends the process, and everything that it has forked.
+/// A fork server that is ready. Dropping this value ends the process, and all processes that it has forked.
 #[derive(Debug)]
 pub(super) struct ForkServer {
     requests: Arc<UnixStream>,
     running: Running,
     /// The PID of the supervisor.
     pub(super) supervisor: Option<u32>,
-    /// The reach and the limits of each run.
+    /// The plan of each run, with the readable paths and the limits.
     pub(super) plan: Plan,
-    /// The watch of its children's runs.
+    /// The watch of all warm runs, also of the runs in this fork server's children.
     pub(super) watch: Arc<RunsWatch>,
-    /// The source of the runs' control groups.
+    /// The control groups of the server's runs. Each child enters one of them.
     pub(super) groups: Arc<RunGroups>,
     /// Whether children send the pictures of their scripts.
     pub(super) takes_pictures: bool,
-    /// The supervisor kills the fork server and its children when this closes.
+    /// When this socket closes, the supervisor kills the fork server and its children.
     _control: UnixStream,
 }
 
@@ -119,7 +120,7 @@ impl Running {
 
 impl ForkServer {
     /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has loaded all modules.
-    /// Also returns the folders that they were loaded from.
+    /// Also returns the folders from which the modules were loaded.
     pub(super) async fn start(
         alone: &OneShotExecutor,
         loading: &Loading,
@@ -141,19 +142,19 @@ impl ForkServer {
         let order = Order {
             plan: plan.clone(),
             role: Role::ForkServer,
-            // Each child has a scratch file system of its own.
+            // The fork server needs no scratch folder, because each child has a scratch file system of its own.
             scratch: PathBuf::from("/"),
             environment: contained.interpreter.environment.clone(),
             cpu_seconds: loading.cpu_seconds,
-            // Each run has its own neighbours.
+            // The fork server counts as alone, because each run in it has its own neighbours.
             neighbours: Neighbours::default(),
-            // Each child has its own group.
+            // The fork server has no control group, because each child has its own group.
             group: None,
             seatbelt: None,
             fixes_addresses: false,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
-        // If memory cannot be watched, all runs of a fork server would end at once, so none is started.
+        // If memory cannot be watched, every run in the fork server would end at once. So no fork server is started.
         MemoryWatch::new(plan.limits.memory_bytes).map_err(ForkServerError::WatchMemory)?;
         let (plan, groups) = (plan.clone(), Arc::clone(&alone.groups));
         let order = order.to_bytes(&input).map_err(ForkServerError::StartSupervisor)?;
@@ -174,7 +175,7 @@ impl ForkServer {
 
         let mut requests = BufReader::new(requests);
         let mut answer = String::new();
-        // If the launch failed, the other end of this socket is closed.
+        // If the launch failed, the other end of this socket is closed, and no line is read.
         let read = timeout(LOAD_TIMEOUT, requests.read_line(&mut answer)).await;
         if read.is_err() {
             return Err(ForkServerError::Timeout);
@@ -185,7 +186,8 @@ impl ForkServer {
         if let Some(log) = log {
             tokio::spawn(log_output(log));
         }
-        // The fork server sends nothing until a child is requested, so the reader has buffered nothing.
+        // The fork server sends nothing until a child is requested. So the reader has buffered nothing that could be
+        // lost.
         let requests = Arc::new(requests.into_inner());
         let running = Running::default();
         tokio::spawn(read_exit_notices(Arc::clone(&requests), running.clone()));
@@ -233,7 +235,8 @@ impl ForkServer {
     }
 }
 
-/// Keeps the supervisor on the list until it has ended. If it was killed, kills the processes that it watched.
+/// Keeps the supervisor on the list until it has ended. If the supervisor was killed, kills the processes that it
+/// watched.
 async fn outlive(mut supervisor: Child, listed: Listed, supervisors: Supervisors) {
     let ended = supervisor.wait().await;
     drop(listed);
@@ -283,7 +286,7 @@ async fn log_output(log: impl AsyncRead + Unpin) {
     }
 }
 
-/// Reads the exit notices of children until the fork server has ended. Then ends all waits.
+/// Reads the exit notices of children until the fork server has ended. Then ends all waits for children.
 async fn read_exit_notices(requests: Arc<UnixStream>, running: Running) {
     let mut unread = Vec::new();
     loop {

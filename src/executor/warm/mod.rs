@@ -5,11 +5,12 @@
 //! child runs one script, and has never been in contact with another script.
 //!
 //! `fork_server` starts the process and communicates with it. `spare` is one of its children on the server's side.
-//! `pool` keeps some children ready. If this fails before any output was passed on, the script runs in a new
+//! `pool` keeps some children ready. If a warm run fails before any output was passed on, the script runs in a new
 //! interpreter. Fork servers exist at tier 3 only.
 //!
 //! The more modules a fork server has loaded, the longer each fork takes. So there are several fork servers, each with
-//! more modules than the previous one. A script gets the first fork server with all of its imports ([`choice`]).
+//! more modules than the previous one. A script gets the first fork server that has loaded all of the script's imports
+//! ([`choice`]).
 
 mod fork_server;
 mod pool;
@@ -41,18 +42,18 @@ use super::{
     Readiness, RunError, RunLimits, Surroundings, Untrusted, choice,
 };
 
-/// The most fork servers that are started together with the server.
+/// The maximum number of fork servers that are started together with the server.
 const WARMED_UP_MAX: usize = 2;
 
 /// An executor that runs each script in a child of a fork server, or in a new interpreter.
 #[derive(Debug)]
 pub(crate) struct WarmExecutor {
     alone: Arc<OneShotExecutor>,
-    /// One or more. Each loads more modules than the previous one.
+    /// The keepers of one or more fork servers. Each fork server loads more modules than the previous one.
     keepers: Vec<Arc<Keeper>>,
 }
 
-/// The keeper of one fork server, which starts and replaces it.
+/// The keeper of one fork server. It starts the fork server and replaces it.
 #[derive(Debug)]
 struct Keeper {
     alone: Arc<OneShotExecutor>,
@@ -61,13 +62,13 @@ struct Keeper {
     loading: Loading,
     /// The number of runs after which a fork server is worn.
     runs_max: u64,
-    /// The time without a call after which the fork server ends; `None` if it never does.
+    /// The time without a call after which the fork server ends; `None` if it never ends for this reason.
     idle: Option<Duration>,
     state: Mutex<State>,
     /// The number of fork servers that became ready.
     starts: AtomicU64,
     closing: CancellationToken,
-    /// The tasks that must end before the server does.
+    /// The tasks that must end before the server ends.
     tasks: TaskTracker,
 }
 
@@ -78,7 +79,7 @@ enum State {
     /// A fork server is starting.
     Starting,
     Ready(Arc<Pool>, Succession),
-    /// The start failed. No retry before `until`.
+    /// The start failed. There is no retry before `until`.
     Unavailable {
         until: Instant,
     },
@@ -92,7 +93,7 @@ enum Succession {
     NotDue,
     /// The successor is starting. Until it is ready, the worn fork server continues.
     Starting,
-    /// The start failed. No retry before `until`.
+    /// The start of the successor failed. There is no retry before `until`.
     Unavailable {
         until: Instant,
     },
@@ -104,7 +105,7 @@ impl State {
     }
 
     /// Returns the state after `pool` has failed. A pool that never delivered a child is not replaced at once, because
-    /// its successors would fail without end.
+    /// otherwise its successors could fail without end.
     fn after(pool: &Pool) -> Self {
         if pool.has_served() { Self::Absent } else { Self::unavailable() }
     }
@@ -124,8 +125,9 @@ impl WarmExecutor {
         Self { keepers: (1..=settings.preload.len()).map(keeper).collect(), alone }
     }
 
-    /// Returns the best ready fork server for a script: the first with all of the script's imports, else one with more
-    /// modules, else one with fewer. Starts the first for later scripts if it is not running.
+    /// Returns the best ready fork server for a script: the first fork server that has loaded all of the script's
+    /// imports, otherwise one with more modules, otherwise one with fewer modules. If the first one does not run,
+    /// starts it for later scripts.
     fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
@@ -148,7 +150,7 @@ impl WarmExecutor {
                 spare = pool.take() => spare,
                 () = cancel.cancelled() => return Ok(Outcome::never_started()),
             };
-            // While this is held, no other child is made without need.
+            // While `_busy` is held, no other child is made without need.
             if let Some((spare, _busy)) = spare {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
@@ -176,7 +178,7 @@ impl WarmExecutor {
                             drop(unended);
                             tracing::warn!("a killed script has ended at last");
                         });
-                        // The end of the fork server kills the script once more.
+                        // Retiring the pool ends the fork server, which kills the script once more.
                         keeper.retire(&pool, State::after(&pool));
                         return Err(RunError::DoesNotEnd);
                     }
@@ -213,7 +215,8 @@ impl Keeper {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pool, if it is ready. Starts a fork server for later calls if none exists or it is worn.
+    /// Returns the pool, if it is ready. Starts a fork server for later calls if none is usable, or if the current fork
+    /// server is worn.
     fn pool(self: &Arc<Self>) -> Option<Arc<Pool>> {
         let (pool, is_wanted) = self.look();
         if is_wanted {
@@ -236,7 +239,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the pool, if it is ready, and whether a fork server must be started.
+    /// Returns the pool, if it is ready, and whether the caller must start a fork server.
     fn look(&self) -> (Option<Arc<Pool>>, bool) {
         let mut state = self.state();
         match &mut *state {
@@ -270,13 +273,13 @@ impl Keeper {
         self.tasks.close();
     }
 
-    /// Ensures that `pool` is not used again.
+    /// Ensures that `pool` is not used again. `next` is the new state, unless a successor of the pool is starting.
     fn retire(&self, pool: &Arc<Pool>, next: State) {
         let mut state = self.state();
         if let State::Ready(current, succession) = &*state
             && Arc::ptr_eq(current, pool)
         {
-            // A successor is already starting.
+            // If a successor is already starting, the new state is `Starting` instead of `next`.
             *state =
                 if matches!(succession, Succession::Starting) { State::Starting } else { next };
         }
@@ -308,7 +311,7 @@ impl Keeper {
             (State::Closed, _) => {}
             (_, Some(pool)) => {
                 if let Some(idle) = self.idle {
-                    // Not tracked, because it only sleeps and keeps nothing alive.
+                    // The task is not tracked, because it only sleeps and keeps nothing alive.
                     let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
                     tokio::spawn(let_go_when_idle(keeper, pool, idle));
                 }
@@ -370,9 +373,9 @@ impl Executor for WarmExecutor {
     }
 
     fn warm_up(&self) {
-        // Otherwise the first call would start a fork server. They start one after another, so that the first, which
-        // suits most scripts, is ready as soon as possible. The fork server for drawing starts with the first script
-        // that draws.
+        // Without this, the first call would start a fork server. The fork servers start one after another, so that the
+        // first, which suits most scripts, is ready as soon as possible. The fork server for drawing starts with the
+        // first script that draws.
         let keepers: Vec<_> = self.keepers.iter().take(WARMED_UP_MAX).cloned().collect();
         if let Some(first) = self.keepers.first() {
             first.tasks.spawn(async move {

@@ -15,31 +15,33 @@ use super::super::package_folders::PackageFolders;
 use super::fork_server::ForkServer;
 use super::spare::Spare;
 
-/// The number of children that are made at the same time while no script waits. When its child is ready, each maker
-/// waits for room in the channel, which holds one child. So at rest there are at most three spares.
+/// The number of tasks that make children while no script waits. When its child is ready, each task waits until the
+/// channel has room for the child. The channel holds one child. So there are at most three spares while no script
+/// waits.
 const MAKERS_AT_REST: usize = 2;
 
-/// The most children that are made at the same time, on a machine with as many processors.
+/// The maximum number of tasks that make children. There is one task for each processor, but never more than this.
 const MAKERS_MAX: usize = 64;
 
-/// The timeout for the preparation of a child. It takes milliseconds on a machine that is not out of memory.
+/// The timeout for the preparation of a child. The preparation takes milliseconds, if the machine is not out of memory.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most children in a row that may fail to get ready. Then no more are made.
+/// The maximum number of children in a row that may fail to get ready. After that, the task makes no more children.
 const FAILURES_MAX: usize = 5;
 
-/// The pause after a child that failed to get ready.
+/// The pause after the failure of a child to get ready.
 const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest life of a fork server. No known resource adds up in it. This limit is for unknown ones.
+/// The maximum age of a fork server. No known resource accumulates in a fork server. This limit is for unknown
+/// resources.
 const AGE_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// The longest time without a new spare while a script waits. The script then runs in a new interpreter. A long queue
-/// of scripts alone is not a reason for that.
+/// The maximum time for which a script waits while no new spare is made. The script then runs in a new interpreter. If
+/// spares are still made, a script in a long queue continues to wait.
 const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest delay of a new spare while a script runs and another spare exists. Both would share the processors, and
-/// a caller waits for the script.
+/// The maximum delay of a new spare while a script runs and another spare exists. Making the spare at once would take
+/// processor time from the script, and a caller waits for the script.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 
 /// The demand for spares.
@@ -60,21 +62,21 @@ impl Demand {
         *self.last_made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Returns the time since a spare was made, or since `began` if that is later.
+    /// Returns the time since the last spare was made, or since `began` if that is later.
     fn without_spare(&self, began: Instant) -> Duration {
         let made = *self.last_made.lock().unwrap_or_else(PoisonError::into_inner);
         made.map_or(began, |made| made.max(began)).elapsed()
     }
 
-    /// Counts a waiting script for as long as the result lives.
+    /// Counts a waiting script for as long as the returned value lives.
     fn wait_for_spare(self: &Arc<Self>) -> Waiting {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.has_changed.notify_waiters();
         Waiting(Arc::clone(self))
     }
 
-    /// Waits until more scripts wait than the makers with a lower index can serve at once. Returns at once for the
-    /// makers that are always active.
+    /// Waits until the maker with this index is needed, which is so while more than `index` scripts wait. The makers
+    /// with an index below [`MAKERS_AT_REST`] are always needed.
     async fn wait_for_turn(&self, index: usize) {
         loop {
             let changed = self.has_changed.notified();
@@ -85,7 +87,7 @@ impl Demand {
         }
     }
 
-    /// Waits until a new spare is useful.
+    /// Waits until there is no spare or no script runs, but at most for [`PUT_OFF_MAX`].
     async fn wait(&self) {
         let wanted = async {
             loop {
@@ -97,7 +99,7 @@ impl Demand {
                 changed.await;
             }
         };
-        // Not for longer, because a script may run for a long time.
+        // The wait has a timeout, because a script may run for a long time.
         let _ = timeout(PUT_OFF_MAX, wanted).await;
     }
 }
@@ -112,7 +114,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A run, for as long as this value lives.
+/// A run that is counted for as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Demand>);
 
@@ -127,10 +129,11 @@ impl Drop for Busy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fitness {
     Fit,
-    /// It has reached its age or its number of runs. It is used until its successor is ready.
+    /// The fork server has reached its maximum age or number of runs. It is used until its successor is ready.
     Worn,
-    /// It must not be used again. Packages were installed since, and a new interpreter would load other modules; or no
-    /// successor came until it had reached twice its age or its number of runs.
+    /// The fork server must not be used again. One reason is that packages were installed since its start, so that a
+    /// new interpreter would load other modules. The other reason is that it has reached twice its maximum age or
+    /// number of runs, and no successor has become ready.
     Outdated,
 }
 
@@ -146,7 +149,7 @@ impl Fitness {
     }
 }
 
-/// The spares of one fork server, which lives as long as this pool and every spare.
+/// The spares of one fork server. The fork server lives as long as this pool or a spare exists.
 #[derive(Debug)]
 pub(super) struct Pool {
     spares: AsyncMutex<mpsc::Receiver<Spare>>,
@@ -189,7 +192,7 @@ impl Pool {
         let mut taken = pin!(self.next_spare());
         loop {
             let patience = SPARE_TIMEOUT.checked_sub(self.demand.without_spare(began))?;
-            // The future keeps its place in the queue.
+            // The timeout does not drop the future, so the future keeps its place in the queue.
             if let Ok(spare) = timeout(patience, &mut taken).await {
                 return spare;
             }
@@ -202,7 +205,8 @@ impl Pool {
             let mut spare = spares.recv().await?;
             self.demand.spares.fetch_sub(1, Ordering::Relaxed);
             self.has_served.store(true, Ordering::Relaxed);
-            // The child may have been killed, for example because the machine is out of memory.
+            // A killed child is skipped. The child may have been killed because the machine is out of memory, for
+            // example.
             if spare.is_waiting() {
                 self.demand.runs.fetch_add(1, Ordering::Relaxed);
                 self.demand.has_changed.notify_waiters();
@@ -226,7 +230,7 @@ impl Pool {
         }
     }
 
-    /// Returns the part of `idle` that remains since the last call.
+    /// Returns how much of the time `idle` is left, counted from the last call.
     pub(super) fn idle_remaining(&self, idle: Duration) -> Duration {
         let last_used = *self.last_used.lock().unwrap_or_else(PoisonError::into_inner);
         idle.saturating_sub(last_used.elapsed())
@@ -262,7 +266,7 @@ async fn make_spares(
                     return;
                 }
             }
-            // It may have been killed from outside, which does not affect the next child.
+            // The child may have been killed from outside, which does not affect the next child.
             Ok(Err(error)) if server.is_alive() => {
                 tracing::warn!(%error, "no child of the fork server got ready");
                 failures_left -= 1;

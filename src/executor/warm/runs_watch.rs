@@ -1,8 +1,8 @@
 //! Watches all runs in warm interpreters, in one thread.
 //!
-//! The processes of a run determine how long a look at them takes. With a thread for each run, many hostile runs would
-//! take the server's share of the processors from the thread that serves clients. One thread takes at most one
-//! processor, with any number of runs. Runs are looked at in the order in which they are due. This module decides only
+//! The time that a look at a run takes depends on the run's processes. With a thread for each run, many hostile runs
+//! would take the server's share of the processors from the thread that serves clients. One thread takes at most one
+//! processor, with any number of runs. It looks at runs in the order in which they are due. This module decides only
 //! whether a run exceeds a limit.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,20 +15,20 @@ use tokio::sync::oneshot;
 
 use crate::sandbox::{Look, MemoryWatch, ProcessorTime};
 
-/// A handle to the thread that watches runs. The thread lives as long as this handle or a run.
+/// A handle to the thread that watches runs. The thread lives as long as this handle exists or a run is watched.
 #[derive(Debug, Default)]
 pub(super) struct RunsWatch {
     runs: Mutex<Option<Sender<WatchedRun>>>,
 }
 
-/// A run, from the thread's side.
+/// A run, as the watching thread knows it.
 #[derive(Debug)]
 struct WatchedRun {
     watch: MemoryWatch,
     python: Pid,
     init: Pid,
     due: Instant,
-    /// Closed when the run is over.
+    /// The channel to the run. It is closed when the run is over.
     exceeded: oneshot::Sender<Exceeded>,
     time: Arc<Mutex<ProcessorTime>>,
 }
@@ -40,7 +40,7 @@ pub(super) enum Exceeded {
     Pipes,
 }
 
-/// The watch of one run, which ends when this is dropped.
+/// The watch of one run, which ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct WatchOfRun {
     exceeded: oneshot::Receiver<Exceeded>,
@@ -54,14 +54,14 @@ impl WatchOfRun {
         (&mut self.exceeded).await.unwrap_or(Exceeded::Memory)
     }
 
-    /// Returns how long the run had a processor and was kept from one, as of the last look.
+    /// Returns how long the run had a processor, and how long it was kept from one, at the time of the last look.
     pub(super) fn time(&self) -> ProcessorTime {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RunsWatch {
-    /// Watches `python` and its descendants. Descendants without a parent are children of `init`.
+    /// Watches `python` and its descendants. Descendants that have lost their parent are children of `init`.
     pub(super) fn start(&self, watch: MemoryWatch, python: Pid, init: Pid) -> WatchOfRun {
         let (exceeded, received) = oneshot::channel();
         let time = Arc::<Mutex<ProcessorTime>>::default();
@@ -73,7 +73,7 @@ impl RunsWatch {
             exceeded,
             time: Arc::clone(&time),
         };
-        // If the thread has ended, the run's sender is dropped, which ends the run.
+        // If the thread has ended, `send` drops the run with its channel. `exceeded` then ends the run.
         let _ = self.sender().send(run);
         WatchOfRun { exceeded: received, time }
     }
@@ -89,7 +89,7 @@ impl RunsWatch {
     }
 }
 
-/// Watches runs until the last run is over and no more can come.
+/// Watches runs until the last run is over and no more runs can come.
 fn watch_runs(received: &Receiver<WatchedRun>) {
     let mut runs: Vec<WatchedRun> = Vec::new();
     loop {
@@ -128,6 +128,6 @@ fn look_at_first(runs: &mut Vec<WatchedRun>) {
         Look::Exceeded => Exceeded::Memory,
         Look::TooManyPipes => Exceeded::Pipes,
     };
-    // The run may already be over.
+    // Sending fails if the run is already over.
     let _ = runs.swap_remove(index).exceeded.send(exceeded);
 }

@@ -1,4 +1,4 @@
-//! One child of a fork server, from the server's side: first a spare, then a run.
+//! One child of a fork server, from the server's side. At first it is a spare. With a script, it becomes a run.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -32,7 +32,7 @@ use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
 use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, lower_beside};
 
-/// The longest message of a child, in bytes: `=`, an exit code, a line feed.
+/// The maximum length of a child's message, in bytes. The message is `=`, an exit code and a line feed.
 const END_BYTES_MAX: usize = 8;
 
 /// The reason why a run has no outcome.
@@ -40,15 +40,16 @@ const END_BYTES_MAX: usize = 8;
 pub(super) enum NoOutcome {
     /// The run was lost with its fork server, so its ending is unknown.
     Lost,
-    /// The script was killed, and its process does not end. The receiver gets a value when it has ended. If the fork
-    /// server ends first, the process ends before the fork server's supervisor, which has this PID.
+    /// The script was killed, but its process does not end. The receiver gets a value when the process has ended. The
+    /// PID is the PID of the fork server's supervisor. If the fork server ends first, the receiver gets no value, and
+    /// the process ends before this supervisor.
     DoesNotEnd(oneshot::Receiver<i32>, Option<u32>),
 }
 
-/// A confined child that waits for a script. Dropping it ends the child.
+/// A confined child that waits for a script. Dropping this value ends the child.
 #[derive(Debug)]
 pub(super) struct Spare {
-    /// The socket that takes the script, and reports its end.
+    /// The socket over which the child receives the script, and reports the end of the script.
     control: UnixStream,
     /// The lifeline of the run's process 1. When it closes, process 1 ends, and the run with it.
     lifeline: Option<UnixStream>,
@@ -56,10 +57,11 @@ pub(super) struct Spare {
     stdout: Capture<pipe::Receiver>,
     stderr: Capture<pipe::Receiver>,
     pictures: PictureChannel,
-    /// The PIDs of the child and its process 1, in the PID namespace of this process.
+    /// The PID of the child, in the PID namespace of the server.
     python: Pid,
+    /// The PID of the child's process 1, in the PID namespace of the server.
     init: Pid,
-    /// Dropped when the processes in the group have ended, or are about to end.
+    /// The control group of the child. Dropped when the processes in the group have ended, or are about to end.
     group: Option<SpareGroup>,
     server: Arc<ForkServer>,
 }
@@ -71,7 +73,7 @@ impl Spare {
         let (stderr, stderr_end) = output()?;
         let (control, control_end) = pair()?;
         let (lifeline, lifeline_end) = pair()?;
-        // The kernel adds the PID of each writer, in the PID namespace of this process.
+        // With this option, the kernel adds the writer's PID to each message, in the PID namespace of the server.
         for socket in [&control, &lifeline] {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
@@ -125,7 +127,7 @@ impl Spare {
                 Some(code)
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::Exceeded(_) => {
-                // The wait also ends if the fork server has ended, because all its children end too.
+                // The wait also ends if the fork server has ended, because all children of the fork server end too.
                 if timeout(END_PATIENCE, &mut self.ended).await.is_err() {
                     return Err(NoOutcome::DoesNotEnd(self.ended, self.server.supervisor));
                 }
@@ -186,8 +188,8 @@ impl Spare {
     async fn read_the_rest(&mut self) {
         let pictures = self.pictures.read_to_end();
         let rest = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
-        // Other processes of the run may take longer than the first to release their memory. Their output has arrived
-        // by now.
+        // The wait has a timeout, because other processes of the run may take longer than the first process to release
+        // their memory. Their output has arrived by now.
         let _ = timeout(DRAIN_TIMEOUT, rest).await;
     }
 
@@ -203,7 +205,7 @@ impl Spare {
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
             let message = [&given.lengths()[..], given.source.as_bytes(), given.stdin].concat();
-            // If this fails, the child has died, and reading detects that.
+            // If this fails, the child has died, and `ended` reports that.
             let _ = to_child.write_all(&message).await;
             std::future::pending::<()>().await;
         };
@@ -215,16 +217,16 @@ impl Spare {
                     return Cause::Finished(code);
                 }
                 if ended || said.len() > END_BYTES_MAX {
-                    // The child was killed, or the script has found the socket and writes to it. The fork server
-                    // reports the end of the process.
+                    // The child was killed, or the script has found the socket and writes to it. In both cases, the
+                    // fork server reports the end of the process.
                     return std::future::pending().await;
                 }
             }
         };
         let too_much = async {
-            // Not at once, because most runs are over by then.
+            // The watch does not start at once, because most runs are over by then.
             sleep(WATCH_INTERVAL).await;
-            // No run continues without a watch.
+            // A failure counts as exceeded memory, because no run continues without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
             let of_run = of_run.beside(neighbours);
             watch.insert(server.watch.start(of_run, *python, *init)).exceeded().await
@@ -265,7 +267,7 @@ fn exit_code(said: &[u8]) -> Option<i32> {
     Some(code.into())
 }
 
-/// Creates a pipe. Returns the end that this process reads, and the end that a script writes to.
+/// Creates a pipe for output. Returns the end that this process reads, and the end that a script writes to.
 fn output() -> io::Result<(Capture<pipe::Receiver>, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(reader.into())?;

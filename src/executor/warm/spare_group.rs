@@ -11,8 +11,8 @@ use crate::sandbox::{ControlGroup, Plan};
 
 use super::super::run_groups::{MemoryBound, RunGroups};
 
-/// A group with a waiting child. The end of its process 1 kills the child. Dropping this value removes the group once
-/// the child is dead.
+/// A control group with one waiting child in it. The child is killed by the end of its process 1. Dropping this value
+/// removes the group once the child is dead.
 #[derive(Debug)]
 pub(super) struct SpareGroup {
     group: Option<ControlGroup>,
@@ -33,7 +33,7 @@ impl SpareGroup {
         let Some(order) = groups.order(plan) else { return Ok(None) };
         let memory_bound = MemoryBound::of_run(plan.tier, Some(&order));
         let of_spare = Arc::clone(groups);
-        // The future may be dropped before the group is ready. The group is then dropped too.
+        // If this future is dropped before the group is ready, the thread drops the group too.
         let entered = spawn_blocking(move || {
             let group = ControlGroup::create(&order)?;
             let entered = group.add(python);
@@ -57,7 +57,7 @@ impl SpareGroup {
             if let (Some(group), Some(memory_bytes)) = (&self.group, self.memory_bytes)
                 && let Err(error) = group.limit_memory(memory_bytes.saturating_sub(bytes))
             {
-                // The watch enforces the documented limit.
+                // The run can continue, because the watch enforces the documented limit.
                 tracing::warn!(%error, "a control group keeps its bound");
             }
             self
@@ -70,7 +70,7 @@ impl SpareGroup {
         self.memory_bound
     }
 
-    /// Returns whether the kernel has killed the run because it exceeded its memory limit.
+    /// Returns whether the kernel has killed the run because the run exceeded its memory limit.
     pub(super) fn was_out_of_memory(&self) -> bool {
         self.group.as_ref().is_some_and(ControlGroup::was_out_of_memory)
     }

@@ -17,13 +17,13 @@ use super::{failed_to, is_internal, run_id_of, state_of, time_of};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::Timestamp;
 
-/// The default length of a page.
+/// The default number of items on a page.
 pub(crate) const LIST_LIMIT_DEFAULT: usize = 50;
-/// The longest page.
+/// The maximum number of items on a page.
 pub(crate) const LIST_LIMIT_MAX: usize = 200;
-/// The most entries of a folder that are visited, because tests can leave millions of files.
+/// The maximum number of entries of a folder that are visited. It is limited because tests can leave millions of files.
 pub(crate) const ENTRIES_MAX: usize = 10_000;
-/// The most runs that are listed, newest first. Older runs are still found by their ids.
+/// The maximum number of runs that are listed, newest first. Older runs can still be read by their ids.
 pub(crate) const RUNS_LISTED_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
@@ -34,7 +34,7 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
     /// The offset of the next page; `None` for the last page.
     pub(crate) next_offset: Option<usize>,
-    /// The list was cut at a bound, so it has more items.
+    /// Whether the list was cut at a limit. If so, there are more items than all pages show.
     pub(crate) truncated: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct RunEntry {
     pub(crate) files: usize,
     /// The size of all files together, in bytes.
     pub(crate) bytes: u64,
-    /// Some of its files were not counted.
+    /// Whether some files of the run are not included in `files` and `bytes`.
     pub(crate) has_more: bool,
 }
 
@@ -60,7 +60,8 @@ pub(crate) struct FileEntry {
     pub(crate) bytes: u64,
     /// The media type by the file extension.
     pub(crate) media_type: &'static str,
-    /// Readable: a regular file without other hard links, with a path that is UTF-8 and not too long.
+    /// Whether the file can be read: it is a regular file without other hard links, and its path is UTF-8 and not too
+    /// long.
     pub(crate) readable: bool,
 }
 
@@ -88,8 +89,8 @@ impl Artifacts {
         Ok(Page { items, next_offset: page.next_offset, truncated })
     }
 
-    /// Lists the newest runs, newest first, and returns whether more exist. Takes longer than a page of a list, because
-    /// it counts all files of each run, up to [`ENTRIES_MAX`].
+    /// Lists the newest runs, newest first, and returns whether more exist. Takes longer than [`Self::list_runs`],
+    /// because it counts all files of each run, up to [`ENTRIES_MAX`].
     pub(crate) fn newest_runs(&self, limit: usize) -> Result<(Vec<RunEntry>, bool), ArtifactError> {
         let Some(root) = self.opened_root()? else { return Ok((Vec::new(), false)) };
         let (runs, has_more) = newest(&root, limit).map_err(failed_to("list the runs"))?;
@@ -146,10 +147,10 @@ impl Artifacts {
     }
 }
 
-/// Finds the newest runs, newest first, and returns whether more exist. Examines all runs, because only then the newest
-/// are known.
+/// Finds the newest runs, newest first, and returns whether more exist. Must examine all runs, because the folder is
+/// not sorted by time.
 fn newest(root: &Folder, runs_max: usize) -> io::Result<(Vec<ByTime>, bool)> {
-    // A run that is removed meanwhile is not listed.
+    // If a run is removed during this walk, the closure returns `None` and the run is not listed.
     let run = |name: &OsStr| {
         let run_id = run_id_of(name)?;
         let folder = root.folder(name).ok()?;
@@ -189,7 +190,7 @@ fn run_entry(
     Ok(RunEntry { run_id, state, finished, files, bytes, has_more: reach == Reach::Part })
 }
 
-/// Returns whether a file is listed. Folders and the server's internal files are not.
+/// Returns whether a file is listed. Folders and the server's internal files are not listed.
 fn is_listed(path: &Path, stat: &Stat) -> bool {
     stat.kind != Kind::Folder && !is_internal(path)
 }

@@ -13,15 +13,15 @@ use crate::folder::Folder;
 
 /// The default length of a chunk, in bytes.
 pub(crate) const READ_LIMIT_DEFAULT: usize = 64 * 1024;
-/// The longest chunk, in bytes, because a whole chunk goes into one reply.
+/// The maximum length of a chunk, in bytes. It is limited because a whole chunk goes into one reply.
 pub(crate) const READ_LIMIT_MAX: usize = 1024 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 const PATH_BYTES_MAX: usize = 1024;
 const PATH_PARTS_MAX: usize = 32;
-/// The most bytes that a character has after its first.
+/// The maximum number of bytes that follow the first byte of a UTF-8 character.
 const CONTINUATION_MAX: usize = 3;
 
-/// The reasons for errors that the tests or the caller cause, by the kind of error.
+/// The texts for errors of opening a file that the tests or the caller can cause, by the kind of error.
 const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (
         io::ErrorKind::InvalidInput,
@@ -31,7 +31,7 @@ const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (io::ErrorKind::InvalidFilename, "has a name that is too long"),
 ];
 
-/// Media types by file extension. Other files are binary.
+/// The media types by file extension. Files with another extension are binary.
 const MEDIA_TYPES: [(&str, &str); 21] = [
     ("txt", "text/plain"),
     ("log", "text/plain"),
@@ -60,7 +60,7 @@ const MEDIA_TYPES: [(&str, &str); 21] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) content: Content,
-    /// The media type by the file extension.
+    /// The media type according to the file extension.
     pub(crate) media_type: &'static str,
     /// The length of the chunk, in bytes.
     pub(crate) bytes: usize,
@@ -80,10 +80,10 @@ pub(crate) enum Content {
 }
 
 impl Artifacts {
-    /// Reads `limit` bytes at `offset` of the run's file at the relative `path`.
+    /// Reads up to `limit` bytes at `offset` of the run's file at the relative `path`.
     ///
-    /// A chunk ends at the end of a character. So if a text is read chunk by chunk, each from the end of the previous
-    /// chunk, every chunk is a text.
+    /// A chunk of a UTF-8 text never ends within a character. So if each chunk begins at the end of the previous chunk,
+    /// every chunk is valid UTF-8.
     pub(crate) fn read(
         &self,
         run_id: Uuid,
@@ -104,9 +104,9 @@ impl Artifacts {
         Ok(opened.chunk(offset, bytes, total_bytes))
     }
 
-    /// Reads a chunk like [`Self::read`], and computes the SHA-256 of the whole file, which must have `total_bytes`.
-    /// The chunk has the same bytes that were hashed, even if the file changes meanwhile. Takes as long as reading the
-    /// whole file.
+    /// Reads a chunk like [`Self::read`], and computes the SHA-256 of the whole file. The SHA-256 is `None` if the
+    /// length of the file is not `total_bytes`. The chunk has the same bytes that were hashed, even if the file changes
+    /// meanwhile. Takes as long as reading the whole file.
     pub(crate) fn read_hashed(
         &self,
         run_id: Uuid,
@@ -150,7 +150,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Creates the chunk at `offset`. `bytes` may have a few bytes too many.
+    /// Creates the chunk at `offset`. If `bytes` is longer than the chunk, the surplus is cut off.
     fn chunk(&self, offset: u64, mut bytes: Vec<u8>, total_bytes: u64) -> Chunk {
         bytes.truncate(end_of_character(&bytes, self.limit));
         let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -170,7 +170,7 @@ impl Opened {
 
 /// A window of a stream that is read in parts. Only the bytes in the window are stored.
 pub(super) struct Window {
-    /// The number of bytes before the window.
+    /// The number of bytes of the stream that must still be skipped before the window begins.
     before: u64,
     pub(super) bytes: Vec<u8>,
     bytes_max: usize,
@@ -273,8 +273,8 @@ pub(super) fn open(run: &Folder, path: &Path) -> Result<File, ArtifactError> {
     folder.as_ref().unwrap_or(run).file(name).map_err(opened)
 }
 
-/// Returns the position for a cut at `limit` or shortly before, but never within a character. If `limit` is within the
-/// first character, returns the end of that character, so that no chunk is empty.
+/// Returns the position at which to cut `bytes`: `limit`, or a position shortly before it if `limit` is within a
+/// character. If `limit` is within the first character, returns the end of that character, so that no chunk is empty.
 fn end_of_character(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000);
     if !continues(limit) {
@@ -287,7 +287,7 @@ fn end_of_character(bytes: &[u8], limit: usize) -> usize {
             .unwrap_or(limit + CONTINUATION_MAX)
             .min(bytes.len()),
         Some(start) => start,
-        // More continuation bytes than a character can have: not UTF-8.
+        // There are more continuation bytes than a character can have. So this is not UTF-8, and can be cut anywhere.
         None => limit,
     }
 }

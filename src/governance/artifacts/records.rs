@@ -11,25 +11,26 @@ use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
 
-/// The most bytes of all paths in one evidence together, as JSON strings.
+/// The limit for all paths in one evidence together, in bytes of JSON strings.
 pub(super) const RECORDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// All files of a run except its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ArtifactRecords {
-    /// The readable files, sorted by path. Their paths have at most [`RECORDS_BYTES_MAX`] together.
+    /// The readable files, sorted by path. All paths together have at most [`RECORDS_BYTES_MAX`] bytes.
     pub(crate) records: Vec<ArtifactRecord>,
-    /// The number of other files that were found. They are unreadable, or above the bound.
+    /// The number of files that were found but are not in `records`. They are unreadable, or exceed the limit for
+    /// paths.
     pub(crate) omitted: u64,
-    /// The run left more than was visited: more than 10,000 files and folders, or a folder that could not be opened.
-    /// The numbers cover only the visited part.
+    /// Whether the run left more than was visited: more than 10,000 files and folders, or a folder that could not be
+    /// opened. If so, `records` and `omitted` cover only the visited part.
     pub(crate) truncated: bool,
 }
 
 impl RunFolder {
-    /// Records the files of the run. Hashes files until `hashed_bytes_max` bytes are read. A file that would exceed
-    /// this has no hash. A sparse file counts with its apparent size, which can be far larger than its size on the
-    /// disk.
+    /// Records the files of the run. Hashes at most `hashed_bytes_max` bytes of all files together. A file that would
+    /// exceed this limit gets no hash. A sparse file counts with its apparent size, which can be far larger than its
+    /// size on the disk.
     pub(crate) fn records(&self, hashed_bytes_max: u64) -> Result<ArtifactRecords, ArtifactError> {
         let mut found: Vec<(PathBuf, u64)> = Vec::new();
         let mut omitted = 0_u64;
@@ -42,7 +43,7 @@ impl RunFolder {
             }
         });
         let reach = reach.map_err(failed_to("look at what the run left"))?;
-        // The walk visits entries in the order of their paths.
+        // The walk visits entries in the order of their paths, so `found` is sorted by path.
         let mut path_bytes = 0;
         let listed = found.iter().take_while(|(path, _)| {
             path_bytes += serde_json::Value::from(path.to_string_lossy()).to_string().len();
@@ -63,8 +64,8 @@ impl RunFolder {
 
 impl Artifacts {
     /// Calls `each` for every file of a run that differs from `records`. If `is_complete`, `records` has all files that
-    /// the run left, and `each` is called for any other file too. Returns whether the records are complete and all have
-    /// hashes.
+    /// the run left, and `each` is also called for every file that has no record. Returns whether the records are
+    /// complete and all have hashes.
     pub(crate) fn compare(
         &self,
         run_id: Uuid,
@@ -77,7 +78,7 @@ impl Artifacts {
         let mut known = BTreeSet::new();
         for ArtifactRecord { path, bytes, sha256: recorded } in records {
             known.insert(path.as_str());
-            // Unconfirmed evidence may name any path.
+            // Evidence without a confirmed hash may contain any path, so check it.
             if !reading::is_readable(Path::new(path)) {
                 each(path, Change::Unreadable);
                 continue;
@@ -121,10 +122,10 @@ fn is_own(path: &Path, stat: &Stat) -> bool {
     path.as_os_str() == EVIDENCE || stat.kind == Kind::Folder
 }
 
-/// Returns the SHA-256 of a file. `None` if it is unreadable, has changed its size, or exceeds the remaining hash
-/// budget.
+/// Returns the SHA-256 of a file. Returns `None` if the file is unreadable, has changed its size, or is larger than the
+/// remaining number of bytes to hash.
 fn sha256(run: &Folder, path: &Path, bytes: u64, hash_bytes_remaining: &mut u64) -> Option<String> {
-    // A smaller file that comes later may still fit.
+    // If this file is too large, subtract nothing, because a smaller file that comes later may still fit.
     let remaining = hash_bytes_remaining.checked_sub(bytes)?;
     let file = reading::open(run, path).ok()?;
     *hash_bytes_remaining = remaining;

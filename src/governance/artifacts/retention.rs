@@ -1,8 +1,8 @@
 //! Removes old runs.
 //!
 //! A removal has three steps. The audit log records it, the run's folder is renamed so that it is no longer a run, and
-//! its files are removed. Meanwhile the run is locked. If a removal is interrupted after the first step, the next
-//! clean-up finishes it. A run that was renamed without a row in the audit log gets its name back.
+//! its files are removed. The run is locked during all steps. If a removal is interrupted after the first step, the
+//! next clean-up finishes it. If a run was renamed without a row in the audit log, the next clean-up restores its name.
 //!
 //! This module never removes a run without a row in the audit log, and never a run that is in progress or being read.
 
@@ -22,21 +22,26 @@ use super::{Artifacts, LOCK, Retention, run_id_of, time_of};
 use crate::folder::{Bounds, Folder};
 use crate::ledger::{LoggedRun, StoreError};
 
-/// The most entries that are counted for the size of a run. A larger run counts with the size of these entries.
+/// The maximum number of files and folders that are counted for the size of a run. A larger run counts with the size of
+/// these entries.
 const SIZED_ENTRIES_MAX: usize = 1_000_000;
-/// The most runs that one clean-up examines. Later clean-ups examine the rest.
+/// The maximum number of runs that one clean-up examines. Later clean-ups examine the other runs.
 const RUNS_MAX: usize = 100_000;
-/// The number of runs that are recorded and then removed together. Each needs an open file meanwhile.
+/// The number of runs that are recorded and then removed together. Each of them needs an open file for its lock until
+/// it is removed.
 const RUNS_AT_ONCE: usize = 64;
-/// The number of runs in one query of the audit log. Other readers of the log wait as long as the query takes.
+/// The number of runs in one query of the audit log. It is limited because other readers of the log wait until the
+/// query ends.
 const RUNS_ASKED_AT_ONCE: usize = 1000;
-/// The threads that remove runs. If other processes write, each step waits for the journal of the file system. One
-/// thread removes 60 runs a second. Four threads remove a thousand, because they wait together.
+/// The number of threads that remove runs. If other processes write, each step of a removal waits for the journal of
+/// the file system. One thread removes 60 runs a second. Four threads remove a thousand, because they wait together.
 const REMOVERS: usize = 4;
-/// The prefix of a run that is being removed. With it the folder is not a run, even if the removal is interrupted.
+/// The name prefix of a run that is being removed. A folder with this prefix is not a run, even if the removal is
+/// interrupted.
 const REMOVING: &str = ".removing-";
-/// The time to wait for another clean-up of the same folder, and the pause between two attempts.
+/// The time limit for waiting until another clean-up of the same folder ends.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause between two attempts to lock the folder for a clean-up.
 const TURN_PAUSE: Duration = Duration::from_millis(20);
 
 /// The result of a clean-up.
@@ -66,7 +71,7 @@ pub(crate) enum RetentionError {
 
 /// The part of the audit log that a clean-up needs.
 pub(crate) trait RemovalLog {
-    /// Looks up the runs, and returns them in the same order.
+    /// Looks up the runs in the log. The result has the same order as `run_ids`.
     fn look_up(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
     /// Records that these runs are removed: all of them, or none.
@@ -78,14 +83,14 @@ pub(crate) trait RemovalLog {
 pub(crate) struct Removal {
     pub(crate) run_id: Uuid,
     pub(crate) reason: RemovalReason,
-    /// The size on the disk, in bytes.
+    /// The size of the run on the disk, in bytes.
     pub(crate) disk_bytes: u64,
 }
 
 /// The reason for the removal of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RemovalReason {
-    /// Older than the policy permits.
+    /// The run is older than the policy permits.
     Age,
     /// All runs together are larger than the policy permits.
     TotalSize,
@@ -132,7 +137,8 @@ impl Artifacts {
     /// and so does every folder with a name that is not a run id.
     ///
     /// `log` records each removal before anything happens to the run. The clean-up ends at the first removal that it
-    /// cannot record. Waits for other clean-ups of the same folder, also in other processes.
+    /// cannot record. Waits for other clean-ups of the same folder, also in other processes. Fails with
+    /// [`RetentionError::Busy`] if they take too long.
     pub(crate) fn retain(
         &self,
         retention: &Retention,
@@ -160,7 +166,8 @@ impl Artifacts {
                 let (aside, _locks) = set_aside(&root, &mut runs, batch, log)?;
                 retained.remove(&root, &aside);
             }
-            // Runs that could not be removed still count, so newer ones may have to go.
+            // Runs that could not be removed still count for the total size, so the next iteration may have to remove
+            // newer runs.
             runs.retain(|run| run.fate != Fate::Gone);
         }
         retained.kept = runs.iter().filter(|run| run.fate != Fate::Stuck).count();
@@ -178,7 +185,7 @@ impl Retained {
     }
 }
 
-/// Waits until no other process removes runs. `None` on a file system without locks.
+/// Waits until no other process removes runs. Returns `None` on a file system without locks.
 fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
     let since = Instant::now();
     loop {
@@ -188,14 +195,14 @@ fn turn(root: &Folder) -> Result<Option<File>, RetentionError> {
                 std::thread::sleep(TURN_PAUSE);
             }
             Err(TryLockError::WouldBlock) => return Err(RetentionError::Busy),
-            // Without locks two clean-ups can overlap. Each removes the runs that it can.
+            // The file system has no locks, so two clean-ups can overlap. Each removes the runs that it can.
             Err(TryLockError::Error(_)) => return Ok(None),
         }
     }
 }
 
-/// Finishes removals that earlier clean-ups did not complete. Removes a renamed run if the log has its removal.
-/// Otherwise gives it its name back, and returns this name.
+/// Finishes removals that earlier clean-ups did not complete. Removes a renamed run if the log records its removal.
+/// Otherwise restores the name of the run. Returns the restored names.
 fn take_up(
     root: &Folder,
     names: &[OsString],
@@ -219,7 +226,7 @@ fn take_up(
                     tracing::warn!(%run_id, "a run that was set aside without a row in the audit log is put back");
                     put_back.push(own_name);
                 }
-                // A run with this id exists.
+                // The name cannot be restored, for example because a run with this id exists.
                 Err(_) => retained.failed += 1,
             }
         }
@@ -252,19 +259,20 @@ fn look_at_all(
     Ok(runs)
 }
 
-/// Returns the runs that exceed `retention`, and why. `runs` has the oldest first.
+/// Returns the indices of the runs that exceed `retention`, each with the reason. In `runs`, the oldest run must be
+/// first.
 fn doomed(runs: &[Run], retention: &Retention, now: SystemTime) -> Vec<(usize, RemovalReason)> {
     let mut total_bytes =
         runs.iter().fold(0_u64, |total, run| total.saturating_add(run.disk_bytes));
-    // The size never counts against the newest run that has ended, because its client has just asked for it. Newer runs
-    // are just starting.
+    // The newest run that has ended is never removed because of the total size, because its client has just asked for
+    // it. Runs after it are not removed either, because they are just starting.
     let newest = runs.iter().rposition(|run| run.logged.has_ended).unwrap_or(runs.len().max(1) - 1);
     let mut doomed = Vec::new();
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| run.fate == Fate::Kept) {
         let is_newest = at >= newest;
         // A time in the future counts as now, because the clock was set back.
         let age: Duration = now.duration_since(run.time).unwrap_or_default();
-        // A run that the log has as removed no longer counts as a run.
+        // If the log already records the removal of a run, the run must be removed at any age.
         let is_old = run.logged.is_removed || retention.age.is_some_and(|age_max| age > age_max);
         let is_too_much =
             !is_newest && retention.total_bytes.is_some_and(|bytes_max| total_bytes > bytes_max);
@@ -299,7 +307,7 @@ fn set_aside(
                 continue;
             }
             Ok(None) => Fate::InUse,
-            // Another process has removed it.
+            // Another process has removed the run.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Fate::Gone,
             Err(_) => Fate::Stuck,
         };
@@ -372,8 +380,7 @@ fn look_at(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io
 fn size_of(root: &Folder, name: &OsStr) -> u64 {
     let mut disk_bytes = 0_u64;
     let bounds = Bounds { entries_max: SIZED_ENTRIES_MAX, depth_max: usize::MAX };
-    // A folder that cannot be entered counts with the entries that were visited, like everything else beyond the
-    // bounds.
+    // Ignore errors. If a folder cannot be entered or a limit is exceeded, the size includes only the visited entries.
     let _ = root.folder(name).and_then(|folder| {
         folder.walk(bounds, |_, stat| {
             disk_bytes = disk_bytes.saturating_add(stat.disk_bytes);
@@ -382,8 +389,9 @@ fn size_of(root: &Folder, name: &OsStr) -> u64 {
     disk_bytes
 }
 
-/// Opens the lock of a run, or creates it. The run may have died before it created the lock, or may be about to create
-/// it. Then the first process that creates the file owns the run.
+/// Opens the lock file of a run, or creates it if it is missing. It is missing if the run's server died before it
+/// created the file, or is about to create it. In the second case, the first process that creates the file owns the
+/// run.
 fn lock_file(folder: &Folder) -> io::Result<File> {
     match folder.create_file(OsStr::new(LOCK)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => folder.file(OsStr::new(LOCK)),

@@ -22,7 +22,7 @@ use crate::ledger::{LoggedRun, StoreError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A log with runs in a given order. Only the first rows can be written.
+/// A log with the runs in `order`. It accepts at most `rows_max` rows.
 #[derive(Default)]
 struct Log {
     order: Vec<Uuid>,
@@ -64,7 +64,7 @@ impl Fixture {
         Self { data, artifacts }
     }
 
-    /// Creates a complete run. Its evidence has this age, and one file has this size.
+    /// Creates a complete run. The evidence is as old as `age`, and one file has `bytes` bytes.
     fn run(&self, age: Duration, bytes: usize) -> Uuid {
         let run_id = Uuid::new_v4();
         let run = self.artifacts.create_run(run_id).unwrap();
@@ -230,7 +230,7 @@ fn looking_at_a_run_never_makes_it_seem_to_go_on() {
     });
 }
 
-/// A plain open would read each of these paths. Here they are refused.
+/// An ordinary `open` would read each of these paths. `Artifacts::read` must refuse them.
 #[test]
 fn nothing_but_plain_files_of_the_run_is_read() {
     let fixture = Fixture::new();
@@ -415,7 +415,8 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
         for _ in 0..5000 {
             for path in ["files/folder/file", "files/file"] {
                 if let Ok(chunk) = fixture.read(run_id, path) {
-                    // Asserted after the thread has ended, because a panic here would wait for it forever.
+                    // Only count here, and assert after the other thread has ended. A panic here would wait for that
+                    // thread forever.
                     led_out += usize::from(chunk.content == Content::Text("secret".to_owned()));
                     own += 1;
                 }
@@ -505,7 +506,7 @@ fn a_chunk_of_a_huge_file_costs_a_chunk() {
         "limit is above 1048576; ask for at most 1048576, and go on from where the answer ends";
     assert_eq!(error.to_string(), expected);
 
-    // The list has the apparent size. Retention counts the size on the disk.
+    // The list shows the apparent size. Retention counts the size on the disk.
     let entry = fixture.artifacts.list_runs(0, None).unwrap().items.remove(0);
     assert!(entry.bytes > size);
     let retention = Retention { age: None, total_bytes: Some(1 << 20) };
@@ -592,7 +593,7 @@ fn runs_are_listed_newest_first() {
 fn files_are_listed_by_their_paths() {
     let fixture = Fixture::new();
     let run_id = fixture.run(Duration::ZERO, 3);
-    // Their folders have another order.
+    // By name, the folder `a` sorts before `a.txt`. By path, the file `a/file` sorts after `a.txt`.
     for name in ["b", "b-", "b0", "a.txt", "c"] {
         fs::write(fixture.path(run_id).join(FILES).join(name), "").unwrap();
     }
@@ -713,7 +714,7 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
         ("stdout.txt", 3, Some(abc)),
     ];
     assert_eq!(found, expected);
-    // The large file has another name. The others are a symlink, and a name that is not UTF-8.
+    // Three files are omitted: `large` has a second hard link, `link` is a symlink, and the third name is not UTF-8.
     assert_eq!((recorded.omitted, recorded.truncated), (3, false));
 
     nest(&files, 50);
@@ -727,7 +728,7 @@ fn an_inventory_has_every_readable_file_and_counts_all() {
     assert!(run.records(0).unwrap().truncated);
 }
 
-/// Returns the changes of a run's files against records, which have path, bytes and hash.
+/// Compares a run's files with records of path, bytes and hash. Returns the changes, and the result of `compare`.
 fn changes(
     fixture: &Fixture,
     run_id: Uuid,
@@ -804,7 +805,7 @@ fn a_run_that_is_compared_is_not_removed_meanwhile() {
     assert_eq!(fixture.runs(), [newer]);
 }
 
-/// The paths in one evidence have a bound of their own, which counts them as JSON strings.
+/// All paths in one evidence have a separate limit, which counts them as JSON strings.
 #[test]
 fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
     let fixture = Fixture::new();
@@ -821,7 +822,7 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
         File::create(folder.join(format!("{number:04}"))).unwrap();
     }
     let fill = |bytes: usize| folder.join("\u{1}".repeat(bytes / 6) + &"x".repeat(bytes % 6));
-    // Exactly at the bound.
+    // With this file, the paths are exactly at the limit.
     File::create(fill(last)).unwrap();
     let recorded = run.records(0).unwrap();
     assert_eq!((recorded.records.len(), recorded.omitted), (most, 0));
@@ -834,7 +835,7 @@ fn an_inventory_has_no_more_than_so_many_bytes_of_paths() {
 fn an_inventory_is_in_the_order_of_paths() {
     let fixture = Fixture::new();
     let run = fixture.artifacts.create_run(Uuid::new_v4()).unwrap();
-    // An order that no folder has by chance.
+    // These names are in an order that no folder has by chance.
     let names: Vec<String> = (0..50).map(|number| format!("{:02}", number * 37 % 50)).collect();
     for name in &names {
         File::create(run.files_path().join(name)).unwrap();
@@ -877,7 +878,7 @@ fn the_oldest_runs_go_first() {
         (&everything, retention(None, Some(3500)), &[1, 2, 30]),
         (&everything, retention(None, Some(2500)), &[1, 2]),
         (&everything, retention(Some(1), Some(100_000)), &[]),
-        // The newest run is kept, however large it is.
+        // The newest run is kept regardless of its size.
         (&everything, retention(None, Some(0)), &[1]),
         (&[(1, 5000), (2, 10)], retention(None, Some(1000)), &[1]),
         (&[(1, 10), (2, 5000)], retention(None, Some(1000)), &[1]),
@@ -936,7 +937,8 @@ fn what_goes_on_or_is_read_or_is_not_ours_stays() {
     assert!(fixture.runs().is_empty());
 }
 
-/// A run is left alone if its removal cannot be recorded. An interrupted removal is finished only if the log has it.
+/// A run is left alone if its removal cannot be recorded. An interrupted removal is finished only if the log records
+/// it.
 #[test]
 fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     let fixture = Fixture::new();
@@ -957,7 +959,7 @@ fn what_the_log_is_not_told_of_is_neither_renamed_nor_removed() {
     assert!(matches!(refused, Err(RetentionError::Store(_))), "{refused:?}");
     assert_eq!(names(), all);
 
-    // Some rows are written, and then no more.
+    // The log accepts some rows, and then fails.
     let closing = Log { rows_max: Some(100), ..Log::default() };
     assert!(fixture.artifacts.retain(&nothing, now, &closing).is_err());
     let told = closing.removed.lock().unwrap().clone();
@@ -1003,7 +1005,7 @@ fn the_newest_run_is_the_newest_of_the_log() {
     let retained = fixture.artifacts.retain(&retention, SystemTime::now(), &log).unwrap();
     assert_eq!((retained.kept, retained.removed), (2, 3));
     assert_eq!(*log.removed.lock().unwrap(), [unknown, runs[0], runs[1]]);
-    // The newest run is kept, however large it is, even if the next one has started.
+    // The newest run that has ended is kept regardless of its size, even if another run has started after it.
     let begun = fixture.run(Duration::ZERO, 10);
     let mut order = runs.clone();
     order.push(begun);
@@ -1050,7 +1052,7 @@ fn a_run_that_begins_is_never_taken_for_an_old_one() {
         let mut created = 0;
         for _ in 0..500 {
             let run_id = Uuid::new_v4();
-            // A run that is taken for an old one gets an error, and has no folder.
+            // If a clean-up has taken the new run for an old one, this call fails, and the run has no folder.
             let Ok(run) = fixture.artifacts.create_run(run_id) else { continue };
             fs::write(run.files_path().join("data"), "1").unwrap();
             run.write_evidence(&json!({})).unwrap();
@@ -1073,7 +1075,7 @@ fn the_newest_runs_are_never_cut_off() {
         folder.set_modified(SystemTime::now() - age).unwrap();
         run_id
     };
-    // The runs are in a folder that is read in the order of its hashes.
+    // The folder returns its entries in the order of hashes, so the newest runs can be anywhere in it.
     let newest: Vec<Uuid> =
         (1..150).map(|minutes| make(Duration::from_secs(60 * minutes))).collect();
     for _ in 150..RUNS_LISTED_MAX {
@@ -1095,7 +1097,7 @@ fn the_newest_runs_are_never_cut_off() {
     assert!(has_more && runs == newest[..2]);
 }
 
-/// Each clean-up counts the removals of the others.
+/// Each of several simultaneous clean-ups must count the removals by the others.
 #[test]
 fn clean_ups_at_the_same_time_remove_no_more_than_one() {
     let fixture = Fixture::new();
@@ -1143,7 +1145,7 @@ fn a_hashed_part_is_the_part_and_the_hash_is_of_the_whole() {
 
 #[test]
 fn a_reading_that_is_interrupted_goes_on_and_one_that_fails_ends() {
-    /// Fails in these ways, one after the other, and then returns three bytes.
+    /// A reader that fails with each of these errors, one after the other, and then returns three bytes.
     struct Failing(Vec<io::ErrorKind>);
 
     impl io::Read for Failing {
@@ -1285,7 +1287,7 @@ fn a_run_that_is_put_back_is_one_of_those_that_are_kept() {
 
 #[test]
 fn the_log_is_told_why_a_run_is_removed() {
-    /// Has no runs, and stores the reasons for removals.
+    /// A log that knows no runs, and stores the reasons for removals.
     #[derive(Default)]
     struct Reasons {
         told: Mutex<Vec<&'static str>>,

@@ -11,26 +11,26 @@ use super::{
 use crate::governance::artifacts::{ArtifactError, Artifacts, EVIDENCE, RunState};
 use crate::ledger::Store;
 
-/// The most differences that are listed.
+/// The maximum number of differences that the result lists.
 const DIFFERENCES_NAMED_MAX: usize = 100;
-/// The most missing runs that are collected before they are looked up.
+/// The maximum number of missing runs that are collected from the log before their evidence is looked up.
 pub(super) const MISSING_AT_ONCE: usize = 10_000;
 
-/// The result of the comparison.
+/// The result of comparing all runs with the audit log.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ArtifactsVerification {
     /// Runs with all files unchanged.
     pub(crate) intact: u64,
-    /// Runs that cannot be compared with the log, or not completely.
+    /// Runs without a difference that cannot be compared completely, because the log or the evidence lacks a hash.
     pub(crate) unconfirmed: u64,
     pub(crate) in_progress: u64,
     /// Runs without evidence because their server died.
     pub(crate) interrupted: u64,
     /// Runs that retention has removed.
     pub(crate) removed: u64,
-    /// The number of changed files, or of whole runs.
+    /// The number of differences. Each is a file that differs, or a whole run.
     pub(crate) different: u64,
-    /// The first differences.
+    /// The first differences, at most `DIFFERENCES_NAMED_MAX`.
     pub(crate) differences: Vec<RunDifference>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn verify_artifacts(
     Ok(found)
 }
 
-/// Checks that the evidence of every run that has an end in the log still exists.
+/// Checks that the evidence still exists for every run that has an end in the log.
 fn verify_ends(
     artifacts: &Artifacts,
     store: &Store,
@@ -99,7 +99,8 @@ fn verify_ends(
             }
         })?;
         for run_id in missing {
-            // The run may have been removed meanwhile. Then the log has its removal.
+            // Retention may have removed the run meanwhile. Then the log records the removal, and `evidence` does not
+            // report a difference.
             match evidence(artifacts, store, run_id) {
                 Err(IntegrityError::Different(difference)) => found.add(run_id, difference),
                 Err(
@@ -125,12 +126,14 @@ fn verify_run(
     found: &mut ArtifactsVerification,
 ) -> Result<(), IntegrityError> {
     match artifacts.state(run_id) {
-        // A run with an end is not in progress, even if another process holds its lock.
+        // If the log has the end of a run, the run is not in progress, even if another process holds the lock of its
+        // folder.
         Ok(RunState::InProgress) if !store.recorded_run(run_id)?.has_end() => {
             found.in_progress += 1;
             return Ok(());
         }
-        // Not a folder, or removed meanwhile. `verify_ends` checks whether the log expects a folder.
+        // The path is not a folder, or the run was removed meanwhile. `verify_ends` checks whether the log expects a
+        // folder.
         Err(ArtifactError::RunNotFound) => return Ok(()),
         Ok(RunState::InProgress | RunState::Complete | RunState::Interrupted) | Err(_) => {}
     }
@@ -180,7 +183,7 @@ fn verify_run(
         Err(error) => return Err(error.into()),
     }
     if found.different > different_before {
-        // The run may have been removed during the comparison.
+        // The run may have been removed during the comparison. Then the differences prove nothing.
         if is_removed(artifacts, store, run_id)? {
             found.different = different_before;
             found.differences.truncate(named_before);

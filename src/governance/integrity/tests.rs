@@ -43,8 +43,8 @@ impl Fixture {
         self.store.append(&[entry]).unwrap();
     }
 
-    /// Creates a run that left `stdout.txt` and `files/a`. `end` has the details about its evidence for the row about
-    /// its end.
+    /// Creates a run that left `stdout.txt`, `files/a` and `files/b`. The evidence has no hash of `files/b`. From the
+    /// SHA-256 of the evidence, `end` makes the details of the row about the run's end; `None` for no such row.
     fn run(&self, end: impl FnOnce(String) -> Option<Value>) -> Uuid {
         let run_id = Uuid::new_v4();
         self.append(run_id, AuditEvent::ToolStarted, json!({}));
@@ -179,7 +179,7 @@ fn what_the_log_does_not_know_is_told_as_such() {
     fs::write(fixture.path(earlier, "files/a"), "another").unwrap();
     assert!(fixture.content(earlier, "files/a").starts_with("error: files/a is not what"));
     assert_eq!(fixture.changes(), [("files/a".to_owned(), Change::Changed)]);
-    // Paths in it lead nowhere else.
+    // Paths in this evidence cannot lead out of the run's folder.
     let outside = json!({
         "artifacts": [{ "path": "../../governance.db", "bytes": 1, "sha256": "ab" }],
         "artifacts_omitted": 1,
@@ -195,7 +195,7 @@ fn evidence_that_the_log_says_was_not_there_is_refused() {
     let nonsense = fixture.run(|_| Some(json!({ EVIDENCE_SHA256: 7 })));
     assert!(fixture.evidence(not_written).ends_with("it was added"));
     assert!(fixture.evidence(nonsense).ends_with("it was changed"));
-    // A run that was not made by the server.
+    // The server did not execute this run, so the log has no row about it.
     let made_up = Uuid::new_v4();
     drop(fixture.artifacts.create_run(made_up).unwrap());
     fs::write(fixture.path(made_up, EVIDENCE), "{}").unwrap();
@@ -227,7 +227,7 @@ fn a_run_is_removed_when_the_log_says_so_and_not_before() {
     let old = fixture.attested();
     fixture.attested();
     let nothing = Retention { age: None, total_bytes: Some(0) };
-    // A log that cannot be written to.
+    // Move the database away, so that the log cannot be written to.
     let database = fixture.data.path().join("governance.db");
     let aside = fixture.data.path().join("aside");
     fs::rename(&database, &aside).unwrap();

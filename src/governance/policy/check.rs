@@ -1,4 +1,4 @@
-//! Checks a policy file for the admin, before calls run into its mistakes.
+//! Checks a policy file for the admin, so that mistakes are found before a call fails.
 
 use std::path::Path;
 
@@ -20,13 +20,13 @@ pub(crate) struct PolicyCheck {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The reason why a policy file cannot be read. It has the path.
+/// The reason why a policy file cannot be read. The text contains the path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct UnreadablePolicy(String);
 
 impl PolicyCheck {
-    /// Reads the file at `path`, and checks its place and the paths in it.
+    /// Reads the file at `path`. Checks its content, its location, and the paths in it.
     pub(crate) fn of(path: &Path) -> Result<Self, UnreadablePolicy> {
         let text = match text(path) {
             Ok(text) => Ok(text),
@@ -59,7 +59,7 @@ impl PolicyCheck {
         }
     }
 
-    /// Returns whether `run_pytest` can get as far as the sandbox.
+    /// Returns whether this policy lets a call of `run_pytest` reach the sandbox.
     pub(crate) fn lets_run(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| {
             policy.allowlist.contains(&GovernedTool::RunPytest)

@@ -1,8 +1,8 @@
 //! Parses a TOML document, and keeps the line of each value.
 //!
-//! It does not use serde, which stops at the first mistake and quotes the value in its message. `policy check` lists
-//! all mistakes, each with the key and the values that it accepts. From the text of the file, only plain names of keys
-//! may ever reach a model.
+//! This module does not use serde, which stops at the first mistake and quotes the value in its message. `policy check`
+//! lists all mistakes, each with the key and the values that the key accepts. From the text of the file, only plain
+//! names of keys may ever reach a model.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,10 +11,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::PolicyError;
 
-/// The longest name of a key that an error repeats.
+/// The maximum length of a key that an error repeats, in characters.
 const KEY_CHARS_MAX: usize = 64;
 
-/// A parsed document, with known or unknown keys.
+/// A parsed document. It may contain unknown keys.
 pub(super) struct Document<'t> {
     text: &'t str,
     root: DeTable<'t>,
@@ -45,7 +45,7 @@ impl<'t> Document<'t> {
                 });
                 continue;
             };
-            // A value that is not a section is reported when it is read.
+            // If the value is not a section, the error is reported later, when the section is read. Ignore it here.
             if let Ok(section) = self.section(section) {
                 unknown.extend(section.unknown(keys));
             }

@@ -13,8 +13,8 @@ use crate::strict_modes::require_protected;
 
 use super::{POLICY_BYTES_MAX, Policy, PolicyError};
 
-/// The age after which a change is settled. A file that changed later may change again with the same timestamp, because
-/// file systems count time in steps of up to two seconds.
+/// The age of a change from which the timestamp identifies the content. A file that was changed more recently may
+/// change again with the same timestamp, because file systems count time in steps of up to two seconds.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// The policy file, and its state when it was last read.
@@ -30,7 +30,7 @@ pub(crate) struct PolicyFile {
 
 #[derive(Debug)]
 struct Reading {
-    /// The stamp. `None` if the file may have changed since it was read, so that it must be read again.
+    /// The stamp of the file; `None` if the file may have changed since it was read, so that it must be read again.
     stamp: Option<Stamp>,
     policy: Result<Arc<Policy>, PolicyError>,
 }
@@ -81,10 +81,10 @@ impl PolicyFile {
     }
 }
 
-/// Fails if the workspace takes part in the resolution of `path`, the path of the policy. Its code could replace the
-/// file.
+/// Fails if the workspace takes part in the resolution of `path`, the path of the policy. In this case, code in the
+/// workspace could replace the policy.
 pub(super) fn require_outside(path: &Path, policy: &Policy) -> Result<(), PolicyError> {
-    // A folder that does not exist holds nothing.
+    // `new` returns `None` for a folder that does not exist. Such a folder cannot contain the policy.
     let workspace = policy.workspace_root.as_deref().and_then(UntrustedFolder::new);
     let path = std::path::absolute(path)?;
     if workspace.is_some_and(|workspace| workspace.holds(&path)) {
@@ -123,13 +123,14 @@ pub(super) fn text(path: &Path) -> Result<String, PolicyError> {
     text_of(content(&File::open(path)?)?)
 }
 
-/// Returns the metadata of a file. This happens before it is opened, because opening a pipe would wait for a writer.
+/// Returns the metadata of a file. Call this before the file is opened, because opening a pipe would wait for a writer.
 fn metadata(path: &Path) -> Result<Metadata, PolicyError> {
     let found = fs::metadata(path)?;
     if found.is_file() { Ok(found) } else { Err(PolicyError::NotAFile) }
 }
 
-/// Reads at most one byte more than the largest policy.
+/// Reads at most one byte more than [`POLICY_BYTES_MAX`], so that a larger file is recognized without reading all of
+/// it.
 fn content(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let bytes_max = u64::try_from(POLICY_BYTES_MAX).unwrap_or(u64::MAX);
@@ -172,15 +173,15 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp if it is the same `after` the file was read, and if it was so old when the read `started` that
-    /// no further change can go unnoticed.
+    /// Returns the stamp if the file had the same stamp `after` the read, and if its last change was so long before the
+    /// read `started` that a further change would alter the stamp.
     fn settled(self, after: &Self, started: SystemTime) -> Option<Self> {
         let is_settled = self == *after && self.is_older_than(SETTLED_AFTER, started);
         is_settled.then_some(self)
     }
 
-    /// Returns whether the last change is at least `age` before `now`. A change in the future is not, because the clock
-    /// was set back and the time proves nothing.
+    /// Returns whether the last change is at least `age` before `now`. Returns `false` for a change in the future: the
+    /// clock was set back, so the time proves nothing.
     fn is_older_than(&self, age: Duration, now: SystemTime) -> bool {
         let latest = self.modified.max(self.changed);
         let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -218,7 +219,7 @@ mod tests {
             (at((98, 1), (90, 0)), false),
             (at((90, 0), (98, 1)), false),
             (at((90, 0), (98, 0)), true),
-            // The clock was set back.
+            // The clock was set back, so the last change is in the future.
             (at((90, 0), (101, 0)), false),
             (at((4_000, 0), (90, 0)), false),
         ] {

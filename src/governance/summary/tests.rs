@@ -25,7 +25,7 @@ fn summary(report: &str) -> TestSummary {
     TestSummary::from_report(report.as_bytes()).unwrap()
 }
 
-/// Returns the line about a failure.
+/// Returns the line of a report about a failure.
 fn failure(explanation: &str, place: &str) -> Value {
     json!({ "kind": "failed", "name": "test_a.py::t", "reason": "x", "explanation": explanation,
             "place": place })
@@ -119,7 +119,7 @@ fn a_failure_is_told_with_its_lines() {
 
 #[test]
 fn of_an_explanation_the_marked_lines_are_told() {
-    // From a report that tests have written themselves.
+    // Only tests that write the report themselves can produce this explanation.
     let explanation =
         "    assert f() == 1\nE   assert 2 == 1\nEE\n> x\nPermissionError: no\nE    \nE";
     let summary = summary(&report(&[failure(explanation, ""), last(0, 1, 0, 0, 0)]));
@@ -254,7 +254,7 @@ fn hostile_reports_are_refused() {
         "[".repeat(1_000_000),
         format!("{}\n", "[".repeat(1_000_000)),
         format!("{{\"passed\": {}\n", "{\"a\":".repeat(100_000)),
-        // Incomplete, or in another order.
+        // These reports are incomplete, or have their lines in the wrong order.
         counts.to_string(),
         report(std::slice::from_ref(&line)),
         report(&[counts.clone(), line.clone()]),
@@ -262,7 +262,7 @@ fn hostile_reports_are_refused() {
         format!("\n{counts}\n"),
         format!("{counts}\n\n"),
         format!("{counts}{counts}\n"),
-        // Other documents.
+        // These reports have a field or a value that the format does not permit.
         with("passed", json!(-1)),
         with("passed", json!(1.5)),
         with("passed", json!("1")),
@@ -277,7 +277,7 @@ fn hostile_reports_are_refused() {
         report(&[line.clone(), counts.clone()]).replace("\"failed\",", "\"flown\","),
         report(&[line.clone(), counts.clone()]).replace("E   x", "E \\udc80"),
         report(&[line.clone(), counts.clone()]).replace("E   x", "E \u{1}"),
-        // More failures than the counts permit.
+        // These reports have more failures than the counts permit.
         report(&[line.clone(), line.clone(), counts.clone()]),
         report(&[vec![line.clone(); FAILURES_MAX + 1], vec![last(0, 99, 0, 0, 0)]].concat()),
     ];
@@ -285,7 +285,7 @@ fn hostile_reports_are_refused() {
         assert_eq!(TestSummary::from_report(report.as_bytes()), None, "{report:.60}");
     }
     assert_eq!(TestSummary::from_report(b"{\"passed\": \xff}\n"), None);
-    // The controls.
+    // The controls: these reports are valid.
     assert!(TestSummary::from_report(report(&[line, counts]).as_bytes()).is_some());
     let all = summary(&report(&[last(u32::MAX, u32::MAX, u32::MAX, u32::MAX, u32::MAX)]));
     assert!(!all.is_empty() && all.text().contains("\n\n… and 8589934590 more"));
@@ -342,7 +342,7 @@ fn of_very_many_failures_the_first_are_told() {
     assert!(summary.text().len() < 200_000);
 }
 
-/// No report exceeds the size that is read, whatever names and messages the tests have.
+/// Even the longest names and messages do not make a report larger than [`REPORT_BYTES_MAX`].
 #[test]
 fn the_largest_report_is_read() {
     let (name, reason) = ("\u{1}".repeat(600), "\u{1}".repeat(1000));

@@ -5,25 +5,29 @@ use super::object::{Kind, ObjectId};
 use super::{Folder, Undetermined, read_path};
 
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// The longest path, in bytes.
+/// The limit for a path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
 const HEADER_BYTES: usize = 12;
-/// The length of an entry without its path, and of the digest at the end of the file.
+/// The length of an entry without its path, in bytes.
 const FIXED_BYTES: usize = 62;
+/// The length of an object id and of the digest at the end of the file, each, in bytes.
 const DIGEST_BYTES: usize = 20;
-/// The offsets of the fields of an entry.
+/// The offset of the mode in an entry.
 const MODE_AT: usize = 24;
+/// The offset of the object id in an entry.
 const ID_AT: usize = 40;
+/// The offset of the flags in an entry.
 const FLAGS_AT: usize = 60;
 
-/// Flags: the entry has extended flags, and the stage in an unfinished merge.
+/// The flag of an entry with extended flags.
 const EXTENDED: u16 = 0x4000;
+/// The bits of the flags with the stage of an entry in an unfinished merge.
 const STAGES: u16 = 0x3000;
-/// An extended flag: the file is deliberately not checked out.
+/// The extended flag of a file that is deliberately not checked out.
 const SKIP_WORKTREE: u16 = 0x4000;
 
-/// Extensions that change the meaning of the index.
+/// Extensions that change the meaning of the index, each with the reason why the index cannot be used.
 const REQUIRED: [(&[u8; 4], &str); 2] =
     [(b"link", "it is split in two"), (b"sdir", "it has folders, of a sparse checkout")];
 
@@ -32,11 +36,11 @@ const REQUIRED: [(&[u8; 4], &str); 2] =
 pub(super) struct Entry {
     pub(super) path: Vec<u8>,
     pub(super) kind: Kind,
-    /// The id of its content when it was added to the index.
+    /// The id of the file's content when the file was added to the index.
     pub(super) id: ObjectId,
-    /// The file is deliberately not checked out.
+    /// Whether the file is deliberately not checked out.
     pub(super) is_left_out: bool,
-    /// A merge has left several versions of the file.
+    /// Whether a merge has left several versions of the file.
     pub(super) is_unmerged: bool,
 }
 
@@ -73,7 +77,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Undetermined> {
     Ok(entries)
 }
 
-/// Parses an entry. Returns it with the rest of the bytes.
+/// Parses the first entry in `bytes`. Returns it with the bytes that follow it.
 fn entry(bytes: &[u8]) -> Result<(Entry, &[u8]), Undetermined> {
     let flags = short(bytes, FLAGS_AT)?;
     let is_extended = flags & EXTENDED != 0;

@@ -13,11 +13,11 @@ use sha1::{Digest as _, Sha1};
 
 use super::{Folder, Undetermined, parent, read_path};
 
-/// The most bytes of a commit, both compressed and decompressed.
+/// The limit for a commit, in bytes. It applies to the compressed and to the decompressed content, each.
 const COMMIT_BYTES_MAX: usize = 256 * 1024;
-/// The most packs that are searched.
+/// The maximum number of packs that are searched.
 const PACKS_MAX: usize = 512;
-/// The deepest nesting of folders.
+/// The maximum depth of nested folders.
 const DEPTH_MAX: usize = 100;
 
 /// The header of a pack's index in version 2: `gitformat-pack(5)`.
@@ -25,9 +25,9 @@ const PACK_INDEX: [u8; 8] = [0xff, b't', b'O', b'c', 0, 0, 0, 2];
 const FANOUT_AT: u64 = 8;
 const FANOUT: u64 = 256;
 const ID_BYTES: u64 = 20;
-/// The bit in an offset that refers to the table of large offsets.
+/// The bit that marks an offset as a position in the table of large offsets.
 const IS_LARGE: u32 = 1 << 31;
-/// The type of an entry that is a whole commit.
+/// The type number of an entry in a pack that is a commit stored as a whole.
 const COMMIT_TYPE: u8 = 1;
 
 /// The id of an object: the SHA-1 of its kind, its length and its content.
@@ -152,7 +152,7 @@ fn loose(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undet
     Ok(whole.get(end + 1..).map(<[u8]>::to_vec))
 }
 
-/// Reads a commit from a pack. `None` if no pack has it, or only as a delta.
+/// Reads a commit from a pack. Returns `None` if no pack contains the commit, or if a pack contains it as a delta.
 fn packed(repository: &Folder, commit: ObjectId) -> Result<Option<Vec<u8>>, Undetermined> {
     let Ok((objects, name)) = parent(repository, b"objects/pack") else { return Ok(None) };
     let Ok(folder) = objects.folder(name) else { return Ok(None) };
@@ -193,7 +193,7 @@ fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermine
             std::cmp::Ordering::Less => low = middle + 1,
             std::cmp::Ordering::Greater => high = middle,
             std::cmp::Ordering::Equal => {
-                // After the ids come a checksum for each, the offsets, and the large offsets.
+                // The ids are followed by a checksum for each id, by the offsets, and by the large offsets.
                 let offsets_at = ids_at + (ID_BYTES + 4) * count;
                 let offset = short(offsets_at + 4 * middle)?;
                 if offset & IS_LARGE == 0 {
@@ -209,7 +209,7 @@ fn offset_in_pack(index: &File, id: ObjectId) -> Result<Option<u64>, Undetermine
     Ok(None)
 }
 
-/// Reads the commit at this offset in a pack. `None` if it is stored as a delta.
+/// Reads the commit at this offset in a pack. Returns `None` if the commit is stored as a delta.
 fn whole_commit(pack: &File, offset: u64) -> Result<Option<Vec<u8>>, Undetermined> {
     let mut bytes = vec![0; COMMIT_BYTES_MAX];
     let mut length = 0;
@@ -221,7 +221,7 @@ fn whole_commit(pack: &File, offset: u64) -> Result<Option<Vec<u8>>, Undetermine
         }
     }
     let bytes = bytes.get(..length).unwrap_or_default();
-    // The header has the type and the length. It continues for as long as the highest bit of a byte is set.
+    // The header of an entry has the type and the length. It continues for as long as the highest bit of a byte is set.
     let first = bytes.first().copied().ok_or(Undetermined::Damaged)?;
     if first >> 4 & 7 != COMMIT_TYPE {
         return Ok(None);

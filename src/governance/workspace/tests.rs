@@ -1,4 +1,4 @@
-//! Compares the state with Git's own answers.
+//! Compares the state that `WorkspaceState::of` determines with Git's own answers.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -85,7 +85,7 @@ type Change = fn(&Repository);
 fn a_state_is_what_git_says_of_it() {
     let repository = Repository::new();
     repository.check(false);
-    // Git does not track this file.
+    // Git does not track this file, so the workspace still matches the commit.
     fs::write(repository.path("new.py"), "").unwrap();
     repository.check(false);
     let changes: [Change; 6] = [
@@ -104,7 +104,8 @@ fn a_state_is_what_git_says_of_it() {
     ];
     for change in changes {
         change(&repository);
-        // A file that is no longer tracked is not in the tree.
+        // Every change makes the tree differ from the commit's tree. A file that is no longer tracked is not in the
+        // tree.
         repository.check(true);
         repository.git(&["reset", "-q", "--hard"]);
         fs::write(repository.path("new.py"), "").unwrap();
@@ -164,7 +165,7 @@ fn what_is_not_known_is_said() {
     fs::remove_file(&file).unwrap();
     assert_eq!(unknown("kept in a way"), commit);
     fs::write(&file, good).unwrap();
-    // A listed file differs from the file on the disk. Its `.gitattributes` may be the reason.
+    // A tracked file differs from the commit. The reason may be `.gitattributes`, so the state is unknown.
     fs::write(repository.path(".gitattributes"), "*.py text eol=crlf\n").unwrap();
     repository.commit();
     repository.check(false);
@@ -189,7 +190,7 @@ fn what_is_not_known_is_said() {
     unknown("elsewhere");
 }
 
-/// The workspace's files make Git start programs and follow links. Nothing of this happens here.
+/// Files in the workspace make Git start programs and follow links. This module does neither.
 #[test]
 fn nothing_of_the_workspaces_choice_is_started_or_followed() {
     let repository = Repository::new();
@@ -200,7 +201,7 @@ fn nothing_of_the_workspaces_choice_is_started_or_followed() {
     repository.git(&["config", "core.fsmonitor", hook.to_str().unwrap()]);
     repository.state();
     assert!(!sign.exists());
-    // The control: Git starts it.
+    // The control: Git starts the hook.
     repository.git(&["status"]);
     assert!(sign.exists());
     repository.git(&["config", "--unset", "core.fsmonitor"]);
@@ -216,7 +217,7 @@ fn nothing_of_the_workspaces_choice_is_started_or_followed() {
         fs::remove_file(&path).unwrap();
         fs::rename(&moved, &path).unwrap();
     }
-    // A pipe without a writer.
+    // This pipe has no writer. Reading from it must not wait for a writer.
     let head = repository.path(".git/HEAD");
     fs::remove_file(&head).unwrap();
     nix::unistd::mkfifo(&head, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -247,7 +248,8 @@ fn damage_is_no_panic() {
             let mut bad = good.clone();
             bad[at] ^= 0xff;
             fs::write(&file, &bad).unwrap();
-            // Whatever was changed, no other tree is taken for the commit's tree.
+            // No damage may lead to another tree being taken for the commit's tree, because the files would differ from
+            // it.
             assert_ne!(repository.state().dirty, Some(true));
             fs::write(&file, &good[..at]).unwrap();
             repository.state();

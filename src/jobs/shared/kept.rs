@@ -1,4 +1,5 @@
-//! Converts the end of a job into columns and back: metadata as JSON, and output and plots in columns of their own.
+//! Converts the end of a job into columns of the database and back. The metadata is one column of JSON. Output and
+//! plots have their own columns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +13,17 @@ use crate::sandbox::Tier;
 
 use super::super::job::JobEnd;
 
-/// The end of a job in the form of its columns.
+/// The end of a job, as the values of its columns.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kept {
-    /// An `End` as JSON.
+    /// The column with an `End` as JSON.
     pub(super) result: String,
     pub(super) stdout: Option<Vec<u8>>,
     pub(super) stderr: Option<Vec<u8>>,
     pub(super) pictures: Option<Vec<Vec<u8>>>,
 }
 
-/// The part that is stored as JSON.
+/// The content of the column `result`.
 #[derive(Debug, Serialize, Deserialize)]
 enum End {
     Ran(Box<Figures>),
@@ -31,7 +32,7 @@ enum End {
     Cancelled,
 }
 
-/// The metadata of a run.
+/// The metadata of a run, without its output and plots.
 #[derive(Debug, Serialize, Deserialize)]
 struct Figures {
     ending: Ending,
@@ -40,7 +41,7 @@ struct Figures {
     pictures: Vec<Picture>,
     left_out: Vec<LeftOut>,
     duration: Duration,
-    /// Rows of earlier versions do not have this field.
+    /// Whether the run was starved. Rows of earlier versions do not have this field.
     #[serde(default)]
     is_starved: bool,
     tier: Option<Tier>,
@@ -75,7 +76,8 @@ impl Kept {
                 End::Ran(Box::new(Figures::of(outcome)))
             }
         };
-        // Serialization cannot fail for any `End`. The empty string would be read as an unreadable result.
+        // Serialization cannot fail for any `End`. If it did, readers would report the empty string as an unreadable
+        // result.
         kept.result = serde_json::to_string(&end).unwrap_or_default();
         kept
     }
@@ -90,7 +92,7 @@ impl Kept {
                 let pictures = self.pictures.unwrap_or_default();
                 JobEnd::Ran(Arc::new(figures.into_outcome(stdout, stderr, pictures)))
             }
-            // Written by a newer version.
+            // A newer version of this program wrote the result.
             Err(_) => JobEnd::NotRun("what came of it cannot be read by this server".into()),
         }
     }

@@ -37,41 +37,43 @@ use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 use kept::Kept;
 use worker::Worker;
 
-/// How long placing a job is retried while the database is unreachable.
+/// The time for which placing a job is retried while the database is unreachable.
 const PLACE_PATIENCE: Duration = Duration::from_secs(6);
+/// The pause between two attempts to place a job.
 const PLACE_PAUSE: Duration = Duration::from_millis(100);
-/// The timeout of the query for metrics, because a scrape has ten seconds for all metrics.
+/// The timeout of the query for metrics. It is short, because a scrape has ten seconds for all metrics.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// The maximum number of requests for which the placed job is remembered.
+/// The maximum number of requests for which the placed job is remembered. Cancelling an older request does not cancel
+/// its job.
 const PLACED_MAX: usize = 10_000;
 
-/// No limit on the output, for a job that was just placed and so has none.
+/// No limit on the size of the output, for queries of a job that was just placed and has no output yet.
 const ANY: usize = usize::MAX;
-/// The reason why a result is withheld.
+/// The message for a result that differs from the result in the audit log, and is therefore withheld.
 const NOT_ITS_RESULT: &str = "the result in the database is not the one that the audit log has, so it is not given out; ask the admin \
                               to look at the server's log";
 
-/// The notification channel between replicas, for events that cannot wait for the next poll.
+/// The PostgreSQL notification channel between replicas. It carries events that cannot wait for the next poll.
 const CHANNEL: &str = "qwed_mcp_jobs";
 
-/// Limits of shared jobs.
+/// Limits for the jobs in the database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedLimits {
     /// The maximum number of jobs that run at once on this replica.
     pub(crate) running_max: usize,
     /// The maximum number of waiting jobs of one user.
     pub(crate) user_queue_len_max: i64,
-    /// The maximum number of waiting jobs of all users, which is ten full queues.
+    /// The maximum number of waiting jobs of all users together. It is ten times the limit of one user.
     pub(crate) queue_len_max: i64,
-    /// The maximum size of jobs and results on disk, in bytes.
+    /// The maximum size of all jobs and results on disk together, in bytes.
     pub(crate) disk_bytes_max: i64,
     /// The limits of one run.
     pub(crate) run: RunLimits,
     /// The time for which a job is kept after its last change.
     pub(crate) ttl: Duration,
-    /// The part of the disk limit that one user may take.
+    /// The part of `disk_bytes_max` that one user may take.
     pub(crate) share: Share,
-    /// A job counts as lost when its worker has not renewed the lease for this time.
+    /// The duration of a lease. A job is lost when its worker has not renewed the lease for this time.
     pub(crate) lease: Duration,
 }
 
@@ -92,7 +94,7 @@ impl SharedLimits {
 }
 
 impl SharedLimits {
-    /// Returns the maximum size of the output that is kept for a user. Unauthenticated callers have no such limit.
+    /// Returns the maximum size of a user's stored output, in bytes. Unauthenticated callers have no such limit.
     fn user_bytes_max(&self, user: Option<&UserName>) -> i64 {
         let most = usize::try_from(self.disk_bytes_max).unwrap_or(usize::MAX);
         user.map_or(i64::MAX, |_| i64::try_from(self.share.of(most)).unwrap_or(i64::MAX))
@@ -105,15 +107,16 @@ pub(crate) struct SharedJobs {
     limits: SharedLimits,
     scripts: Arc<Scripts>,
     worker: Arc<Worker>,
-    /// `true` if the database did not fail at the last insertion or rehearsal. `false` before the first.
+    /// Whether the database succeeded at the last insertion or rehearsal. `false` before the first insertion or
+    /// rehearsal.
     can_place: AtomicBool,
-    /// The jobs that requests of this server placed, newest last.
+    /// The jobs that were placed by requests to this server. The newest job is the last.
     placed: Mutex<VecDeque<Placed>>,
     /// Cancellations that run in the background.
     cancellations: TaskTracker,
 }
 
-/// A job that a request of this server placed.
+/// A job that was placed by a request to this server.
 struct Placed {
     by: RequestKey,
     id: JobId,
@@ -121,7 +124,7 @@ struct Placed {
 }
 
 impl SharedJobs {
-    /// Starts the worker, which runs until shutdown. It decides each script again before it runs it.
+    /// Starts the worker, which runs until shutdown. The worker decides each script again before it runs the script.
     pub(crate) fn start(database: Database, scripts: Arc<Scripts>, limits: SharedLimits) -> Self {
         let worker = Worker::start(database.clone(), Arc::clone(&scripts), limits);
         let cancellations = TaskTracker::new();
@@ -130,7 +133,8 @@ impl SharedJobs {
         Self { database, limits, scripts, worker, can_place, placed, cancellations }
     }
 
-    /// Inserts a job. Retries if the database did not reply, which is safe because the id is unique.
+    /// Inserts a job. Retries if the database did not reply. Retrying cannot insert the job twice, because its id is
+    /// unique.
     async fn insert(&self, id: JobId, order: &Order) -> Result<Job, PlaceError> {
         let deadline = Instant::now() + PLACE_PATIENCE;
         let mut may_be_there = false;
@@ -166,7 +170,7 @@ impl SharedJobs {
         let limits = self.limits;
         let asked_by = serde_json::to_string(script.asked_by()).unwrap_or_default();
         let decision = order.decision.to_string();
-        // If this server can run the job at once, other replicas need no notification.
+        // Other replicas need no notification if this server can run the job at once.
         let tells = !self.worker.has_room();
         let (token, token_expires) =
             order.permit.proof().map(Proof::to_columns).unwrap_or_default();
@@ -208,7 +212,8 @@ impl SharedJobs {
                 Err(PlaceError::QueueFull(usize::try_from(waiting).unwrap_or_default()))
             }
             None if is_kept => Err(PlaceError::ResultsFull),
-            // Inserted by an earlier attempt, but the reply was lost.
+            // No limit is reached and no row was inserted, so an earlier attempt inserted the job, and its reply was
+            // lost.
             None => match self.find(id, user, ANY).await? {
                 Found::Job(job) => Ok(job),
                 Found::Larger(_) | Found::Nothing => Err(PlaceError::Unknown(id)),
@@ -216,8 +221,8 @@ impl SharedJobs {
         })
     }
 
-    /// Returns a job of `user`, if its output has at most `bytes_max` bytes. Withholds the result of a script if it
-    /// differs from the result in the audit log.
+    /// Returns a job of `user`. If the job has more than `bytes_max` bytes of output, returns only this size. Withholds
+    /// the result of a script if it differs from the result in the audit log.
     async fn find(
         &self,
         id: JobId,
@@ -390,7 +395,8 @@ async fn cancel(
     }
 }
 
-/// Returns the user as the table stores it. An unauthenticated caller is the empty string, which is not a valid name.
+/// Returns the user's name as the table stores it. An unauthenticated caller is stored as the empty string, which is
+/// not a valid name.
 fn user_name(user: Option<&UserName>) -> &str {
     user.map(UserName::as_str).unwrap_or_default()
 }
@@ -400,5 +406,5 @@ fn complain(what: &'static str, error: &DatabaseError) {
     tracing::error!(%error, source, "{what}");
 }
 
-/// The id of a worker. Each start of a server has a new one.
+/// The id of a worker. Each start of a server creates a new id.
 type WorkerId = Uuid;

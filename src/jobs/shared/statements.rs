@@ -1,15 +1,17 @@
 //! The SQL of background jobs. Each statement is a transaction of its own.
 //!
-//! All times are the database's, because the clocks of replicas may differ.
+//! All times come from the database's clock, because the clocks of replicas may differ.
 
 /// Inserts a job, unless a limit is reached or the job exists.
 ///
-/// Parameters: id, user, script, request metadata, verification id, decision, limit of the user's queue, limit of all
-/// queues, limit of the disk, whether to notify other replicas, id of the token or expiry of the access token that
-/// proves the user, limit of the user's stored output.
+/// Parameters: id, user, script, request metadata, verification id, decision, maximum length of the user's queue,
+/// maximum length of all queues together, maximum size on disk in bytes, whether to notify other replicas, id of the
+/// token that proves the user, expiry of the access token that proves the user, maximum size of the user's stored
+/// output in bytes. At most one of the two proofs is not null.
 ///
-/// Returns the length of the user's queue, the length of all queues, the size on disk, the time of creation, a
-/// meaningless count, and the size of the user's stored output.
+/// Returns the length of the user's queue, the length of all queues together, the size on disk, the time of creation, a
+/// count that only makes PostgreSQL evaluate the notification, and the size of the user's stored output. The time of
+/// creation is null if no job was inserted.
 pub(super) const PLACE: &str = "
 WITH own AS MATERIALIZED (
     SELECT count(*) AS n FROM (SELECT FROM jobs WHERE state = 0 AND user_name = $2 LIMIT $7) AS bounded
@@ -32,8 +34,8 @@ SELECT own.n, waiting.n, disk.bytes, (SELECT created_at FROM placed), (SELECT co
     kept.bytes
 FROM own, waiting, disk, kept";
 
-/// Inserts a job and rolls the insertion back to a savepoint. The transaction still commits, and the commit must reach
-/// the disk, so a full disk is detected.
+/// Inserts a job and rolls the insertion back to a savepoint. The transaction still commits. The commit must reach the
+/// disk, so this statement fails if the disk is full.
 pub(super) const REHEARSE: &str = "
 DO $$ BEGIN
     INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision)
@@ -43,8 +45,8 @@ EXCEPTION WHEN SQLSTATE 'QW001' THEN NULL;
 END $$";
 
 /// Returns a job that has not expired, and the size of its output. Does not read output that is larger than the limit.
-/// The size of text is exact; the size of plots is their size on disk, because both are known without reading the
-/// values.
+/// The size of stdout and stderr is exact. The size of plots is their size on disk. Both sizes are known without
+/// reading the values.
 ///
 /// Parameters: id, user, lifetime of a job in seconds, maximum size of the output in bytes.
 pub(super) const FIND: &str = "
@@ -73,12 +75,12 @@ WITH cancelled AS (
 )
 SELECT EXISTS (SELECT FROM jobs WHERE id = $1 AND user_name = $2), (SELECT count(nothing) FROM told)";
 
-/// Claims jobs for a worker and stores the claim. Parameters: worker, its name, maximum number of jobs, lease in
-/// seconds, lifetime of a job in seconds.
+/// Claims jobs for a worker and stores the claim. Parameters: id of the worker, name of the worker, maximum number of
+/// jobs, lease in seconds, lifetime of a job in seconds.
 ///
-/// Users take turns. The user with the fewest running jobs comes first, and among equals the user whose last turn is
-/// longest ago. Candidates are selected without locks. The statement then takes the first candidates that no other
-/// transaction has locked.
+/// Users take turns. The user with the fewest running jobs comes first. If several users have equally few, the user
+/// whose last turn is longest ago comes first. Candidates are selected without locks. The statement then takes the
+/// first candidates that no other transaction has locked.
 pub(super) const CLAIM: &str = "
 WITH RECURSIVE users AS (
     (SELECT user_name FROM jobs WHERE state = 0 ORDER BY user_name LIMIT 1)
@@ -109,11 +111,12 @@ UPDATE jobs SET state = 1, attempt = attempt + 1, claim = nextval('claims'), wor
 FROM taken WHERE jobs.id = taken.id AND jobs.state = 0
 RETURNING jobs.id, jobs.user_name, jobs.script, jobs.asked_by, jobs.verification_id, jobs.token_id, jobs.token_expires";
 
-/// Renews the lease of a worker's jobs. Parameters: worker, ids of its jobs, lease in seconds.
+/// Renews the lease of the jobs that a worker runs. Parameters: id of the worker, ids of the jobs that it runs, lease
+/// in seconds.
 ///
-/// A job that the table assigns to this worker, but that is not in the list, never started, because the reply to the
-/// claim was lost. It returns to the queue. Returns the jobs that the worker still owns, and whether each was
-/// cancelled.
+/// If the table assigns a job to this worker, but the job is not in the list, the reply to the claim was lost and the
+/// job never started. This statement returns such a job to the queue, or ends it if it was cancelled. Returns the jobs
+/// that the worker still owns, and for each job whether it was cancelled.
 pub(super) const RENEW: &str = "
 WITH renewed AS (
     UPDATE jobs SET lease = clock_timestamp() + make_interval(secs => $3)
@@ -139,8 +142,8 @@ pub(super) const IS_FINISHED: &str = "SELECT FROM jobs WHERE id = $1 AND worker 
 
 /// Ends jobs with an expired lease. Parameter: lease in seconds.
 ///
-/// Only works over a connection that is older than the lease. After an outage of the database, workers so have that
-/// long to reconnect.
+/// Changes nothing over a connection that is younger than the lease. Workers that lost the database in an outage
+/// therefore have the duration of a lease to reconnect before their jobs are ended.
 pub(super) const SWEEP: &str = "
 UPDATE jobs SET state = 2, result = json_build_object('Lost', worker_name)::text, worker = NULL, lease = NULL,
     script = NULL, asked_by = NULL, changed_at = clock_timestamp()
@@ -156,7 +159,7 @@ DELETE FROM jobs WHERE id IN (
     ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED
 )";
 
-/// Returns the number of waiting, running and ended jobs.
+/// Returns the number of waiting jobs, of running jobs and of ended jobs.
 pub(super) const COUNT: &str = "
 SELECT (SELECT count(*) FROM jobs WHERE state = 0), (SELECT count(*) FROM jobs WHERE state = 1),
     (SELECT count(*) FROM jobs WHERE state = 2)";

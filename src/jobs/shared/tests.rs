@@ -26,7 +26,7 @@ use super::super::{JobEnd, JobLimits, JobRegistry};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3600);
-/// Longer than any step takes on a busy machine.
+/// The time that no step of a test exceeds, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A replica: its jobs, and the number of scripts it has started.
@@ -35,7 +35,7 @@ struct Replica {
     begun: Arc<AtomicUsize>,
 }
 
-/// Limits that both implementations have.
+/// The limits that both implementations have.
 #[derive(Clone, Copy)]
 struct Bounds {
     running: usize,
@@ -50,7 +50,7 @@ impl Default for Bounds {
     }
 }
 
-/// Runs nothing. The script `# N` takes N milliseconds.
+/// Returns an executor that runs no processes. The script `# N` takes N milliseconds.
 fn executor(begun: &Arc<AtomicUsize>) -> Arc<FakeExecutor> {
     let begun = Arc::clone(begun);
     Arc::new(FakeExecutor::new(move |script, limits, cancel| {
@@ -197,7 +197,7 @@ async fn one_user_has_a_share_of_what_is_kept() {
     let url = scratch::shared().database();
     let begun = Arc::default();
     let mut limits = SharedLimits::new(Duration::from_secs(60), Duration::from_secs(2));
-    // More than the empty table takes. A quarter of it is less than the output of one job.
+    // The empty table is smaller than this limit. The output of one job fills a user's quarter of the limit.
     limits.disk_bytes_max = 4 * 1024 * 1024;
     let executor = Arc::new(FakeExecutor::new(|_, _, _| {
         let stdout = Captured { text: "x".repeat(1024 * 1024), ..Captured::default() };
@@ -231,7 +231,7 @@ async fn a_job_whose_token_is_gone_is_not_run() {
     let expired = Some(Proof::Access { expires: Utc::now() - TimeDelta::seconds(1) });
     for (proof, told) in [
         (expired, "was revoked or has expired"),
-        // A row without a token, which no server that requires tokens writes.
+        // The row of this job has no token. A server that requires tokens never writes such a row.
         (None, "its row has no token"),
     ] {
         let permit = Permit::for_test(granted("# 1", true), user("ann"), proof);
@@ -256,7 +256,7 @@ async fn a_replica_without_an_interpreter_leaves_jobs_to_others() {
     without.tier = None;
     let without = shared_with(&url, Bounds::default(), begun, Arc::new(without)).await;
     let first = without.place(1, "").await.unwrap();
-    // Longer than a lease, so the replica looks for jobs several times.
+    // The pause is longer than a lease, so the replica looks for jobs several times.
     sleep(Duration::from_secs(2)).await;
     assert_eq!(without.word(first, "").await, "queued");
     let with = shared(&url, Bounds::default()).await;
@@ -287,7 +287,7 @@ async fn five_run_and_the_rest_wait_in_order(replica: Replica) {
 
 async fn a_full_queue_refuses_and_loses_nothing(replica: Replica) {
     let mut placed = Vec::new();
-    // Running jobs do not count for the queue.
+    // Running jobs do not count towards the limit of the queue.
     for _ in 0..5 {
         placed.push(replica.place(3000, "").await.unwrap());
         replica.until(placed[placed.len() - 1], "", "running").await;
@@ -338,7 +338,7 @@ async fn a_job_expires_after_its_last_change(replica: Replica) {
     let begun = Instant::now();
     replica.until(ended, "", "unknown").await;
     assert!(begun.elapsed() > Duration::from_millis(1000), "{:?}", begun.elapsed());
-    // A running job is ended when it expires.
+    // A running job is ended when its lifetime is over.
     let running = replica.place(60_000, "").await.unwrap();
     replica.until(running, "", "running").await;
     replica.until(running, "", "unknown").await;
@@ -365,12 +365,12 @@ async fn any_replica_answers_and_cancels_within_200_ms() {
     let (first, second) = (shared(&url, one).await, shared(&url, one).await);
     let ids =
         [first.place(60_000, "ann").await.unwrap(), first.place(60_000, "ann").await.unwrap()];
-    // The first replica had room for only one job.
+    // The first replica may run only one job at once, so the second replica runs the other job.
     for id in ids {
         second.until(id, "ann", "running").await;
     }
     assert_eq!((first.begun.load(Ordering::SeqCst), second.begun.load(Ordering::SeqCst)), (1, 1));
-    // One of the jobs runs on the other replica.
+    // The first replica cancels both jobs, although the second replica runs one of them.
     for id in ids {
         let begun = Instant::now();
         assert!(first.jobs.cancel(id, user("ann").as_ref()).await.unwrap());
@@ -401,7 +401,7 @@ async fn users_take_turns() {
     let order =
         "SELECT string_agg(user_name, ' ' ORDER BY claim) FROM qwed_mcp.jobs WHERE claim <= 7";
     let order = scratch::shared().sql(&url, order);
-    // The job that ran before the others were placed, then one job of each user in turn.
+    // The first job ran before the other jobs were placed. Then each user has one job in turn.
     let order: Vec<&str> = order.split(' ').collect();
     let turns = |range: std::ops::Range<usize>| {
         let mut turns = order[range].to_vec();
@@ -421,7 +421,7 @@ async fn a_lost_worker_is_told_and_what_it_says_later_is_thrown_away() {
     let replica = shared(&url, bounds).await;
     let id = replica.place(1500, "").await.unwrap();
     replica.until(id, "", "running").await;
-    // Assign the job to another worker with an expired lease. The replica is not notified.
+    // Assign the job to another worker, with an expired lease. The replica receives no notification.
     server.sql(&url, "UPDATE qwed_mcp.jobs SET worker = gen_random_uuid(), worker_name = 'pod-7 (12)', lease = now() - interval '1 s'");
     replica.until(id, "", "failed").await;
     let job = replica.job(id, "").await.unwrap();
@@ -442,7 +442,7 @@ async fn a_claim_that_was_not_heard_of_is_handed_out_again() {
     let running = replica.place(1000, "").await.unwrap();
     replica.until(running, "", "running").await;
     let waiting = replica.place(1, "").await.unwrap();
-    // As if the worker had claimed it, and the reply was lost.
+    // Change the rows as if the worker had claimed the job and the reply had been lost.
     server.sql(&url, "UPDATE qwed_mcp.jobs AS lost SET state = 1, attempt = 1, worker = own.worker, lease = now() + interval '9 s' \
          FROM qwed_mcp.jobs AS own WHERE lost.state = 0 AND own.state = 1");
     replica.until(waiting, "", "success").await;
@@ -462,7 +462,7 @@ async fn what_the_database_says_is_no_permission() {
         ["script = 'import os; os.system(1)'", "verification_id = 'x'", "script = '\\x00'"]
     {
         let id = replica.place(1, "").await.unwrap();
-        // Bypass the triggers, as the owner of the tables can.
+        // Bypass the triggers of the table, as the owner of the tables can do.
         let change = format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{id}'");
         server.sql(&url, &format!("SET session_replication_role = replica; {change}"));
         ids.push(id);
@@ -499,7 +499,7 @@ async fn jobs_outlive_the_database() {
     assert_eq!((job.attempt, replica.begun.load(Ordering::SeqCst)), (Some(1), 2));
 }
 
-/// Returns scripts with an audit log in a database, and its store.
+/// Returns scripts with an audit log in a database, and the store of this log.
 fn governed_scripts(url: &str, folder: &Path, begun: &Arc<AtomicUsize>) -> (Arc<Scripts>, Store) {
     let (settings, _) = Settings::from_lookup(|name| match name {
         "QWED_MCP_TRUSTED_CODE_EXECUTION" => Some("true".into()),
@@ -556,7 +556,8 @@ async fn the_start_of_a_job_waits_for_the_store() {
         let (scripts, cancel) = (Arc::clone(&scripts), cancel.clone());
         tokio::spawn(async move { scripts.require(Some(proof), Some(&cancel)).await })
     };
-    // Each attempt ends after five seconds, and without retries at most two attempts are made.
+    // Each attempt ends after five seconds, and a job without retries makes at most two attempts. If the job still runs
+    // after this sleep, it has retried.
     sleep(Duration::from_secs(12)).await;
     assert_eq!(replica.word(id, "ann").await, "running");
     assert!(!lookup.is_finished(), "{:?}", lookup.await);
@@ -591,7 +592,7 @@ async fn the_start_of_a_job_waits_for_the_store() {
     assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
 }
 
-/// Makes the audit log refuse and count rows about starts, as on a full disk.
+/// Makes the audit log refuse rows about starts, as a full disk does. Counts the refusals.
 const REFUSE_STARTS: &str = "
 CREATE SEQUENCE qwed_mcp.refused_starts;
 CREATE FUNCTION qwed_mcp.refuse_start() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -664,7 +665,7 @@ async fn a_result_comes_back_as_it_was() {
     let job = replica.job(id, "").await.unwrap();
     let JobState::Ended(JobEnd::Ran(found)) = job.state else { panic!("{:?}", job.id) };
     assert!(format!("{found:?}") == format!("{:?}", outcome()), "not what it was");
-    // The script is removed from the table.
+    // When the job has ended, the script is removed from the table.
     let left =
         scratch::shared().sql(&url, "SELECT count(script) + count(asked_by) FROM qwed_mcp.jobs");
     assert_eq!(left, "0");

@@ -1,8 +1,8 @@
 //! The job worker: claims jobs, renews its lease, runs the jobs and stores their results. It never starts a script
 //! before it has received the reply to its claim.
 //!
-//! One task (`work`) claims and renews, so these never overlap. If the table assigns a job to this worker that the
-//! worker does not know, the reply to the claim was lost and the job never started.
+//! One task (`work`) claims and renews, so claims and renewals never overlap. If the table assigns a job to this worker
+//! that the worker does not know, the reply to the claim was lost and the job never started.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -31,12 +31,12 @@ use super::{CHANNEL, SharedLimits, WorkerId, complain};
 
 /// The pause between two attempts to reach the database.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The time for storing the end of stopped jobs at shutdown.
+/// The time at shutdown for storing the end of a stopped job.
 const LAST_WORD_PATIENCE: Duration = Duration::from_millis(250);
-/// The minimum and maximum interval between removals of expired jobs.
+/// The minimum and the maximum interval between two removals of expired jobs.
 const EXPIRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// The part of a server that runs jobs.
+/// Claims jobs from the database, and runs them.
 pub(super) struct Worker {
     id: WorkerId,
     name: String,
@@ -47,24 +47,23 @@ pub(super) struct Worker {
     held: Mutex<HashMap<Uuid, CancellationToken>>,
     /// The number of jobs in `held`.
     held_count: watch::Sender<usize>,
-    /// Wakes the worker, because a job may be waiting.
+    /// Wakes the worker when a job may be waiting.
     look: Notify,
-    /// Stops claiming.
+    /// Cancelled when the worker must stop claiming jobs.
     draining: CancellationToken,
-    /// Ends the running jobs, and the worker.
+    /// Cancelled when the running jobs and the worker must end.
     stop: CancellationToken,
     tasks: TaskTracker,
     jobs: TaskTracker,
 }
 
-/// A claimed job.
 struct Claimed {
     id: Uuid,
     user: String,
     script: String,
     asked_by: AskedBy,
     verification_id: String,
-    /// `true` if an authenticated user placed the job. The row must then have a proof.
+    /// `true` if an authenticated user placed the job. Without a proof in its row, such a job does not run.
     is_users: bool,
     proof: Option<Proof>,
 }
@@ -99,7 +98,7 @@ impl Worker {
         worker
     }
 
-    /// Returns whether one more job could start here at once.
+    /// Returns whether this worker can start one more job at once.
     pub(super) fn has_room(&self) -> bool {
         !self.draining.is_cancelled()
             && self.scripts.admin_gate() == AdminGate::Open
@@ -111,22 +110,22 @@ impl Worker {
         self.look.notify_one();
     }
 
-    /// Cancels a job, if it runs here.
+    /// Cancels a job, if this worker runs it.
     pub(super) fn cancel(&self, id: Uuid) {
         if let Some(cancel) = self.held().get(&id) {
             cancel.cancel();
         }
     }
 
-    /// Stops claiming. Returns when the jobs that run here have ended.
+    /// Stops claiming. Returns when the jobs of this worker have ended.
     pub(super) async fn drain(&self) {
         self.draining.cancel();
-        // The sender lives as long as `self`, so waiting cannot fail.
+        // Waiting only fails when the sender is dropped, and the sender lives as long as `self`.
         let _ = self.held_count.subscribe().wait_for(|count| *count == 0).await;
     }
 
-    /// Ends the jobs that run here. Returns when their processes are dead, and the database has stored them as lost or
-    /// has not replied in time.
+    /// Ends the jobs of this worker. Returns when their processes are dead. By then the database has stored the jobs as
+    /// lost, or has not replied in time.
     pub(super) async fn shut_down(&self) {
         self.draining.cancel();
         self.stop.cancel();
@@ -163,8 +162,8 @@ impl Worker {
                     Ok(claimed) => claimed.into_iter().for_each(|job| self.begin(job)),
                     Err(error) => {
                         self.note("jobs could not be claimed", Err(error));
-                        // If the claim succeeded and only the reply was lost, the next renewal returns the jobs to the
-                        // queue.
+                        // If the claim succeeded and only its reply was lost, the next renewal returns the claimed jobs
+                        // to the queue.
                         break;
                     }
                 }
@@ -172,8 +171,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether this replica has an interpreter and a sandbox. A replica without them leaves the jobs to the
-    /// others.
+    /// Returns whether this replica has an interpreter and a sandbox. A replica without them claims no jobs, so that
+    /// other replicas run them.
     async fn can_run(&self) -> bool {
         let readiness = self.stop.run_until_cancelled(self.scripts.readiness()).await;
         matches!(readiness, Some(Ok(Some(_))))
@@ -189,7 +188,7 @@ impl Worker {
     }
 
     /// Renews the lease, cancels jobs that this worker must not continue, and ends lost jobs of other workers. Removes
-    /// expired jobs if `expires`.
+    /// expired jobs if `expires` is `true`.
     async fn keep_up(&self, expires: bool) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         let held: Vec<Uuid> = self.held().keys().copied().collect();
@@ -201,7 +200,7 @@ impl Worker {
             own.insert(id, row.try_get::<_, bool>(1).map_err(DatabaseError::Statement)?);
         }
         for id in held {
-            // Cancelled by its user, or no longer owned by this worker. Its result would be discarded.
+            // The user has cancelled the job, or this worker no longer owns the job, so its result would be discarded.
             if own.get(&id).is_none_or(|is_cancelled| *is_cancelled) {
                 self.cancel(id);
             }
@@ -223,7 +222,7 @@ impl Worker {
         loop {
             match self.database.listen(CHANNEL).await {
                 Ok(mut notices) => {
-                    // Check for jobs announced before we subscribed.
+                    // Look for jobs that were announced before this worker listened.
                     self.look();
                     while let Some(Notice { payload, .. }) = notices.recv().await {
                         match payload.strip_prefix("cancel ").map(Uuid::try_parse) {
@@ -252,8 +251,8 @@ impl Worker {
             } else {
                 worker.stop.run_until_cancelled(worker.finish(id, &end)).await
             };
-            // Otherwise keep the job in `held`. A renewal without its id would return it to the queue, and it would run
-            // twice.
+            // If the end of the job is not stored, keep the job in `held`. A renewal without its id would return the
+            // job to the queue, and the job would run twice.
             if is_told == Some(true) {
                 worker.held().remove(&id);
             } else {
@@ -267,7 +266,7 @@ impl Worker {
     async fn run(&self, job: Claimed, cancel: CancellationToken) -> JobEnd {
         let Claimed { id, user, script, asked_by, verification_id, is_users, proof } = job;
         if is_users && proof.is_none() {
-            // Placed by an earlier version, or not written by a server.
+            // An earlier version of this program placed the job, or the row was not written by a server.
             return not_run(&ScriptError::NotAllowed("its row has no token".to_owned()));
         }
         let owner = JobOwner { job: JobId::of_uuid(id), user };
@@ -276,8 +275,8 @@ impl Worker {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
         };
-        // A turn is free at once, because the claim has reserved it. A job that was cancelled meanwhile starts all the
-        // same, so that the audit log contains its end.
+        // A turn is free at once, because the claim has reserved it. The turn is also taken for a job that was
+        // cancelled meanwhile, so that the run ends the job and the audit log contains its end.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let turn = self.scripts.turn(&permit, Lane::SharedJobs, &waits, &never).await;
         let Some(turn) = turn else { return self.cancelled() };
@@ -289,14 +288,15 @@ impl Worker {
         }
     }
 
-    /// Returns the end of a job that has no outcome. It counts as cancelled if the cancellation came while it waited
-    /// for an unreachable store.
+    /// Returns the end of a job that has no outcome. If the job was cancelled while it waited for an unreachable store,
+    /// it counts as cancelled.
     fn without_outcome(&self, error: &ScriptError, cancel: &CancellationToken) -> JobEnd {
         let has_waited = matches!(error, ScriptError::TokensAway | ScriptError::NotAudited);
         if has_waited && cancel.is_cancelled() { self.cancelled() } else { not_run(error) }
     }
 
-    /// Returns the end of a job that was cancelled, either by its user or by the shutdown of this server.
+    /// Returns the end of a job that was cancelled, either by its user (cancelled) or by the shutdown of this server
+    /// (lost).
     fn cancelled(&self) -> JobEnd {
         if self.stop.is_cancelled() {
             return JobEnd::Lost(self.name.as_str().into());
@@ -304,8 +304,8 @@ impl Worker {
         JobEnd::Cancelled
     }
 
-    /// Stores the end of a job. Retries while the database is unreachable, for the lifetime of a job. Returns whether
-    /// the end of the job is stored, either by this worker or by the replica that declared the job lost.
+    /// Stores the end of a job. While the database is unreachable, retries for the lifetime of a job. Returns whether
+    /// an end of the job is stored. Another replica may have stored one, if it declared the job lost.
     async fn finish(&self, id: Uuid, end: &JobEnd) -> bool {
         let mut kept = Kept::of_end(end);
         let begun = Instant::now();
@@ -336,7 +336,7 @@ impl Worker {
         false
     }
 
-    /// Returns whether the end is stored. If not, this worker no longer owns the job.
+    /// Returns whether this worker has stored the end of the job. If it has not, it no longer owns the job.
     async fn try_finish(
         &self,
         id: Uuid,
@@ -382,7 +382,8 @@ impl Claimed {
         Ok(Self {
             id: row.try_get("id")?,
             user: row.try_get("user_name")?,
-            // It was valid UTF-8 when it was placed. If it was changed since, the gateway checks the changed text.
+            // The text was valid UTF-8 when the job was placed. If it was changed since, the gateway checks the changed
+            // text.
             script: String::from_utf8_lossy(&script).into_owned(),
             asked_by: asked_by.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
             verification_id: row.try_get("verification_id")?,
@@ -396,7 +397,7 @@ fn not_run(error: &ScriptError) -> JobEnd {
     JobEnd::NotRun(error.to_string().into())
 }
 
-/// Returns the name of this process for admins: host name and PID.
+/// Returns the name by which admins recognize this process: host name and PID.
 fn name() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     format!("{} ({})", host.unwrap_or_else(|| "unknown".to_owned()), std::process::id())

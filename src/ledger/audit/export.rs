@@ -9,10 +9,10 @@ use thiserror::Error;
 use super::rows::AuditRow;
 use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
-/// The longest line. A row has at most 16 KiB of details, and JSON may escape each byte.
+/// The maximum length of a line, in bytes. A row has at most 16 KiB of details, and JSON may escape each byte.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// The result of a verification.
+/// The result of verifying an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ExportVerification {
     pub(crate) rows: u64,
@@ -21,7 +21,7 @@ pub(crate) struct ExportVerification {
     pub(crate) chain: ExportedChain,
     /// The place of the latest known head, if all known heads were found.
     pub(crate) known_head: Option<KnownHead>,
-    /// The chains of replicas.
+    /// The chains of replicas, by the names of the replicas.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) instances: BTreeMap<String, ExportedChain>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct ExportVerification {
 /// The part of a chain that is in an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ExportedChain {
-    /// The number of the first row. Greater than 1 if the export continues an earlier one.
+    /// The number of the first row. It is greater than 1 if the export continues an earlier export.
     pub(crate) first: Option<i64>,
     /// The previous hash of the first row, which is the head of the previous export.
     pub(crate) follows: Option<String>,
@@ -59,8 +59,8 @@ pub(crate) enum ExportError {
     NotARow(u64),
 }
 
-/// Verifies an export. The rows of each chain must be consecutive. `heads` must be hashes of rows, or the previous hash of
-/// the first row. Calls `each` with every row.
+/// Verifies an export. The rows of each chain must be consecutive. Each of `heads` must be the hash of a row, or the
+/// previous hash of the first row. Calls `each` with every row.
 pub(crate) fn verify_export(
     mut lines: impl BufRead,
     heads: &[AuditHash],
@@ -102,7 +102,7 @@ impl ExportedChain {
         }
     }
 
-    /// Returns the flaw of the next row.
+    /// Returns the flaw of `row`, which follows the rows so far; `None` if the row is intact.
     fn flaw(&self, row: &AuditRow) -> Option<BrokenRow> {
         let seq = row.seq;
         if row.content_hash() != row.hash {
@@ -117,7 +117,7 @@ impl ExportedChain {
     }
 }
 
-/// Reads a line without its terminator. Returns `false` at the end of the file.
+/// Reads the next line, or the first [`LINE_BYTES_MAX`] bytes of a longer line. Returns `false` at the end of the file.
 fn read_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let bytes_max = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);

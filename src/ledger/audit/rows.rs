@@ -12,14 +12,14 @@ use uuid::Uuid;
 use super::{AuditEvent, canonical_json, sha256_hex};
 use crate::ledger::user_name::UserName;
 
-/// The most rows that are held in memory at once.
+/// The maximum number of rows that are held in memory at once.
 pub(crate) const AUDIT_ROWS_MAX: u16 = 10_000;
 
-/// A row exactly as it is in the log, possibly tampered with. Nothing is parsed.
+/// A row exactly as it is in the log. An attacker may have changed it, so no field is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditRow {
-    /// The replica that owns the chain, where replicas share a store.
+    /// The replica that owns the chain, if replicas share a store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<String>,
     pub(crate) seq: i64,
@@ -47,7 +47,7 @@ impl AuditRow {
     }
 }
 
-/// A run id, or its first digits, as lists show it.
+/// A run id, or the first digits of a run id, as lists show them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunIdStart(String);
 
@@ -95,10 +95,10 @@ impl From<Uuid> for RunIdStart {
     }
 }
 
-/// A filter of rows. `None` matches all.
+/// A filter of rows. A field that is `None` matches all rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AuditFilter {
-    /// The number of the latest rows, at most [`AUDIT_ROWS_MAX`].
+    /// The maximum number of rows to return, at most [`AUDIT_ROWS_MAX`]. The latest rows are returned.
     pub(crate) limit: u16,
     pub(crate) run_id: Option<RunIdStart>,
     pub(crate) event: Option<AuditEvent>,

@@ -7,14 +7,14 @@ use super::AuditEvent;
 /// The rows of the audit log about a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LoggedRun {
-    /// The number of the row about the run's end, or about its start if it has no end. It orders runs even if the clock
-    /// was set back.
+    /// The number of the row about the run's end, or about its start if it has no end. Runs are ordered by this number,
+    /// because the clock may have been set back.
     pub(crate) seq: Option<i64>,
     pub(crate) has_ended: bool,
     pub(crate) is_removed: bool,
 }
 
-/// A run, by the rows about its start and its end.
+/// A run, as the rows about its start, its end and its removal describe it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RecordedRun {
     pub(crate) user: Option<String>,
@@ -22,13 +22,13 @@ pub(crate) struct RecordedRun {
     /// The outcome. `None` if the log has no row about the end.
     pub(crate) outcome: Option<String>,
     pub(crate) evidence: RecordedEvidence,
-    /// Retention removed its files.
+    /// Whether retention has removed the run's files.
     pub(crate) is_removed: bool,
-    /// The replica that has the files, if it is not this one.
+    /// The replica that has the files; `None` if it is this replica.
     pub(crate) elsewhere: Option<String>,
 }
 
-/// The evidence of a run, by the audit log.
+/// The evidence of a run, according to the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum RecordedEvidence {
     /// The log has no such run.
@@ -36,7 +36,7 @@ pub(crate) enum RecordedEvidence {
     NoRun,
     /// The run has no row about its end.
     NoEnd,
-    /// The row is from before rows had the hash.
+    /// The row about the end was written before such rows had the hash.
     NoHash,
     /// The run ended without evidence.
     NotWritten,
@@ -44,13 +44,13 @@ pub(crate) enum RecordedEvidence {
     Sha256(String),
 }
 
-/// The tool whose calls are counted against quotas, and whose runs leave evidence.
+/// The name of the tool for tests. Its calls count against quotas, and its runs leave evidence.
 pub(crate) const RUN_PYTEST: &str = "run_pytest";
-/// The key of the hash in the details of `TOOL_FINISHED`.
+/// The key, in the details of `TOOL_FINISHED`, for the hash of the evidence.
 pub(crate) const EVIDENCE_SHA256: &str = "evidence_sha256";
 
 impl RecordedEvidence {
-    /// Reads the details of the row about a run's end. A value that is not a hash is kept, and equals no hash.
+    /// Reads the details of the row about a run's end. A value that is not a hash becomes a hash that no evidence has.
     pub(in crate::ledger) fn of_end(details: &str) -> Self {
         let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
         match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
@@ -78,7 +78,7 @@ impl RecordedRun {
         self.user = Some(user);
         self.tool = Some(tool);
         self.elsewhere = elsewhere;
-        // Only the first end is genuine.
+        // Ignore later rows about an end, because only the first is genuine.
         if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
             self.outcome = Some(outcome);
             self.evidence = RecordedEvidence::of_end(&details);
@@ -96,6 +96,6 @@ pub(in crate::ledger) struct RunRow {
     pub(in crate::ledger) tool: String,
     pub(in crate::ledger) outcome: String,
     pub(in crate::ledger) details: String,
-    /// The replica that appended the row, if it is not this one.
+    /// The replica that appended the row; `None` if it is this replica.
     pub(in crate::ledger) elsewhere: Option<String>,
 }

@@ -10,13 +10,13 @@ use uuid::Uuid;
 use super::rows::AuditRow;
 use super::{AuditEntry, AuditEvent, AuditOutcome};
 
-/// The tool of rows about tokens.
+/// The name of the tool in rows about tokens.
 const TOOL: &str = "qwed-mcp token";
 
-/// The run id of rows about tokens.
+/// The run id in rows about tokens, which belong to no run.
 pub(in crate::ledger) const NO_RUN: Uuid = Uuid::nil();
 
-/// A token in the log and in its table, without its secret.
+/// A token as the log and the table of tokens describe it, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::ledger) struct RecordedToken {
     /// The id, in the same form as in rows about calls.
@@ -31,7 +31,7 @@ pub(in crate::ledger) struct RecordedToken {
 }
 
 impl RecordedToken {
-    /// Returns an entry about it.
+    /// Returns an entry of the audit log about this token.
     pub(in crate::ledger) fn entry(&self, event: AuditEvent, outcome: AuditOutcome) -> AuditEntry {
         AuditEntry {
             run_id: NO_RUN,
@@ -66,7 +66,8 @@ impl RecordedToken {
 pub(crate) struct TokenComparison {
     /// The number of tokens that match the log.
     pub(crate) same: u64,
-    /// Tokens from before tokens had rows. Their original values are unknown.
+    /// Tokens that were created before tokens had rows in the log. Their original values are unknown, so they are not
+    /// compared.
     pub(crate) older: Vec<String>,
     /// Tokens that do not match the log.
     pub(crate) flawed: Vec<FlawedToken>,
@@ -86,14 +87,14 @@ pub(crate) struct FlawedToken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum TokenFlaw {
-    /// Different from the last row about it.
+    /// The token differs from the last row about it.
     Changed,
     Removed,
-    /// Made without a row.
+    /// The token was created without a row in the log.
     Unrecorded,
 }
 
-/// Tokens, by the rows that were read.
+/// The tokens that the rows read so far describe, by their numbers.
 #[derive(Debug, Default)]
 pub(in crate::ledger) struct RecordedTokens(BTreeMap<String, RecordedToken>);
 
@@ -108,8 +109,8 @@ impl RecordedTokens {
         }
     }
 
-    /// Adds the tokens of another chain. A token is made once and revoked once, so the row with a revocation is the
-    /// later one.
+    /// Adds the tokens of another chain. A token is created once and revoked once. So if both chains have a row about a
+    /// token, the row with the revocation is the later one.
     pub(super) fn add(&mut self, other: Self) {
         for (token, recorded) in other.0 {
             let is_known = self.0.get(&token).is_some_and(|known| known.revoked.is_some());
@@ -119,7 +120,7 @@ impl RecordedTokens {
         }
     }
 
-    /// Compares the rows with the table.
+    /// Compares the rows with the table of tokens.
     pub(in crate::ledger) fn compare(mut self, table: Vec<RecordedToken>) -> TokenComparison {
         let has_rows = !self.0.is_empty();
         let mut comparison = TokenComparison::default();

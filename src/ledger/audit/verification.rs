@@ -12,20 +12,20 @@ use super::rows::AuditRow;
 use super::sha256_hex;
 use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
 
-/// The most unfinished runs in the result.
+/// The maximum number of unfinished runs that the result lists.
 const RUNS_NAMED_MAX: usize = 100;
 
-/// The smallest backward step of the clock to report. Time synchronization makes smaller steps.
+/// The largest backward step of the clock that is not reported. Time synchronization makes such steps.
 const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
-/// The most backward steps in the result.
+/// The maximum number of backward steps of the clock that the result lists.
 const CLOCK_STEPS_NAMED_MAX: usize = 20;
 
-/// The result of a verification.
+/// The result of verifying the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AuditVerification {
     pub(crate) rows: u64,
-    /// The hash of the last intact row, or the hash of all heads if there are several chains. Noted elsewhere, it
-    /// protects the log from attackers who can write its file.
+    /// The hash of the last intact row, or the hash of all heads if there are several chains. A head that is noted
+    /// elsewhere protects the log from attackers who can write its file.
     pub(crate) head: String,
     /// The first row that is not intact.
     pub(crate) broken: Option<BrokenRow>,
@@ -71,7 +71,8 @@ impl DatabaseFlaws {
 }
 
 impl AuditVerification {
-    /// Returns the result for a log with one chain. `table` is the table of tokens, if it is to be compared.
+    /// Returns the result for a log with one chain. `table` is the table of tokens; `None` if the tokens must not be
+    /// compared.
     pub(in crate::ledger) fn of(
         walk: Walk,
         table: Option<Vec<RecordedToken>>,
@@ -158,7 +159,7 @@ impl fmt::Display for BrokenRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum KnownHead {
-    /// The hash of this row. 0 is the start of the chain.
+    /// The row with this number has the known hash. The number 0 is the start of the chain.
     Row(i64),
     /// No intact row has the hash. The log was replaced or truncated.
     Missing,
@@ -168,7 +169,7 @@ pub(crate) enum KnownHead {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UnfinishedRuns {
     pub(crate) count: u64,
-    /// The ids of some of them.
+    /// The ids of the first `RUNS_NAMED_MAX` of these runs.
     pub(crate) runs: Vec<String>,
 }
 
@@ -176,7 +177,7 @@ pub(crate) struct UnfinishedRuns {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClockSteps {
     pub(crate) count: u64,
-    /// Some of them.
+    /// The first `CLOCK_STEPS_NAMED_MAX` of these rows.
     pub(crate) rows: Vec<ClockStep>,
 }
 
@@ -184,7 +185,7 @@ pub(crate) struct ClockSteps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct ClockStep {
     pub(crate) seq: i64,
-    /// The size of the step.
+    /// The size of the backward step, in seconds.
     pub(crate) seconds: i64,
 }
 
@@ -213,7 +214,7 @@ impl FromStr for AuditHash {
     }
 }
 
-/// Known heads, each with the row that has it.
+/// Known heads, each with the number of the row that has this hash; `None` if it was not found so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
 
@@ -222,7 +223,7 @@ impl KnownHeads {
         Self(known.iter().map(|known| (known.clone(), None)).collect())
     }
 
-    /// Records the row with this hash.
+    /// If `hash` is a known head, records that the row `seq` has it.
     pub(super) fn follow(&mut self, seq: i64, hash: &str) {
         for (known, at) in &mut self.0 {
             if known.is(hash) {
@@ -231,7 +232,7 @@ impl KnownHeads {
         }
     }
 
-    /// Adds the rows of another chain.
+    /// Adds the rows that were found in another chain.
     fn add(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
@@ -253,7 +254,7 @@ impl KnownHeads {
     }
 }
 
-/// The part of a chain that was verified.
+/// The state of the verification of a chain, after the rows that were read so far.
 #[derive(Debug, Default)]
 pub(in crate::ledger) struct Walk {
     rows: u64,
@@ -262,14 +263,14 @@ pub(in crate::ledger) struct Walk {
     hash: String,
     pub(in crate::ledger) broken: Option<BrokenRow>,
     known: KnownHeads,
-    /// The time of the last row, if it is one.
+    /// The time of the last row; `None` if the row's text is not a valid time.
     time: Option<DateTime<Utc>>,
     clock: ClockSteps,
     tokens: RecordedTokens,
 }
 
 impl Walk {
-    /// Starts before the first row. `known` are known heads.
+    /// Creates the state before the first row. `known` are heads that were noted earlier.
     pub(in crate::ledger) fn new(known: &[AuditHash]) -> Self {
         let mut walk =
             Self { hash: NO_HASH.to_owned(), known: KnownHeads::new(known), ..Self::default() };
@@ -277,7 +278,7 @@ impl Walk {
         walk
     }
 
-    /// Adds the result of another chain.
+    /// Adds the result of verifying another chain.
     fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.broken = self.broken.or(other.broken);
@@ -333,7 +334,7 @@ impl Walk {
         self.time = time;
     }
 
-    /// Compares the last row with the recorded head.
+    /// Compares the last row with the recorded head. Call this after all rows.
     pub(in crate::ledger) fn end(&mut self, head: Option<(i64, String)>) {
         let flaw = match head {
             Some((seq, _)) if seq > self.seq => {

@@ -1,7 +1,7 @@
 //! The interface of a store.
 //!
 //! A method that returns [`Pending`] returns at once; all others block. A write is durable when its result arrives. If
-//! a row cannot be written, the caller must not do what the row is about.
+//! a row cannot be written, the caller must not perform the action that the row records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::ledger::user_name::UserName;
 
 /// A store of tokens, of the audit log, and of the runs in the audit log.
 pub(crate) trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
-    /// Limits running and further operations to two seconds, because the server ends.
+    /// Limits running and further operations to two seconds, because the server is stopping.
     fn hurry(&self) {}
 
     /// Returns the current time of the clock that rows, quotas and expiry use.
@@ -35,10 +35,10 @@ pub(crate) trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + S
 
 /// The tokens. Every change appends a row to the audit log in the same transaction.
 pub(crate) trait TokenStore {
-    /// Appends rows about tokens from before tokens had rows in the audit log.
+    /// Appends rows about tokens that were created before tokens had rows in the audit log.
     fn record_older_tokens(&self) -> Result<(), StoreError>;
 
-    /// Makes a token.
+    /// Adds a token to the store.
     fn add_token(&self, token: NewToken) -> Result<TokenRecord, StoreError>;
 
     /// Replaces a token by a new one of the same user and role.
@@ -50,7 +50,7 @@ pub(crate) trait TokenStore {
     /// Returns all tokens, the oldest first.
     fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
-    /// Returns the current record of the token with this hash, and the hash in the store.
+    /// Returns the current record of the token with this hash, and the token's hash as it is in the store.
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError>;
 
     /// Returns the current record of the token with this number.
@@ -70,7 +70,7 @@ pub(crate) trait AuditLog {
     /// appends nothing and returns `None`. Count and append are atomic, across processes too.
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>>;
 
-    /// Appends a row and rolls it back, but writes to the disk. Success means that appends may work again.
+    /// Appends a row and rolls it back, but writes to the disk. If this succeeds, appends may work again.
     fn rehearse_append(&self) -> Result<(), StoreError>;
 
     /// Appends an entry with the given time.
@@ -83,7 +83,8 @@ pub(crate) trait AuditLog {
     /// Returns the latest rows that match `filter`, oldest first.
     fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError>;
 
-    /// Returns the rows of a run, at most [`AUDIT_ROWS_MAX`](crate::ledger::audit::AUDIT_ROWS_MAX), by an index.
+    /// Returns the rows of a run, at most [`AUDIT_ROWS_MAX`](crate::ledger::audit::AUDIT_ROWS_MAX). Uses an index, so
+    /// the time does not depend on the size of the log.
     fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError>;
 
     /// Calls `each` for every row after the given rows, in the order of each chain, until `each` breaks.
@@ -105,18 +106,19 @@ pub(crate) trait AuditLog {
 
 /// The runs in the audit log.
 pub(crate) trait RunLog {
-    /// Returns the record of a run, by an index.
+    /// Returns the record of a run. Uses an index.
     fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
 
     /// Returns the outcome of a call of `run_pytest`, from its last row.
     fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError>;
 
-    /// Returns the records of the given runs, in the given order. Retention decides by them.
+    /// Returns the records of the given runs, in the given order. Retention uses the records to decide which runs it
+    /// removes.
     fn logged_runs(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
 
     /// Calls `each` with the id of every run of this replica that has evidence, oldest first, until `each` breaks.
-    /// Skips runs that retention removed, and runs that ended at or before row `after`. Returns the row of the last
-    /// run's end. `None` if no runs are left.
+    /// Skips runs that retention removed, and runs that ended at or before row `after`. Returns the number of the row
+    /// about the last run's end; `None` if no runs are left.
     fn runs_with_evidence(
         &self,
         after: i64,
@@ -127,10 +129,10 @@ pub(crate) trait RunLog {
     fn removed_runs(&self) -> Result<u64, StoreError>;
 }
 
-/// The rows that were read: the number of the last row of each chain.
+/// The position of a reader in the log: the number of the last row that was read of each chain.
 #[derive(Debug, Clone)]
 pub(crate) struct RowsAfter {
-    /// The start for a chain of which no row was read.
+    /// The position in a chain if no row of it was read.
     start: i64,
     last: HashMap<Option<String>, i64>,
 }

@@ -16,7 +16,7 @@ pub(in crate::ledger) const SCHEMA_VERSION: i32 = 1;
 /// The timeout for a lock that another process holds on the embedded store.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An error of the store. The texts name files, so they are for logs and the admin. Calls whose rows were written in one
+/// An error of the store. The texts name files, so they are for logs and the admin. All calls with rows in one failed
 /// transaction get the same error.
 #[derive(Debug, Clone, Error)]
 pub(crate) enum StoreError {
@@ -75,7 +75,7 @@ pub(crate) enum StoreError {
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error("failed to use {file}, which names this instance in the audit log")]
     Instance { file: PathBuf, source: Arc<io::Error> },
-    /// The database that replicas share.
+    /// The database that replicas share cannot be used.
     #[cfg(feature = "postgres")]
     #[error("the database that QWED_MCP_STORE names cannot be used")]
     Database(#[source] Arc<crate::postgres::DatabaseError>),

@@ -1,4 +1,4 @@
-//! The name of a replica: of its data folder, among the replicas that share a database.
+//! Provides the name of a replica among the replicas that share a database. The name is in the replica's data folder.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -11,10 +11,10 @@ use uuid::Uuid;
 use super::error::StoreError;
 use crate::strict_modes::require_protected;
 
-/// The file in the data folder.
+/// The file in the data folder that contains the replica's name.
 const FILE_NAME: &str = "instance-id";
 
-/// Reads the name of the replica, and creates it the first time.
+/// Reads the name of the replica, and creates the name if there is none yet.
 pub(super) fn instance(folder: &Path) -> Result<Uuid, StoreError> {
     let create_folder =
         |source| StoreError::CreateFolder { folder: folder.to_owned(), source: Arc::new(source) };
@@ -44,7 +44,8 @@ fn failed(file: &Path, source: io::Error) -> StoreError {
     StoreError::Instance { file: file.to_owned(), source: Arc::new(source) }
 }
 
-/// Writes a name to a temporary file, and moves the file to its place. If another process was first, its name stays.
+/// Writes a name to a temporary file, and moves the file to its place. If another process has moved its file there
+/// before, the name in that file is kept.
 fn create(folder: &Path, file: &Path) -> io::Result<()> {
     let mut draft = tempfile::Builder::new().prefix(".instance-").tempfile_in(folder)?;
     writeln!(draft, "{}", Uuid::new_v4())?;

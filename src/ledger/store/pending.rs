@@ -1,4 +1,4 @@
-//! The result of an operation of a store that has not finished.
+//! Defines the result of an operation of a store that has not finished yet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,27 +8,27 @@ use tokio::sync::oneshot;
 use super::error::StoreError;
 use super::timer::Timer;
 
-/// The result of work, once it is durable.
+/// The result of an operation. It arrives when the operation is durable.
 #[derive(Debug)]
 pub(crate) struct Pending<T> {
     reply: oneshot::Receiver<Result<T, StoreError>>,
     /// Measures the time since the submission.
     timer: Option<Timer>,
-    /// Is set to whether the operation succeeded.
+    /// When the result arrives, this is set to whether the operation succeeded.
     is_done: Option<Arc<AtomicBool>>,
 }
 
-/// Sends the result.
+/// The sender for the result of a [`Pending`].
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl<T> Pending<T> {
-    /// Makes a sender and its receiver.
+    /// Creates a sender and its receiver.
     pub(super) fn new() -> (Reply<T>, Self) {
         let (sender, reply) = oneshot::channel();
         (sender, Self { reply, timer: None, is_done: None })
     }
 
-    /// Measures the time until the result.
+    /// Records the time until the result arrives as a metric of `timer`.
     pub(super) fn timed(self, timer: Timer) -> Self {
         Self { timer: Some(timer), ..self }
     }
@@ -51,7 +51,7 @@ impl<T> Pending<T> {
     }
 }
 
-/// Measures a result, stores whether it is a success, and returns it.
+/// Records the time of a result, stores whether it is a success, and returns it.
 fn count<T>(
     timer: Option<Timer>,
     is_done: Option<Arc<AtomicBool>>,

@@ -34,24 +34,25 @@ use crate::secret::Secret;
 
 use writer::{Job, OwnChain, write_all};
 
-/// A query, with the sender for its result.
+/// A query, together with the sender for its result.
 type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
 
-/// The most waiting queries, and the most waiting jobs. More than calls can be in flight.
+/// The limit for waiting queries and for waiting jobs, each. It is larger than the number of calls that can be in
+/// flight.
 const WAITING_MAX: usize = 1024;
 
-/// The timeout of running operations after the server began to end.
+/// The time limit for running operations after the server has begun to stop.
 const HURRIED_MAX: Duration = Duration::from_secs(2);
 
 const NOW: &str = "SELECT clock_timestamp()";
 
-/// The attempts of a query when the connection is lost.
+/// The maximum number of attempts to run a query if the connection is lost.
 const READS_MAX: u32 = 2;
 
 /// A handle to the tokens and the audit log in a database. Clones share one store.
 #[derive(Debug, Clone)]
 pub(in crate::ledger) struct PostgresStore {
-    /// The replica that owns the chain for appends.
+    /// The name of this replica. Rows are appended to the replica's chain.
     instance: Arc<str>,
     clock: Arc<Clock>,
     thread: Arc<Thread>,
@@ -59,7 +60,7 @@ pub(in crate::ledger) struct PostgresStore {
 
 /// The thread that owns the connections.
 struct Thread {
-    /// Dropping them ends the thread after it has finished all earlier work.
+    /// The senders of queries and jobs. When they are dropped, the thread finishes all earlier work and ends.
     channels: Option<(Sender<Question>, Sender<Job>)>,
     hurry: CancellationToken,
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -86,14 +87,14 @@ impl From<DatabaseError> for StoreError {
     }
 }
 
-/// Returns whether the connection was lost during a statement. A timeout is not a lost connection: no time is left for a
-/// retry.
+/// Returns whether the connection was lost during a statement. A timeout does not count as a lost connection, because
+/// no time is left for a retry.
 fn is_lost_connection(error: &StoreError) -> bool {
     let StoreError::Database(error) = error else { return false };
     matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
 }
 
-/// The error for a value that this program never writes.
+/// Returns the error for a value that this program never writes.
 fn unreadable(source: tokio_postgres::Error) -> StoreError {
     DatabaseError::Statement(source).into()
 }
@@ -113,8 +114,8 @@ impl Backend for PostgresStore {
     }
 }
 
-/// Does some work. After `hurry`, it has two seconds, so that an unreachable database does not delay the end of the
-/// server.
+/// Waits for `work`. After `hurry`, the work has two seconds, so that an unreachable database does not delay the end of
+/// the server. Then this returns `None`.
 async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     let is_over = async {
         hurry.cancelled().await;
@@ -127,7 +128,8 @@ async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) ->
     }
 }
 
-/// The clock of the database, which all replicas share. It is the last time from the database plus the time since then.
+/// The clock of the database, which all replicas share. It shows the last time from the database plus the time that has
+/// passed since then.
 #[derive(Debug)]
 struct Clock {
     shown: Mutex<(DateTime<Utc>, Instant)>,
@@ -209,11 +211,11 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send,
     {
-        // Not a Tokio channel, because the waiter may be a task of another runtime.
+        // Do not use a Tokio channel, because the waiting caller may be a task of another runtime.
         let (reply, answer) = mpsc::channel();
         let question: Question = Box::new(move |database| {
             Box::pin(async move {
-                // The waiter may have gone.
+                // Sending fails if the caller no longer waits. Ignore this.
                 drop(reply.send(question(database).await));
             })
         });

@@ -1,7 +1,7 @@
 //! The embedded store: a SQLite file, created, opened and shared between processes.
 //!
-//! Only its owner can read the file. Creation is atomic. A damaged or foreign file is never changed; without its tokens and
-//! its audit log, no governed tool runs.
+//! Only the file's owner can read it. Creation is atomic. A damaged or foreign file is never changed. With such a file
+//! there are no tokens and no audit log, so no governed tool runs.
 
 mod audit;
 mod chain;
@@ -37,11 +37,11 @@ const OWN_FILES: [&str; 5] =
 const APPLICATION_ID: i32 = 0x5157_4544;
 const SCHEMA: &str = include_str!("sqlite/schema.sql");
 
-/// The pause between two attempts to lock. SQLite's own pauses grow to 100 ms, and may always miss the short gaps between
-/// the transactions of a busy writer.
+/// The pause between two attempts to lock the database. SQLite's own pauses grow to 100 ms. They are too long, because
+/// they may always miss the short gaps between the transactions of a busy writer.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
-/// The attempts to check a file that SQLite removes and recreates.
+/// The maximum number of attempts to check a file. They can fail because SQLite removes and recreates the file.
 const PROTECTION_TRIES_MAX: u32 = 100;
 
 /// A handle to the tokens and the audit log. Clones share one store.
@@ -64,9 +64,9 @@ struct Shared {
 #[derive(Debug)]
 struct StoreFile {
     path: PathBuf,
-    /// The device and the inode.
+    /// The device and the inode of the file when the store was opened.
     identity: Option<(u64, u64)>,
-    /// Set when the store closes. Waits for other processes end then.
+    /// Set when the store closes. The writer then no longer waits for other processes.
     is_closing: Arc<AtomicBool>,
 }
 
@@ -78,14 +78,14 @@ impl SqliteStore {
         exists(&folder.join(FILE_NAME))
     }
 
-    /// Opens the store in `folder`, and creates both if they do not exist.
+    /// Opens the store in `folder`, and creates the folder and the store if they do not exist.
     pub(in crate::ledger) fn open(folder: &Path) -> Result<Self, StoreError> {
         let create_folder = |source| StoreError::CreateFolder {
             folder: folder.to_owned(),
             source: Arc::new(source),
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(create_folder)?;
-        // Before creating anything there.
+        // Check the folder before anything is created in it.
         require_protected(folder)?;
         if !exists(&folder.join(FILE_NAME)) {
             create(folder)?;
@@ -107,7 +107,8 @@ impl SqliteStore {
         if !exists(&file) {
             return Err(StoreError::Missing { file });
         }
-        // To SQLite an empty file is a database without tables. Ours has tables from its creation.
+        // SQLite treats an empty file as a database without tables. A store has tables from its creation, so refuse the
+        // file.
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             return Err(StoreError::Empty { file });
         }
@@ -127,12 +128,12 @@ impl SqliteStore {
         Self { shared: Arc::new(Shared { reader: Mutex::new(connection), writer, file }) }
     }
 
-    /// Reads in one snapshot.
+    /// Calls `work` in a transaction that reads one snapshot.
     pub(in crate::ledger) fn read<T>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        // A thread that panicked has rolled back its transaction.
+        // Ignore poisoning, because a thread that panicked has rolled back its transaction.
         let mut reader = self.shared.reader.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.file.check()?;
         let done = reader.transaction_with_behavior(TransactionBehavior::Deferred);
@@ -187,8 +188,8 @@ fn exists(file: &Path) -> bool {
     file.symlink_metadata().is_ok()
 }
 
-/// Fails if another user can change a file. Succeeds if the file does not exist: `SQLite` removes and recreates its own
-/// files at any moment.
+/// Fails if another user can change a file. Succeeds if the file does not exist, because SQLite removes and recreates
+/// its own files at any moment.
 fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
     let mut tries_left = PROTECTION_TRIES_MAX;
     loop {
@@ -202,13 +203,13 @@ fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
     }
 }
 
-/// Creates an empty store in a temporary file, and moves it to its place when it is complete. If another process was
-/// first, its store stays.
+/// Creates an empty store in a temporary file, and moves it to its place when it is complete. If another process has
+/// created a store there before, the other store is kept.
 fn create(folder: &Path) -> Result<(), StoreError> {
     let create_file =
         |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
-    // Mode 0600, which SQLite copies to its other files. Closed before SQLite opens it, because closing a file drops all
-    // locks that this process holds on it.
+    // The file has mode 0600, which SQLite copies to its other files. It must be closed before SQLite opens it, because
+    // closing a file drops all locks that this process holds on it.
     let draft = tempfile::Builder::new()
         .prefix(".governance-")
         .tempfile_in(folder)
@@ -234,7 +235,7 @@ fn write_schema(draft: &Path) -> rusqlite::Result<()> {
 }
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
-    // Without `CREATE`, which would use the mode that the umask leaves.
+    // Do not add `SQLITE_OPEN_CREATE`, which would create a file with the mode that the umask leaves.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags)?;
     connection.busy_handler(Some(patience(|| false)))?;
@@ -256,7 +257,7 @@ fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
 /// Applies the settings of this program to a connection.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Commits survive a power failure.
+    // With `FULL`, commits survive a power failure.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "trusted_schema", false)
 }

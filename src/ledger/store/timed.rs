@@ -23,11 +23,11 @@ use crate::ledger::tokens::{
 };
 use crate::ledger::user_name::UserName;
 
-/// A store whose operations are recorded as metrics.
+/// A store that records each operation of another store as a metric.
 #[derive(Debug)]
 pub(super) struct Timed {
     store: Box<dyn Backend>,
-    /// `true` if the last append succeeded. `false` before the first append.
+    /// Whether the last append succeeded; `false` before the first append.
     has_appended: Arc<AtomicBool>,
 }
 
@@ -36,7 +36,7 @@ impl Timed {
         Self { store: Box::new(store), has_appended: Arc::default() }
     }
 
-    /// Returns whether rows can be appended: the last append succeeded, or a trial append does.
+    /// Returns whether rows can be appended: the last append succeeded, or a trial append succeeds now.
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;

@@ -1,4 +1,4 @@
-//! What every kind of store does: the embedded one, and the one that instances share, in a real PostgreSQL.
+//! Tests every kind of store: the embedded store, and the store that replicas share, in a real PostgreSQL.
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
@@ -12,9 +12,9 @@ use crate::logging::Causes;
 use crate::postgres::scratch::{self, Postgres};
 use crate::secret::Secret;
 
-/// Where a store is, and who shares it.
+/// The location of a store, for two servers.
 struct Shared {
-    /// The data folders of two servers; of the embedded store the same one.
+    /// The data folders of the two servers. Both servers of an embedded store use the first folder.
     folders: [TempDir; 2],
     url: Option<Secret>,
 }
@@ -28,14 +28,15 @@ impl Shared {
         Self { folders: folders(), url: Some(server.database().into()) }
     }
 
-    /// One of each kind. Without PostgreSQL that is the embedded one, except in CI, where its programs must exist.
+    /// Returns a store of each kind. Without PostgreSQL, returns only the embedded store, except in CI, where
+    /// PostgreSQL's programs must exist.
     fn all() -> Vec<Self> {
         let has_postgres = scratch::programs().is_some() || std::env::var_os("CI").is_some();
         let postgres = has_postgres.then(|| Self::in_postgres(scratch::shared()));
         [Self::embedded()].into_iter().chain(postgres).collect()
     }
 
-    /// Opens it as the server of this number.
+    /// Opens the store as the server with this number.
     fn open(&self, server: usize) -> Store {
         self.try_open(server).unwrap()
     }
@@ -49,7 +50,7 @@ impl Shared {
         StorePlace::of(&settings, folder.path()).open()
     }
 
-    /// The database with this URL, as this role.
+    /// Returns the store in the database with this URL, which servers use with this role.
     fn as_role(url: &str, role: &str) -> Self {
         Self { folders: folders(), url: Some(url.replace("qwed@", &format!("{role}@")).into()) }
     }
@@ -58,7 +59,7 @@ impl Shared {
         if self.url.is_some() { "PostgreSQL" } else { "SQLite" }
     }
 
-    /// Changes the tables as somebody does who owns them, past the triggers.
+    /// Changes the tables with the rights of their owner, and bypasses the triggers.
     fn tamper(&self, server: &Postgres, sql: &str) {
         let url = self.url.as_ref().unwrap().reveal();
         server.sql(url, &format!("SET session_replication_role = replica; {sql}"));
@@ -67,7 +68,7 @@ impl Shared {
 
 /// Makes an empty database with the roles that `deploy/postgres.sql` makes, and returns its URL.
 fn database_with_roles(server: &Postgres) -> String {
-    // Roles are those of all databases: two tests would make them at the same time.
+    // All databases of a server share the roles. Without this lock, two tests could create the roles at the same time.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let url = server.database();
@@ -113,7 +114,7 @@ fn a_token_is_worth_the_same_to_all_servers() {
         let unknown = Token::parse(&format!("qwedmcp_{}", "A".repeat(43))).unwrap();
         assert_eq!(there.authenticate(&unknown).unwrap(), None);
 
-        // The other one puts a new one in its place, and the old one is worthless here at once.
+        // The other server replaces the token. The replaced token is invalid on this server at once.
         let Rotated::Now(new, new_token) = there.rotate_token(ana.id, None).unwrap() else {
             panic!("{}", shared.kind())
         };
@@ -130,7 +131,7 @@ fn a_token_is_worth_the_same_to_all_servers() {
         }
         assert_eq!(there.authenticate(&new_token).unwrap(), None);
 
-        // All of it is in the log, and the table is what the log says.
+        // The log has all of these changes, and the table of tokens matches the log.
         let found = there.verify_audit(&[]).unwrap();
         assert!(found.is_intact() && found.rows == 4, "{}: {found:?}", shared.kind());
         assert_eq!(found.tokens.unwrap().same, 2);
@@ -202,7 +203,7 @@ fn rows_are_read_as_they_were_appended() {
         assert_eq!((last.user.as_deref(), last.outcome.as_str()), (Some("ana"), "ALLOWED"));
         assert_eq!(first.instance.is_some(), shared.url.is_some());
 
-        // What was seen is not told again.
+        // Rows that were read before are not read again.
         let mut seen = RowsAfter::new(0);
         rows.iter().take(2400).for_each(|row| seen.see(row));
         let mut rest = Vec::new();
@@ -314,7 +315,7 @@ fn the_log_tells_what_became_of_runs() {
             elsewhere: None,
         };
         assert_eq!(run, expected, "{}", shared.kind());
-        // Another server has no files of it, and can say who has.
+        // The other server has no files of this run, but knows which server has them.
         let seen = there.recorded_run(Uuid::from_u128(1)).unwrap();
         assert_eq!(seen.elsewhere.is_some(), shared.url.is_some());
         assert_eq!(RecordedRun { elsewhere: None, ..seen }, expected);
@@ -345,7 +346,7 @@ fn the_log_tells_what_became_of_runs() {
 fn servers_append_at_once_each_to_its_chain() {
     const EACH: u128 = 300;
     let shared = Shared::in_postgres(scratch::shared());
-    // Two of them have one data folder, and so one chain.
+    // Two of the servers have the same data folder, so they append to the same chain.
     let servers = [shared.open(0), shared.open(1), shared.open(1)];
     std::thread::scope(|scope| {
         for (server, store) in (0_u128..).zip(&servers) {
@@ -371,7 +372,7 @@ fn servers_append_at_once_each_to_its_chain() {
     for chain in &found.instances {
         assert!(found.head != chain.head && chain.head.len() == 64, "{found:?}");
     }
-    // Those of a call are next to each other.
+    // The rows of one call are consecutive.
     let rows = all_rows(&servers[0]);
     assert!(rows.chunks(2).all(|pair| pair[0].run_id == pair[1].run_id));
 }
@@ -422,12 +423,12 @@ fn a_changed_byte_of_any_row_is_found_with_its_chain() {
 fn what_is_done_to_whole_chains_tokens_and_triggers_is_found() {
     let server = scratch::shared();
     for (sql, expected) in [
-        // The end of a chain, or all of it.
+        // These statements remove the end of a chain, or the whole chain.
         ("DELETE FROM qwed_mcp.audit WHERE seq = 3", "Removed"),
         ("DELETE FROM qwed_mcp.audit", "Removed"),
         ("DELETE FROM qwed_mcp.audit_heads", "Head"),
         ("UPDATE qwed_mcp.audit_heads SET hash = repeat('a', 64)", "Head"),
-        // Rows as those of another instance, which had none.
+        // This statement moves all rows to another instance, which had no rows.
         (
             "UPDATE qwed_mcp.audit SET instance = 'x'; UPDATE qwed_mcp.audit_heads SET instance = 'x'",
             "Changed",
@@ -465,7 +466,7 @@ fn the_database_itself_refuses_what_is_no_append() {
     let url = database_with_roles(server);
     let database = url.rsplit('/').next().unwrap();
     let as_role = |role: &str| Shared::as_role(&url, role);
-    // Before the owner has made the tables the servers cannot.
+    // The servers cannot use the database before the owner has created the tables.
     let error = as_role("qwed_server").try_open(0).unwrap_err();
     assert!(matches!(error, StoreError::Database(_)), "{error}");
     drop(as_role("qwed_owner").open(0));
@@ -505,20 +506,21 @@ fn the_database_itself_refuses_what_is_no_append() {
     }
     let refused = as_role("qwed_server", no_follower).unwrap_err();
     assert!(refused.contains("follows its head"), "{refused}");
-    // A follower with a hash of something else would end the chain: the next row has to name it.
+    // A row with a hash of other content would end the chain, because the next row would have to contain this hash.
     let other_hash = "INSERT INTO qwed_mcp.audit SELECT head.instance, head.seq + 1, time, run_id, event, \
          user_name, tool, arguments_hash, outcome, details, head.hash, repeat('f', 64) \
          FROM qwed_mcp.audit JOIN qwed_mcp.audit_heads AS head USING (instance) WHERE audit.seq = 1";
     let refused = as_role("qwed_server", other_hash).unwrap_err();
     assert!(refused.contains("is of its content"), "{refused}");
-    // The database and the servers write the same text of any row.
+    // The database and the servers compute the same text for a row with any characters.
     let tool =
         "\u{1}\u{8}\t\n\u{c}\r\u{1f} \"\\/~\u{7f}\u{80}é\u{2028}\u{ffff}\u{1f600}".to_owned();
     let odd =
         AuditEntry { tool, arguments_hash: None, ..entry(Uuid::nil(), AuditEvent::McpToolCall) };
     store.append(&[odd]).unwrap();
     assert!(store.verify_audit(&[]).unwrap().is_intact());
-    // The owner makes no mistake either, and can do all of it who means to: the chain tells.
+    // The triggers refuse mistakes of the owner too. The owner can disable them and then make all these changes, but
+    // the chain reveals the changes.
     for sql in changes.iter().filter(|sql| !sql.contains("SET seq")) {
         let refused = as_role("qwed_owner", sql).unwrap_err();
         assert!(refused.contains("only ever appended to"), "{sql}: {refused}");
@@ -531,7 +533,7 @@ fn the_database_itself_refuses_what_is_no_append() {
     }
 }
 
-/// Statements that servers carry out, on two jobs that wait.
+/// Statements that servers execute. They change two waiting jobs.
 const OF_SERVERS: [&str; 6] = [
     "INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision) \
      SELECT gen_random_uuid(), 'ana', 'print(1)', '{}', repeat('a', 64), '{}' FROM generate_series(1, 3)",
@@ -544,7 +546,7 @@ const OF_SERVERS: [&str; 6] = [
     "UPDATE qwed_mcp.tokens SET revoked = created WHERE id = 1",
 ];
 
-/// Statements that no server carries out, and the reason why the database refuses them.
+/// Statements that no server executes, each with the reason why the database refuses it.
 const NOT_OF_SERVERS: [(&str, &str); 24] = [
     ("UPDATE qwed_mcp.tokens SET revoked = NULL WHERE id = 1", "a token is revoked once"),
     ("UPDATE qwed_mcp.tokens SET revoked = '2000' WHERE id = 1", "a token is revoked once"),
@@ -604,14 +606,15 @@ fn the_role_of_servers_changes_what_servers_change_and_no_more() {
     for (sql, reason) in NOT_OF_SERVERS {
         let refused = carry_out("qwed_server", sql).unwrap_err();
         assert!(refused.contains(reason), "{sql}: {refused}");
-        // It is the grant or the trigger that refuses it.
+        // The control: without the triggers, the owner can execute the statement. So a grant or a trigger has refused
+        // it.
         let unguarded = format!(
             "BEGIN; ALTER TABLE qwed_mcp.tokens DISABLE TRIGGER USER; \
              ALTER TABLE qwed_mcp.jobs DISABLE TRIGGER USER; {sql}; ROLLBACK"
         );
         carry_out("qwed_owner", &unguarded).unwrap_or_else(|refused| panic!("{sql}: {refused}"));
     }
-    // The trigger that keeps tokens revoked is missed when it is gone.
+    // The trigger that keeps tokens revoked is disabled. Verification reports this.
     store.revoke("2".parse().unwrap()).unwrap();
     server.sql(&url, "ALTER TABLE qwed_mcp.tokens DISABLE TRIGGER tokens_are_revoked_once");
     let flaws = store.verify_audit(&[]).unwrap().database.schema;
@@ -629,7 +632,7 @@ fn heads_move_with_rows_of_the_log_only() {
         CREATE TRIGGER rows BEFORE INSERT ON rows FOR EACH ROW EXECUTE FUNCTION qwed_mcp.audit_follows_its_head(); \
         INSERT INTO rows VALUES ('never-was', 1, repeat('e', 64), repeat('0', 64))";
     let heads = "SELECT count(*) FROM qwed_mcp.audit_heads";
-    // Each guard holds where the one before it was taken away.
+    // There are three guards. Each one still refuses the statement after the previous ones were removed.
     let (temporary, call) = (
         format!("GRANT TEMPORARY ON DATABASE {database} TO qwed_server"),
         "GRANT EXECUTE ON FUNCTION qwed_mcp.audit_follows_its_head() TO qwed_server",
@@ -644,7 +647,7 @@ fn heads_move_with_rows_of_the_log_only() {
         assert!(refused.contains(reason), "{refused}");
         assert_eq!(server.sql(&url, heads), "0");
     }
-    // The function without its check moves it.
+    // The control: without its check, the function moves the head.
     let before = include_str!("../../postgres/migrations/0002_governance.sql");
     let function = before.split("CREATE FUNCTION ").find(|it| it.contains("SECURITY DEFINER"));
     let function = function.unwrap().split_inclusive("$$;").next().unwrap();
@@ -705,7 +708,7 @@ fn what_was_promised_outlives_a_database_that_is_killed() {
     }
     let (token, text) = stores[0].create_token(&user("ana"), Role::User, None).unwrap();
     server.kill();
-    // Nobody is let in while nobody can be asked.
+    // While the database cannot be reached, no token is accepted.
     let asked = Instant::now();
     let error = stores[1].authenticate(&text).unwrap_err();
     assert!(matches!(error, StoreError::Database(_)), "{error}");
@@ -742,7 +745,7 @@ fn a_password_is_in_no_error() {
     }
 }
 
-/// Measures an append of two entries and a token that is looked up, with one asking and with 64:
+/// Measures an append of two entries and the lookup of a token, each with one thread and with 64 threads:
 /// `cargo test --release --lib what_a_shared_store_takes -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]

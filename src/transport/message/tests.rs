@@ -3,7 +3,7 @@ use rmcp::model::ClientNotification;
 use super::super::protocol_error::METHOD_CHARS_SHOWN;
 use super::*;
 
-/// Parses a line, and summarises the result.
+/// Parses a line, and returns a summary of the result.
 fn outcome(line: &str) -> String {
     match parse(line.as_bytes()) {
         Ok(None) => "ignored".to_owned(),
@@ -95,7 +95,7 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#, "ignored"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":2.0,"method":"ping"}"#, "2 ping"),
-        // From 2^53 on, a double may stand for another integer.
+        // From 2^53 on, a double may stand for several integers, so such an id is refused.
         (r#"{"jsonrpc":"2.0","id":9007199254740991.0,"method":"ping"}"#, "9007199254740991 ping"),
         (r#"{"jsonrpc":"2.0","id":9007199254740992.0,"method":"ping"}"#, "-32600 id null"),
         (r#"{"jsonrpc":"2.0","id":-9007199254740992.0,"method":"ping"}"#, "-32600 id null"),
@@ -103,7 +103,7 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "a ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 id 1"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":7}}"#, "-32602 id 1"),
-        // Other members of a request are ignored.
+        // Members of a request that the server does not use are ignored.
         (deep_member.as_str(), "1 ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":{},"error":7}"#, "1 ping"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"nope","params":{"a":1}}"#, "-32601 id 1"),
@@ -144,7 +144,7 @@ fn every_kind_of_line_has_its_answer() {
         (r#"{"method":"notifications/x","params":7}"#, "ignored"),
         (long_notification.as_str(), "ignored"),
         (long_reason.as_str(), "cancels 7"),
-        // Without a method's name, it is not a notification.
+        // A message without a valid method is not a notification, so it is answered.
         (r#"{"jsonrpc":"2.0","method":7}"#, "-32600 id null"),
     ] {
         let shown: String = line.chars().take(100).collect();
@@ -175,7 +175,7 @@ fn a_token_arrives_apart_from_what_is_logged() {
         (r#","auth":{"token":"a"},"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("a")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":{"token":"m"}}"#, Some("m")),
         (r#","auth":null,"_meta":{"qwed.ai/auth":null}"#, None),
-        // The call was meant to have a token. It must not be taken for a call without one.
+        // This call was meant to have a token, so its token is empty. It must not be taken for a call without a token.
         (r#","auth":{"token":7}"#, Some("")),
         (r#","auth":{"token":null}"#, Some("")),
         (r#","auth":{}"#, Some("")),
@@ -242,7 +242,8 @@ fn a_bound_is_the_last_that_is_taken() {
     assert_eq!(ping(OTHER_MESSAGE_BYTES_MAX).len(), OTHER_MESSAGE_BYTES_MAX);
     assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX)), "1 ping");
     assert_eq!(outcome(&ping(OTHER_MESSAGE_BYTES_MAX + 1)), "-32600 id 1");
-    // A call may be as long as a line. Only a list has a cursor, and it need not have parameters.
+    // A call may be as long as a line, and longer than other messages. Only a method that returns a list has a cursor,
+    // and its parameters may be missing.
     let code = "x".repeat(2 * OTHER_MESSAGE_BYTES_MAX);
     let call = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x","arguments":{{"code":"{code}"}}}}}}"#
@@ -251,7 +252,7 @@ fn a_bound_is_the_last_that_is_taken() {
     let cursor = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"cursor":"x"}}"#;
     assert_eq!(outcome(cursor), "1 ping");
     assert_eq!(outcome(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), "1 tools/list");
-    // Counts each comma and each opening bracket outside of strings.
+    // Each comma and each opening bracket outside of strings counts as a value.
     for (json, values) in
         [(r"[1,1]", 2), (r#"{"a":[1,1],"b":{}}"#, 5), (r#"["\",,,,,"]"#, 1), (r#"["\\",1,1]"#, 3)]
     {

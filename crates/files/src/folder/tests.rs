@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Creates a folder that contains a folder `tree`.
+/// Creates a folder that contains a folder `tree`. Returns it with its open `Folder` and the path of `tree`.
 fn with_tree() -> (tempfile::TempDir, Folder, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let tree = parent.path().join("tree");
@@ -14,7 +14,8 @@ fn with_tree() -> (tempfile::TempDir, Folder, PathBuf) {
     (parent, folder, tree)
 }
 
-/// A thread exchanges the file with a symlink, also between the check of the file and its opening.
+/// Opens a file while a thread exchanges it with a symlink. An exchange can also happen between the check of the file
+/// and its opening.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_file_that_becomes_a_link_while_it_is_opened_is_not_followed() {
@@ -69,15 +70,16 @@ fn whatever_is_in_a_tree_is_removed_and_nothing_else() {
     }
     folder.remove_tree(OsStr::new("tree")).unwrap();
     assert!(!tree.exists() && kept.join("file").exists());
-    // The folder is already gone.
+    // The folder no longer exists, which must not be an error.
     folder.remove_tree(OsStr::new("tree")).unwrap();
-    // A symlink to a folder is not a folder.
+    // A symlink to a folder is not a folder, so its removal must fail.
     symlink(&kept, &tree).unwrap();
     folder.remove_tree(OsStr::new("tree")).unwrap_err();
     assert!(kept.join("file").exists());
 }
 
-/// The tree is deeper than the longest path, and than the number of file descriptors of a process.
+/// Walks and removes a very deep tree. Its paths are longer than the maximum length of a path, and it has more levels
+/// than a process may have file descriptors.
 #[test]
 fn a_deep_tree_is_walked_and_removed() {
     let (_parent, folder, tree) = with_tree();

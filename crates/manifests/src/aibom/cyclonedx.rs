@@ -1,4 +1,4 @@
-//! Writes the bill as a `CycloneDX` 1.6 document, for software that reads inventories.
+//! Converts the bill of materials to a `CycloneDX` 1.6 document, for programs that read inventories.
 //!
 //! Source: ECMA-424, `CycloneDX` bill of materials specification, 1st edition (version 1.6).
 
@@ -17,11 +17,11 @@ const SPEC_VERSION: &str = "1.6";
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl AiBom {
-    /// Returns the bill as a `CycloneDX` 1.6 document.
+    /// Returns the bill of materials as a `CycloneDX` 1.6 document.
     ///
-    /// Models are components of the type `machine-learning-model`. Engines are libraries, with their package URL if the
-    /// version is known. Tools are services. The hash of the manifest is a property. A part that is listed twice
-    /// appears once. Each document has a new serial number.
+    /// In the document, models are components of the type `machine-learning-model`. Verification engines are libraries,
+    /// with a package URL if the version is known. Tools are services. The hash of the manifest is a property. A part
+    /// that is listed twice appears once. Each document has a new serial number.
     pub fn to_cyclonedx(&self) -> Value {
         let parts = &self.components;
         let mut seen = HashSet::new();
@@ -40,7 +40,8 @@ impl AiBom {
             .with_version(Some(env!("CARGO_PKG_VERSION").to_owned()));
         let mut tool = as_component(&server);
         if let Some(fields) = tool.as_object_mut() {
-            // The list of components may contain the server too, and references are unique in a document.
+            // Remove the server's reference here. The list of components may also contain the server, and references
+            // must be unique within a document.
             fields.remove("bom-ref");
         }
         let property = |name: &str, value: &str| json!({ "name": name, "value": value });
@@ -91,7 +92,7 @@ fn as_component(component: &Component) -> Value {
         fields.insert("purl".to_owned(), json!(package_url(distribution, version)));
     }
     if component.kind == ComponentType::Generator {
-        // Only the model's name is known, and that it generates text.
+        // The model card contains only the task, because nothing else is known about the model.
         let card = json!({ "modelParameters": { "task": "text-generation" } });
         fields.insert("modelCard".to_owned(), card);
     }
@@ -106,7 +107,7 @@ fn part(component: &Component) -> Value {
     json!({ "name": "qwed:type", "value": json!(component.kind) })
 }
 
-/// Returns the reference of a component within the document.
+/// Returns the `bom-ref` of a component, which identifies it within the document.
 fn reference(component: &Component) -> String {
     let kind = json!(component.kind);
     let kind = kind.as_str().unwrap_or_default();
@@ -116,7 +117,8 @@ fn reference(component: &Component) -> String {
     }
 }
 
-/// Returns a package URL of the type `pypi`. The name is in lower case, with `-` instead of `_`.
+/// Returns the package URL (type `pypi`) of a Python distribution. In the URL, the name is in lower case and has `-`
+/// instead of `_`.
 fn package_url(distribution: &str, version: &str) -> String {
     let name = distribution.to_lowercase().replace('_', "-");
     let escaped = |text| utf8_percent_encode(text, RESERVED).to_string();

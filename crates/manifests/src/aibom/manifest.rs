@@ -1,4 +1,5 @@
-//! The manifest, with the documented field names and words. It never looks up a component.
+//! Defines the manifest of a bill of materials, with the documented field names and words. It never looks up a
+//! component.
 
 use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
@@ -8,10 +9,10 @@ use thiserror::Error;
 
 use crate::canonical_json::canonical_json;
 
-/// The compliance profile that every manifest names.
+/// The compliance profile in every manifest.
 pub const COMPLIANCE: &str = "QWED_AI_SPM_v1";
 
-/// The reason why a bill cannot be created.
+/// The reason why a bill of materials cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AiBomError {
@@ -20,26 +21,26 @@ pub enum AiBomError {
     EmptyModel,
 }
 
-/// An AI bill of materials. Serialises to the documented fields.
+/// An AI bill of materials. Its JSON form has the documented fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AiBom {
-    /// The time of creation: ISO 8601, UTC, to the microsecond.
+    /// The time at which the bill was created, in UTC, as ISO 8601 with microseconds.
     pub timestamp: String,
-    /// The parts of the pipeline.
+    /// The parts of the pipeline that produced a result.
     pub components: Components,
-    /// Always [`COMPLIANCE`].
+    /// The compliance profile. It is always [`COMPLIANCE`].
     pub compliance: &'static str,
-    /// True if the versions of some used parts are unknown. Set only in the bill of a session.
+    /// Whether the versions of some used parts are unknown. True only in the bill of a session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
-    /// The SHA-256 hash of all other fields except `timestamp`, in lower-case hexadecimal digits. It is computed over
-    /// JSON with sorted keys, without spaces, and with non-ASCII characters escaped. The same components in the same
-    /// order have the same hash.
+    /// The SHA-256 hash of all fields except `timestamp` and this field, in lower-case hexadecimal digits. It is
+    /// computed over JSON with sorted keys, without spaces, and with non-ASCII characters escaped. The same components
+    /// in the same order always have the same hash.
     pub manifest_hash: String,
 }
 
-/// The parts of a pipeline.
+/// The parts of the pipeline that produced a result.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Components {
@@ -49,49 +50,50 @@ pub struct Components {
     pub verification_engines: Vec<Component>,
     /// The tools that were called.
     pub mcp_tools: Vec<Component>,
-    /// The interpreter, the server and the clients. Set only in the bill of a session.
+    /// The interpreter, the server and the clients. Empty except in the bill of a session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<Component>,
 }
 
-/// One part of a pipeline.
+/// One part of the pipeline that produced a result.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct Component {
-    /// The name of a model, an importable name such as `qwed_legal.FairnessGuard`, or the name of a tool or a program.
+    /// The name of the component. For an engine, it is an importable name such as `qwed_legal.FairnessGuard`. Otherwise
+    /// it is the name of a model, tool or program.
     pub name: String,
-    /// The role of the component.
+    /// The role of the component in the pipeline.
     #[serde(rename = "type")]
     pub kind: ComponentType,
     /// The Python distribution that contains the component, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<String>,
-    /// The version, if known.
+    /// The version of the component, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// The role of a component.
+/// The role of a component in the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ComponentType {
-    /// A model.
+    /// A language model.
     Generator,
     /// A verification engine.
     QwedDeterministic,
-    /// A tool.
+    /// An MCP tool.
     ActionExecution,
-    /// The interpreter that ran the scripts.
+    /// The Python interpreter that ran the scripts.
     Interpreter,
-    /// The server that ran the tools.
+    /// The MCP server that ran the tools.
     McpServer,
-    /// The client that called the tools.
+    /// The MCP client that called the tools.
     McpClient,
 }
 
 impl Component {
-    /// Creates a component with a name only.
+    /// Creates a component that has only a name and a role. Its distribution and version are unknown.
     pub fn new(name: impl Into<String>, kind: ComponentType) -> Self {
         Self { name: name.into(), kind, distribution: None, version: None }
     }
@@ -138,12 +140,13 @@ impl AiBom {
         }))
     }
 
-    /// Creates the bill of these parts, with the current time.
+    /// Creates the bill of these components, with the current time.
     pub fn new(components: Components) -> Self {
         Self::made(components, false)
     }
 
-    /// Creates the bill of these parts, with the current time and a mark that versions are missing.
+    /// Creates the bill of these components, with the current time. Marks the bill as incomplete, because versions are
+    /// missing.
     #[cfg(feature = "session")]
     pub(super) fn incomplete(components: Components) -> Self {
         Self::made(components, true)
@@ -165,12 +168,12 @@ impl AiBom {
     }
 }
 
-/// The documented name of [`AiBom::from_names`].
+/// The entry point under its documented name. It calls [`AiBom::from_names`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AiBomGenerator;
 
 impl AiBomGenerator {
-    /// Calls [`AiBom::from_names`].
+    /// Creates a bill of materials. Equivalent to [`AiBom::from_names`].
     ///
     /// # Errors
     ///

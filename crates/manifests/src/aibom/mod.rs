@@ -1,8 +1,8 @@
-//! The AI bill of materials: the model, verification engines and tools that produced a result.
+//! The AI bill of materials: the model, the verification engines and the tools that produced a result.
 //!
 //! [`AiBom::from_names`] creates a bill from names, with the same hash as the Python implementation. In the server,
-//! `Session` records the parts that are really used, and writes their bill. Both bills can also be written as
-//! `CycloneDX`.
+//! `Session` records the parts that a session really uses, and writes a bill of them. Each of these bills can also be
+//! written as a `CycloneDX` document.
 
 mod cyclonedx;
 mod manifest;
@@ -18,5 +18,5 @@ pub use manifest::{
 #[doc(hidden)]
 pub use session::{InstalledPackages, Package, Session, UnusableFile, destination, engines};
 
-/// The server's name in bills. Its version is the version of this crate.
+/// The server's name in bills of materials. The version next to it is the version of this crate.
 const SERVER: &str = "qwed-mcp";

@@ -1,5 +1,5 @@
-//! Records the parts that one session of a server really used, and writes their bill. It never looks up versions
-//! itself: the caller does.
+//! Records the parts that one session of a server really uses, and writes the bill of materials. It never looks up the
+//! versions of packages itself. The caller looks them up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -13,23 +13,24 @@ use uuid::Uuid;
 
 use super::{AiBom, Component, ComponentType, Components, SERVER};
 
-/// The libraries that count as verification engines, in addition to all with the prefix [`ENGINE_PREFIX`].
+/// The libraries that count as verification engines, in addition to all libraries with the prefix [`ENGINE_PREFIX`].
 const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
-/// The prefix of the names of QWED's packages.
+/// The prefix in the names of QWED's packages.
 const ENGINE_PREFIX: &str = "qwed_";
 
-/// The maximum number of names of each kind, and below, of characters in a name. Names are bounded because scripts,
-/// clients and callers choose them.
+/// The maximum number of names of each kind. It is limited because scripts, clients and callers choose the names.
 const NAMES_MAX: usize = 1000;
+/// The maximum length of a name, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 200;
 
-/// The recommended ending of `CycloneDX` files. A file with this ending gets the bill in that format.
+/// The recommended suffix of `CycloneDX` files. A file with this suffix gets the bill as a `CycloneDX` document.
 const CYCLONEDX_ENDING: &str = ".cdx.json";
 
-/// A record of the used models, tools and engines, from which the bill is created. All threads share it.
+/// A record of the models, tools and engines that one session used. The bill is created from this record. All threads
+/// share it.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// The model, if no client names one.
+    /// The name of the model in the bill, if no caller names one.
     model: Option<String>,
     used: Mutex<Used>,
 }
@@ -40,45 +41,45 @@ struct Used {
     engines: BTreeSet<String>,
     models: BTreeSet<String>,
     clients: BTreeSet<(String, String)>,
-    /// True once a script has run.
+    /// Whether a script has run.
     has_run: bool,
-    /// The modules with a requested look-up of their packages.
+    /// The modules for which a look-up of their packages was requested.
     asked: BTreeSet<String>,
-    /// Look-ups that [`Session::record_script`] requested and that have not returned versions.
+    /// The number of look-ups that [`Session::record_script`] requested and that have not returned versions yet.
     unanswered: usize,
     python: Option<String>,
-    /// The packages by module.
+    /// The packages that provide modules, with the modules as keys.
     packages: BTreeMap<String, Package>,
 }
 
-/// The interpreter of scripts, and packages that are installed for it.
+/// The interpreter that runs scripts, and the packages that are installed for it.
 #[derive(Debug)]
 pub struct InstalledPackages {
     /// The version of the interpreter.
     pub python: String,
-    /// The requested packages that are installed, by module.
+    /// The requested packages that are installed, with the modules as keys.
     pub packages: BTreeMap<String, Package>,
 }
 
 /// An installed package.
 #[derive(Debug, Clone)]
 pub struct Package {
-    /// The name on `PyPI`.
+    /// The name of the package on `PyPI`.
     pub distribution: String,
-    /// The installed version.
+    /// The installed version of the package.
     pub version: String,
 }
 
 /// The reason why a bill cannot be written to a path.
 #[derive(Debug, Error)]
 pub enum UnusableFile {
-    /// The folder of the path does not exist.
+    /// The folder that should contain the file does not exist.
     #[error("there is no folder")]
     NoFolder,
-    /// The path is a device, a pipe or a socket. Replacing it would take it away from every other program.
+    /// The path leads to a device, a pipe or a socket. A bill must not replace it, because other programs may use it.
     #[error("it is not a regular file")]
     NotAFile,
-    /// A dangling symlink.
+    /// The path is a symlink that leads to no file.
     #[error("it is a link that leads to no file")]
     Dangling,
     /// The metadata of the path cannot be read.
@@ -86,12 +87,12 @@ pub enum UnusableFile {
     Unknown(#[source] io::Error),
 }
 
-/// Returns the file or folder to which a path leads, or the path itself if it does not exist yet. A bill replaces only
-/// regular files. Instead of a symlink, it replaces the target.
+/// Returns the path of the file or folder to which `path` leads. If nothing exists at `path`, returns `path` itself. A
+/// bill replaces only regular files. If `path` is a symlink, the bill replaces the target and not the symlink.
 ///
 /// # Errors
 ///
-/// If no bill can be written there.
+/// If no bill can be written to the path.
 pub fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
     let is_absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     match path.symlink_metadata() {
@@ -117,17 +118,17 @@ pub fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
 }
 
 impl Session {
-    /// Creates a session without any used parts. `model` is the model of callers that do not name one.
+    /// Creates a session that has used no parts yet. `model` is the name of the model for callers that do not name one.
     pub fn new(model: Option<String>) -> Self {
         Self { model, used: Mutex::default() }
     }
 
-    /// Records a tool, after a call of it was allowed.
+    /// Records a tool. Called after a call of the tool was allowed.
     pub fn record_tool(&self, name: &str) {
         add(&mut self.used().tools, name);
     }
 
-    /// Records the client by the name and version that it claims.
+    /// Records the client. The client chooses the name and version that it reports.
     pub fn record_client(&self, name: &str, version: &str) {
         let clients = &mut self.used().clients;
         if clients.len() < NAMES_MAX {
@@ -142,8 +143,8 @@ impl Session {
         }
     }
 
-    /// Records a script that ran and imports `engines`, with names as [`engines`] returns them. Returns the modules
-    /// that need a look-up of their packages; `None` if no look-up is needed.
+    /// Records a script that has run and imports `engines`. [`engines`] returns these names. Returns the modules for
+    /// which the caller must look up the packages, or `None` if no look-up is needed.
     pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();
@@ -162,7 +163,7 @@ impl Session {
         Some(new)
     }
 
-    /// Records the interpreter and the packages from one look-up.
+    /// Records the interpreter and the packages that one look-up found.
     pub fn record_packages(&self, installed: InstalledPackages) {
         let mut used = self.used();
         used.unanswered = used.unanswered.saturating_sub(1);
@@ -170,7 +171,7 @@ impl Session {
         used.packages.extend(installed.packages);
     }
 
-    /// Returns the bill of all parts recorded so far.
+    /// Returns the bill of all parts that were recorded so far.
     pub fn manifest(&self) -> AiBom {
         let used = self.used();
         let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
@@ -203,9 +204,9 @@ impl Session {
         if used.unanswered == 0 { AiBom::new(components) } else { AiBom::incomplete(components) }
     }
 
-    /// Writes the bill to the file at `path`, as `CycloneDX` if `path` ends in `.cdx.json`. If `path` is a folder,
-    /// creates a new file in it. An existing file is replaced only when the new file is complete. Returns the path of
-    /// the file.
+    /// Writes the bill to the file at `path`, as a `CycloneDX` document if `path` ends in `.cdx.json`. If `path` is a
+    /// folder, creates a new file in the folder. Replaces an existing file only after the new file is complete. Returns
+    /// the path of the file.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl Session {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::Builder::new()
             .prefix(".aibom-")
-            // The bill contains no secrets, and other users may collect it.
+            // Let other users read the bill, because they may collect it and it contains no secrets.
             .permissions(Permissions::from_mode(0o644))
             .tempfile_in(folder.unwrap_or(Path::new(".")))?;
         file.write_all(format!("{text}\n").as_bytes())?;
@@ -240,8 +241,9 @@ impl Session {
     }
 }
 
-/// Returns the imported names that are verification engines, as a bill names them. These are `sympy` and `z3`, and for
-/// QWED's packages the full imported name, such as `qwed_legal.FairnessGuard`.
+/// Returns the imported names that are verification engines, in the form that a bill contains. `sympy` and `z3` are
+/// returned as the name of the module. For a package of QWED, the full imported name is returned, such as
+/// `qwed_legal.FairnessGuard`.
 pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports
         .filter_map(|import| match module_of(import) {

@@ -1,5 +1,5 @@
-//! Compares the file of a skill with the digest in its manifest. It never opens a file outside of the manifest's
-//! folder, unless the caller names the file.
+//! Compares the file of a skill with the digest in the skill's manifest. It never opens a file outside of the
+//! manifest's folder, unless the caller names the file.
 
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ use super::finding::{Finding, excerpt, is_unseen};
 /// The file to which the digest of a manifest applies.
 #[derive(Debug)]
 pub(super) struct Artifact {
-    /// The name of the file in findings.
+    /// The name of the file, as findings show it.
     name: String,
     place: Place,
 }
@@ -22,19 +22,19 @@ pub(super) struct Artifact {
 enum Place {
     /// The caller named this path.
     Anywhere(PathBuf),
-    /// The manifest named this path. It must be below the manifest's folder, because a manifest must not cause other
-    /// files of the machine to be read.
+    /// The manifest named this path. The file must be below the manifest's folder, because a manifest must not cause
+    /// this program to read other files of the machine.
     Within { folder: PathBuf, path: PathBuf },
 }
 
 impl Artifact {
-    /// Returns the file that the caller names.
+    /// Creates an artifact from the path that the caller names.
     pub(super) fn named_by_caller(path: &Path) -> Self {
         Self { name: path.display().to_string(), place: Place::Anywhere(path.to_owned()) }
     }
 
-    /// Returns the file that the manifest names in its field `artifact`, as a path relative to the manifest's folder.
-    /// Returns `None` if the manifest does not name a file.
+    /// Reads the field `artifact` of the manifest, which is a path relative to the manifest's folder. Returns `None` if
+    /// the manifest has no such field.
     pub(super) fn named_by_manifest(
         manifest: &Map<String, Value>,
         folder: &Path,
@@ -59,7 +59,8 @@ impl Artifact {
         Ok(Some(Self { name, place: Place::Within { folder: folder.to_owned(), path } }))
     }
 
-    /// Compares the file with the digest of its manifest. Returns a finding if they differ or the file cannot be read.
+    /// Compares the file with the digest in the manifest. Returns a finding if they differ, or if the file cannot be
+    /// read.
     pub(super) fn compare(&self, digest: &Digest) -> Option<Finding> {
         let name = excerpt(&self.name);
         let found = self.open().and_then(|file| {
@@ -95,7 +96,7 @@ impl Artifact {
                 path
             }
         };
-        // Check before opening the file, because opening a pipe would wait for a writer.
+        // Check the kind of file before opening it, because opening a pipe would wait for a writer.
         if !path.metadata().map_err(reason)?.is_file() {
             return Err("it is not a regular file".to_owned());
         }

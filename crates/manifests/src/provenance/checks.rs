@@ -1,5 +1,5 @@
-//! The five documented checks, in their order. Each returns all of its findings. They never read a file and never use
-//! the network.
+//! Implements the five documented checks, in their order. Each check returns all of its findings. The checks never read
+//! a file and never use the network.
 
 use serde_json::{Map, Number, Value};
 use url::Url;
@@ -8,29 +8,29 @@ use super::digest::Digest;
 use super::finding::{Finding, excerpt, is_unseen};
 use super::host::{self, HostName, Registry};
 
-/// Registries that do not sufficiently vet uploads.
+/// The registries that do not sufficiently vet uploads.
 const BLOCKED_REGISTRIES: &[&str] =
     &["agentstore.dev", "clawdhub.com", "llm-tools.net", "moltbot.io", "skillhub.ai"];
 
-/// The domains that are trusted in source URLs. The caller may add domains.
+/// The domains that are trusted in source URLs by default. The caller may add domains.
 const TRUSTED_DOMAINS: &[&str] =
     &["bitbucket.org", "github.com", "gitlab.com", "npmjs.com", "pypi.org", "qwedai.com"];
 
-/// The minimum number of downloads. With fewer, a review of the skill is unlikely.
+/// The minimum number of downloads. With fewer downloads, it is unlikely that people have reviewed the skill.
 const DOWNLOADS_MIN: i128 = 10;
 
-/// The divisor of suspiciously round counts. Real counts are rarely divisible by it, but the targets of download bots
-/// are.
+/// The divisor of suspiciously round download counts. Real counts are rarely divisible by it, but the targets of
+/// download bots often are.
 const DOWNLOADS_ROUND: i128 = 1000;
 
-/// The finding for a text with characters that programs read and people do not see.
+/// The text of a finding about characters that programs read but people do not see.
 const UNSEEN: &str = "contains invisible or control characters";
 
-/// The finding for a text that an installer may use as a path to other folders.
+/// The text of a finding about a value that an installer may use as a path to other folders.
 const PATH: &str = "is a path to other folders";
 
-/// Requires `name` and `version`. People must see each of their characters, and they must be safe as the name of a
-/// folder. A version must be ASCII, because digits of other scripts look similar and sort differently.
+/// Checks the fields `name` and `version`. People must see each character of these texts, and the texts must be safe as
+/// the name of a folder. A version must be ASCII, because digits of other scripts look similar and sort differently.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     let fault = |field| {
         let Some(text) = filled_text(manifest, field) else {
@@ -54,25 +54,28 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     ["name", "version"].into_iter().filter_map(fault).collect()
 }
 
-/// Returns whether a text, used as a path, leads out of the folder to which it is joined. `@org/skill` does not.
+/// Returns whether a text, used as a path, leads out of the folder to which it is joined. `@org/skill` does not lead
+/// out.
 fn leads_elsewhere(text: &str) -> bool {
     text.contains('\\') || text.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 /// Returns whether a character is visible on its own. White space, the two joiners, the variation selectors and the
-/// empty Braille pattern are not. Characters that are hidden everywhere cause a different finding.
+/// empty Braille pattern are not visible on their own. Characters that are hidden in every text cause a different
+/// finding.
 fn is_drawn(character: char) -> bool {
     let is_blank =
         matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
     !is_blank && !character.is_whitespace()
 }
 
-/// Returns the trimmed text of a field; `None` if it is not a text, or blank.
+/// Returns the trimmed text of a field. Returns `None` if the value is not a text, or if the text is blank.
 pub(super) fn filled_text<'m>(manifest: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
     manifest.get(field)?.as_str().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// Requires a registry of the allowlist. Without an allowlist, requires a registry that is not blocked.
+/// Checks the registry. With an allowlist, the list must contain the registry. Without an allowlist, the registry must
+/// not be on the blocklist.
 pub(super) fn registry(
     manifest: &Map<String, Value>,
     allowlist: Option<&[Registry]>,
@@ -88,7 +91,8 @@ pub(super) fn registry(
         let shown = excerpt(&text);
         Finding::high(format!("Skill loaded from untrusted registry: {shown} ({reason})"))
     };
-    // Do not parse `text`, which is for people: an allowlist distinguishes upper and lower case in a path.
+    // Parse the original field and not `text`, which is in lower case for findings. An allowlist distinguishes upper
+    // and lower case in a path.
     let Some(registry) = filled_text(manifest, "registry").and_then(Registry::parse) else {
         return vec![untrusted("not a host name")];
     };
@@ -103,8 +107,8 @@ pub(super) fn registry(
         .filter(|blocked| registry.host.is_within(blocked))
         .map(|blocked| untrusted(&format!("blocked: {blocked}")))
         .collect();
-    // A blocklist cannot contain every look-alike of a well-known registry. An allowlist can contain such a name if it
-    // is intended.
+    // Reject internationalised names, because a blocklist cannot contain every look-alike of a well-known registry. If
+    // such a name is intended, an allowlist can contain it.
     if registry.host.is_internationalised() {
         findings.push(untrusted("internationalised host name, possible look-alike"));
     }
@@ -114,7 +118,8 @@ pub(super) fn registry(
     findings
 }
 
-/// Requires a source URL at a trusted domain, with HTTPS and without disguise.
+/// Checks the source URL. Its domain must be trusted, its scheme must be HTTPS, and its spelling must not disguise the
+/// host.
 pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) -> Vec<Finding> {
     let raw = match manifest.get("source_url") {
         Some(Value::String(raw)) => raw,
@@ -131,7 +136,7 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
     }
     let url = match Url::parse(text) {
         Ok(url) => url,
-        // The text has neither a scheme nor a host.
+        // The text has neither a scheme nor a host, so report both as empty.
         Err(url::ParseError::RelativeUrlWithoutBase) => {
             return vec![untrusted_domain(""), insecure_scheme("")];
         }
@@ -139,7 +144,7 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
     };
 
     let mut findings = Vec::new();
-    // A program that does not trim the URL reads a different URL.
+    // Report white space around the URL. A program that does not trim the URL would read a different URL.
     if text != raw {
         findings.push(Finding::medium(format!(
             "Invalid source URL: {shown} (has white space around it)"
@@ -153,7 +158,8 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
         findings.push(insecure_scheme(url.scheme()));
     }
     findings.extend(host.and_then(|host| disguise(text, &url, &host)).map(Finding::medium));
-    // For the host, the checks above report hidden characters more precisely.
+    // Report hidden characters only if nothing else was found, because the checks above report them more precisely for
+    // the host.
     if findings.is_empty() && text.contains(is_unseen) {
         findings.push(Finding::medium(format!("Invalid source URL: {shown} ({UNSEEN})")));
     }
@@ -174,10 +180,10 @@ fn is_trusted(host: &HostName, trusted: &[HostName]) -> bool {
         || trusted.iter().any(|domain| host.is_within(domain.as_str()))
 }
 
-/// Returns the fault in the spelling of `host` in `text`, even if the host itself is trusted.
+/// Checks how `text` spells the `host`. Returns the fault in the spelling, even if the host is trusted.
 ///
 /// The spelling must be exactly the parsed host. Then the program that later downloads the skill cannot parse a
-/// different host, and a person reading the URL sees the real host.
+/// different host, and a person that reads the URL sees the real host.
 fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     let written = host::authority_as_written(text, url).unwrap_or_default();
     if written.contains('@') || host::has_user_information(url) {
@@ -193,7 +199,7 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
         return None;
     }
     let shown = excerpt(written);
-    // An IPv6 address contains colons.
+    // A colon separates the port from the host. A colon within the brackets of an IPv6 address does not.
     if let Some((_, port)) = written.rsplit_once(':').filter(|(_, port)| !port.contains(']')) {
         return Some(format!("Source URL names a port: {}", excerpt(port)));
     }
@@ -201,7 +207,8 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     Some(format!("Source URL host '{shown}' is not written as '{host}' — possible look-alike"))
 }
 
-/// Requires a digest that can be compared. Returns `None` for a skill without a digest, unless a digest is required.
+/// Parses the digest. The finding in an error is for a digest that cannot be compared, or that is required and missing.
+/// Returns `None` for a missing digest that is not required.
 pub(super) fn digest(
     manifest: &Map<String, Value>,
     is_required: bool,
@@ -221,7 +228,7 @@ pub(super) fn digest(
     Digest::parse(text).map(Some).map_err(|error| Finding::high(error.to_string()))
 }
 
-/// Requires a plausible number of downloads, if the manifest has one.
+/// Checks that the number of downloads is plausible, if the manifest contains one.
 pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     let number = match manifest.get("download_count") {
         None | Some(Value::Null) => return Vec::new(),
@@ -246,14 +253,14 @@ pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     findings
 }
 
-/// Returns the number as an integer; `None` if it has a fraction. A number out of range becomes the nearest bound of
-/// the range, which is still far beyond any real count.
+/// Returns a number as an integer. Returns `None` if it has a fraction. A number out of range becomes the nearest bound
+/// of the range. The bound is still far higher than any real count, so the findings stay correct.
 fn whole_count(number: &Number) -> Option<i128> {
     if let Some(count) = number.as_i128() {
         return Some(count);
     }
     let count = number.as_f64().filter(|count| count.fract() == 0.0)?;
-    // Without an exponent, a whole number is formatted like an integer.
+    // This format has no exponent, so the digits of a whole number parse as an integer.
     let digits = format!("{count:.0}");
     let bound = if count < 0.0 { i128::MIN } else { i128::MAX };
     Some(digits.parse().unwrap_or(bound))
@@ -263,8 +270,8 @@ pub(super) fn wrong_type(field: &str, found: Option<&Value>) -> Finding {
     Finding::medium(format!("Invalid {field} type: {}", python_type(found)))
 }
 
-/// Returns the name of the type in Python, because findings repeat the texts of the Python implementation. A missing
-/// field is `None` there.
+/// Returns the name of the value's type in Python, because findings repeat the texts of the Python implementation. In
+/// Python, the value of a missing field is `None`.
 fn python_type(value: Option<&Value>) -> &'static str {
     match value {
         None | Some(Value::Null) => "NoneType",

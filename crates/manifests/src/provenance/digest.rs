@@ -1,4 +1,4 @@
-//! Digests as manifests write them, `algorithm:hex_digest`, and digests of files.
+//! Parses digests in the form that manifests use, `algorithm:hex_digest`, and computes digests of files.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,13 +9,13 @@ use thiserror::Error;
 
 use super::finding::excerpt;
 
-/// The maximum number of digits shown from a digest that is not hexadecimal.
+/// The maximum number of characters that a finding shows of a digest that is not hexadecimal.
 const DIGITS_SHOWN: usize = 32;
 
-/// The number of bytes that are hashed at a time.
+/// The number of bytes that are read and hashed at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// An accepted hash function.
+/// A hash function that is accepted in digests.
 #[derive(Debug)]
 struct Algorithm {
     name: &'static str,
@@ -30,14 +30,14 @@ static ALGORITHMS: [Algorithm; 3] = [
     Algorithm { name: "sha512", hex_digits: 128, hash: hashed::<Sha512> },
 ];
 
-/// A digest with lower-case digits. Displays in the format of manifests.
+/// A digest in lower-case digits. Its `Display` form is the form in manifests.
 #[derive(Debug, Clone)]
 pub(super) struct Digest {
     algorithm: &'static Algorithm,
     hex: String,
 }
 
-/// The reason why a text is not a valid digest. Displays as the finding.
+/// The reason why a text is not a valid digest. Its `Display` form is the text of the finding.
 #[derive(Debug, Error)]
 pub(super) enum DigestError {
     #[error("Malformed digest format: {0} (expected 'algorithm:hex_digest')")]
@@ -75,7 +75,7 @@ impl Digest {
         Ok(Self { algorithm: self.algorithm, hex: (self.algorithm.hash)(&mut content)? })
     }
 
-    /// Returns true if the digests are equal. The time does not depend on the place of a difference.
+    /// Returns whether the digests are equal. The time of the comparison does not depend on where they differ.
     pub(super) fn matches(&self, other: &Self) -> bool {
         self.algorithm.name == other.algorithm.name
             && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()

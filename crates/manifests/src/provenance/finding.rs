@@ -1,4 +1,4 @@
-//! The findings of checks, and excerpts of a manifest that are safe to show.
+//! Defines the findings of checks, and formats excerpts of a manifest that are safe to show.
 
 use std::fmt;
 
@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use crate::hidden::is_hidden;
 
-/// The maximum number of characters that are repeated from a manifest.
+/// The maximum number of characters from a manifest that an excerpt contains.
 const EXCERPT_CHARS_MAX: usize = 200;
-/// A text with more bytes also has more characters than the maximum.
+/// The maximum length of an excerpt's source in bytes: a longer text has more than [`EXCERPT_CHARS_MAX`] characters,
+/// because a character has at most four bytes.
 pub(super) const EXCERPT_BYTES_MAX: usize = 4 * EXCERPT_CHARS_MAX;
 
 /// One reason not to load a skill.
@@ -19,33 +20,34 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding that alone marks a skill as an attack, or that makes its content uncertain.
+    /// Creates a finding of high risk: the finding alone marks the skill as an attack, or it makes the content of the
+    /// skill uncertain.
     pub(super) fn high(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::High, text: text.into() }
     }
 
-    /// Creates a finding that a well-formed skill does not have.
+    /// Creates a finding of medium risk: a well-formed skill has no such fault.
     pub(super) fn medium(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::Medium, text: text.into() }
     }
 }
 
-/// The risk of a skill, in increasing order.
+/// The risk of a skill. The variants are in increasing order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SkillRisk {
-    /// Nothing was found.
+    /// The checks found nothing.
     None,
-    /// The manifest has faults.
+    /// The manifest has faults, but no finding of high risk.
     Medium,
-    /// An untrusted registry, a dangerous pattern, a duplicate field, a missing or invalid digest, or an artifact that
-    /// cannot be verified.
+    /// The skill has at least one finding of high risk: an untrusted registry, a dangerous pattern, a duplicate field,
+    /// a missing or invalid digest, or an artifact that cannot be verified.
     High,
 }
 
 impl SkillRisk {
-    /// Returns the documented word.
+    /// Returns the word for the risk in the documentation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -66,8 +68,8 @@ pub(super) fn is_unseen(character: char) -> bool {
     character.is_control() || is_hidden(character)
 }
 
-/// Returns the beginning of `text`, on one line and with hidden characters escaped. The author of a manifest must not
-/// be able to inject lines into a log, or to make a finding as long as the manifest.
+/// Returns the beginning of `text`, on one line and with hidden characters escaped. The author of a manifest must be
+/// able neither to inject lines into a log nor to make a finding as long as the manifest.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown = String::new();
     for (count, character) in text.chars().enumerate() {

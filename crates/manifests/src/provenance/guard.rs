@@ -1,4 +1,4 @@
-//! The guard: its options, and the order of the checks. It never loads a skill.
+//! Defines the guard, which runs all checks of a manifest in their order, with options. It never loads a skill.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::finding::{Finding, excerpt};
 use super::host::{HostName, Registry};
 use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 
-/// The checks of skill manifests, with their options.
+/// A guard that runs all checks of a skill manifest, with options.
 ///
 /// ```
 /// use qwed_manifests::provenance::SkillProvenanceGuard;
@@ -40,15 +40,16 @@ use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 /// ```
 #[derive(Debug, Clone)]
 pub struct SkillProvenanceGuard {
-    /// The registries from which a skill may come; `None` for all registries except those known for poor vetting.
+    /// The registries from which a skill may come. `None` allows all registries except those that are known for poor
+    /// vetting.
     registries: Option<Vec<Registry>>,
-    /// The domains that are trusted in addition to the built-in domains.
+    /// The domains that are trusted in source URLs, in addition to the built-in domains.
     trusted_domains: Vec<HostName>,
-    /// True if a skill must have a digest. A digest must be well-formed in any case.
+    /// Whether a skill must have a digest. If a skill has a digest, it must be well-formed in any case.
     requires_digest: bool,
 }
 
-/// An entry of an allowlist that would cover nothing, or too much.
+/// The error for an entry of an allowlist that would cover nothing, or too much.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{}' {reason}", excerpt(.entry))]
 pub struct InvalidEntry {
@@ -65,12 +66,12 @@ impl InvalidEntry {
         Self { entry: entry.to_owned(), reason }
     }
 
-    /// Returns the entry as the caller wrote it.
+    /// Returns the entry in the spelling of the caller.
     pub fn entry(&self) -> &str {
         &self.entry
     }
 
-    /// Returns the reason, in a form that follows the entry in a sentence.
+    /// Returns the reason as the second half of a sentence that starts with the entry.
     pub fn reason(&self) -> &str {
         self.reason
     }
@@ -82,10 +83,10 @@ impl SkillProvenanceGuard {
         Self { registries: None, trusted_domains: Vec::new(), requires_digest: true }
     }
 
-    /// Accepts only skills from these registries, instead of blocking the known untrusted registries.
+    /// Accepts only skills from the given registries. The built-in blocklist of registries no longer applies.
     ///
-    /// An entry is a host, or a host with a port or a path that must be equal in the manifest. It does not cover
-    /// subdomains. Without entries, no skill is accepted.
+    /// An entry is a host, optionally with a port or a path. The host, the port and the path must be equal in the
+    /// manifest. An entry does not cover subdomains. An empty list accepts no skill.
     ///
     /// # Errors
     ///
@@ -102,12 +103,12 @@ impl SkillProvenanceGuard {
         Ok(Self { registries: Some(entries), ..self })
     }
 
-    /// Also trusts source URLs at these domains and their subdomains.
+    /// Trusts source URLs at the given domains and their subdomains, in addition to the built-in domains.
     ///
     /// # Errors
     ///
-    /// If an entry is not just a host, or is an internationalised host, because a manifest never passes with such a
-    /// host. If an entry has no dot, such as `com`, because it would trust hosts of other parties.
+    /// If an entry contains more than a host, or is an internationalised host, because no manifest with such a host
+    /// passes. If an entry has no dot, such as `com`, because it would trust hosts of other parties.
     pub fn with_trusted_domains<S: AsRef<str>>(
         mut self,
         domains: impl IntoIterator<Item = S>,
@@ -131,27 +132,27 @@ impl SkillProvenanceGuard {
         Self { requires_digest: required, ..self }
     }
 
-    /// Judges the skill that `manifest` describes.
+    /// Verifies the skill that `manifest` describes.
     ///
-    /// Never fails: an unreadable field is a finding. All checks run, even after a finding. Takes time linear in the
-    /// size of the manifest. Does not read the file to which the digest applies; see
-    /// [`SkillProvenanceGuard::verify_file`].
+    /// This function cannot fail: an unreadable field is a finding. All checks run, even after a finding. The time is
+    /// linear in the size of the manifest. This function does not read the file to which the digest applies.
+    /// [`SkillProvenanceGuard::verify_file`] does.
     pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
         self.verify(manifest, Vec::new(), Ok(None))
     }
 
-    /// Judges a manifest as it was written: a duplicate field is also a finding.
+    /// Verifies a manifest in its original form, in which fields can occur twice. A duplicate field is also a finding.
     pub fn verify_manifest(&self, manifest: &SkillManifest) -> SkillVerification {
         self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
     }
 
-    /// Judges the skill with the manifest in the file at `path`, and compares its digest with the skill itself, if that
-    /// is available. The skill is the file `artifact`, or else the file that the manifest's field `artifact` names. The
-    /// field must be a path relative to the manifest's folder, and must not lead out of it.
+    /// Verifies the skill with the manifest in the file at `path`, and compares its digest with the file of the skill,
+    /// if that file is named. The parameter `artifact` names it, or else the manifest's field `artifact`. The field
+    /// must contain a path relative to the manifest's folder, and the path must not lead out of the folder.
     ///
     /// # Errors
     ///
-    /// If the file contains nothing that can be judged. A skill that must not be loaded is not an error. An artifact
+    /// If the file contains nothing that can be verified. A skill that must not be loaded is not an error. An artifact
     /// that cannot be read is a finding, not an error.
     pub fn verify_file(
         &self,
@@ -171,7 +172,7 @@ impl SkillProvenanceGuard {
         Ok(self.verify(manifest.fields(), duplicates, artifact))
     }
 
-    /// Runs all checks in their order.
+    /// Runs all checks of a manifest in their order.
     fn verify(
         &self,
         manifest: &Map<String, Value>,
@@ -182,7 +183,7 @@ impl SkillProvenanceGuard {
         let artifact = artifact.map_or_else(Some, |artifact| match (&digest, artifact?) {
             (Ok(Some(digest)), artifact) => artifact.compare(digest),
             (Ok(None), artifact) => Some(artifact.without_digest()),
-            // The faulty digest is already a finding.
+            // Add no finding about the artifact, because the faulty digest is already a finding.
             (Err(_), _) => None,
         });
         let findings: Vec<Finding> = [

@@ -1,17 +1,18 @@
-//! Compares hosts in their parsed form, and never as parts of a text.
+//! Parses hosts and compares them in their parsed form. It never compares parts of texts.
 //!
-//! The `url` crate reads hosts like a browser: it maps full-width letters and other dots to ASCII, decodes
-//! percent-encoding, and converts the rest to Punycode. As a result, two spellings of the same host are equal, and two
-//! different hosts never are.
+//! The `url` crate reads a host as a browser does. It maps full-width letters and dot-like characters to ASCII, decodes
+//! percent-encoding, and converts other non-ASCII characters to Punycode. As a result, two spellings of the same host
+//! are equal, and two different hosts are never equal.
 
 use url::{Host, Url};
 
-/// A host in its canonical spelling: lower case, no trailing dot, ASCII.
+/// A host in its canonical spelling: in ASCII and lower case, without a trailing dot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HostName(String);
 
 impl HostName {
-    /// Returns the host of `url`; `None` if it has no host, or a host that cannot be a registered name.
+    /// Returns the host of `url`. Returns `None` if the URL has no host, or if the host can be neither an address nor a
+    /// registered name.
     pub(super) fn of(url: &Url) -> Option<Self> {
         let name = match url.host()? {
             Host::Domain(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
@@ -24,28 +25,28 @@ impl HostName {
         &self.0
     }
 
-    /// Returns true for `domain` and its subdomains.
+    /// Returns whether the host is `domain` or a subdomain of it.
     pub(super) fn is_within(&self, domain: &str) -> bool {
         self.0.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 
-    /// Returns true for a name without a dot, such as `com`. Other parties own the hosts below such a name.
+    /// Returns whether the name has no dot, such as `com`. Hosts below such a name belong to many different parties.
     pub(super) fn is_single_label(&self) -> bool {
         !self.0.contains(['.', ':'])
     }
 
-    /// Returns true if people see other letters than the letters that are compared.
+    /// Returns whether people see different letters than the letters that are compared.
     pub(super) fn is_internationalised(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))
     }
 }
 
 fn is_label(label: &str) -> bool {
-    // Underscores are not valid in host names, but many internal networks use them.
+    // Accept underscores. They are not valid in host names, but many internal networks use them.
     !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// A registry as a manifest or a caller names it: a host, optionally with a port, a path, and a leading scheme, which
+/// A registry as a manifest or a caller names it: a host, optionally with a port and a path. A scheme before the host
 /// is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Registry {
@@ -55,8 +56,8 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Parses a text; `None` if it does not name a host unambiguously. Two parsers may read an ambiguous text
-    /// differently, and a blocked registry must not pass because of this difference.
+    /// Parses the name of a registry. Returns `None` if the text does not name a host unambiguously. Two parsers may
+    /// read an ambiguous text differently, and a blocked registry must not pass because of this difference.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if is_ambiguous(text) || text.contains(char::is_whitespace) {
@@ -66,7 +67,8 @@ impl Registry {
         if location.contains("://") {
             return None;
         }
-        // Parse the host by the rules of HTTPS URLs, because they are the strict rules. The scheme does not matter.
+        // Parse the host by the rules for HTTPS URLs, because these rules are strict. The scheme in the text does not
+        // matter.
         let url = Url::parse(&format!("https://{location}")).ok()?;
         if has_user_information(&url) {
             return None;
@@ -75,33 +77,35 @@ impl Registry {
         Some(Self { host: HostName::of(&url)?, port: url.port(), path })
     }
 
-    /// Returns true if this entry of an allowlist covers `registry`. A subdomain or another port is not covered,
-    /// because it may belong to another party. The same holds for another path, if the entry has a path.
+    /// Returns whether this entry of an allowlist covers `registry`. A subdomain or another port is not covered,
+    /// because it may belong to another party. If the entry has a path, another path is not covered for the same
+    /// reason.
     pub(super) fn covers(&self, registry: &Self) -> bool {
         self.host == registry.host
             && self.port == registry.port
             && (self.path.is_empty() || self.path == registry.path)
     }
 
-    /// Returns the host of an entry that is only a host. Without its port or path, an entry would trust more than it
-    /// states.
+    /// Returns the host of an entry that has neither a port nor a path. Returns `None` for other entries, because the
+    /// host alone would trust more than the entry states.
     pub(super) fn into_host(self) -> Option<HostName> {
         (self.port.is_none() && self.path.is_empty()).then_some(self.host)
     }
 }
 
-/// Returns true if `text` has characters that URL parsers treat differently. Parsers drop some control characters, and
-/// some parsers read a backslash as a slash.
+/// Returns whether `text` contains characters that URL parsers treat differently. Parsers drop some control characters,
+/// and some parsers read a backslash as a slash.
 pub(super) fn is_ambiguous(text: &str) -> bool {
     text.contains(|c: char| c.is_control() || c == '\\')
 }
 
-/// Returns true if `url` has a user name or a password in front of its host.
+/// Returns whether `url` contains a user name or a password before its host.
 pub(super) fn has_user_information(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Returns the part of `text` between the scheme and the path. `url` must be the URL that `text` contains.
+/// Returns the part of `text` between the scheme and the path, in its original spelling. `url` must be the URL that was
+/// parsed from `text`.
 pub(super) fn authority_as_written<'text>(text: &'text str, url: &Url) -> Option<&'text str> {
     text.get(url.scheme().len()..)?.strip_prefix("://")?.split(['/', '?', '#']).next()
 }

@@ -1,4 +1,4 @@
-//! Reads a manifest from a text or a file, and records its duplicate members. It never judges the other values.
+//! Reads a manifest from a text or a file, and records duplicate members of its objects. It never judges the values.
 
 use std::fmt;
 use std::fs::File;
@@ -11,24 +11,24 @@ use thiserror::Error;
 
 use super::finding::{Finding, excerpt};
 
-/// The size limit of a manifest: 1 MiB. Real manifests have some hundred bytes.
+/// The maximum size of a manifest, in bytes: 1 MiB. Real manifests have some hundred bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The maximum number of duplicate members that are reported. One is enough to block a skill.
+/// The maximum number of duplicate members that are reported. One duplicate is enough to block a skill.
 const DUPLICATES_MAX: usize = 20;
 
-/// The reason why a file cannot be judged as a manifest. The text follows "skill manifest: ", and never contains the
-/// path.
+/// The reason why a file cannot be judged as a manifest. The text completes a message that starts with "skill manifest:
+/// ", and never contains the path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The file is missing, or cannot be read.
+    /// The file does not exist or cannot be read.
     #[error("it cannot be read")]
     Read(#[source] io::Error),
     /// The file is larger than [`MANIFEST_BYTES_MAX`].
     #[error("it is larger than {MANIFEST_BYTES_MAX} bytes")]
     TooLarge,
-    /// The content is not JSON, or not UTF-8, or nested more than 128 levels deep.
+    /// The content is not JSON, is not UTF-8, or is nested more than 128 levels deep.
     #[error("it is not JSON")]
     NotJson(#[source] serde_json::Error),
     /// The content is JSON, but not an object.
@@ -36,7 +36,7 @@ pub enum ManifestError {
     NotAnObject,
 }
 
-/// A manifest as it was written: its fields, and the names of duplicates.
+/// A manifest in its original form: the fields, and the names of duplicate members.
 #[derive(Debug, Clone)]
 pub struct SkillManifest {
     fields: Map<String, Value>,
@@ -44,12 +44,12 @@ pub struct SkillManifest {
 }
 
 impl SkillManifest {
-    /// Parses a manifest from its text: a JSON object of at most [`MANIFEST_BYTES_MAX`] bytes, nested at most 128
+    /// Parses a manifest. `content` must be a JSON object of at most [`MANIFEST_BYTES_MAX`] bytes, nested at most 128
     /// levels deep.
     ///
     /// # Errors
     ///
-    /// If the content cannot be judged.
+    /// If the content cannot be judged as a manifest.
     pub fn parse(content: &[u8]) -> Result<Self, ManifestError> {
         if u64::try_from(content.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
             return Err(ManifestError::TooLarge);
@@ -68,20 +68,20 @@ impl SkillManifest {
     pub(super) fn read(path: &Path) -> Result<Self, ManifestError> {
         let file = File::open(path).map_err(ManifestError::Read)?;
         let mut content = Vec::new();
-        // Read at most one byte more than allowed. Do not rely on the size from the file system, because a pipe or a
-        // device has none.
+        // Read at most one byte more than allowed, to detect a file that is too large. Do not rely on the size in the
+        // file system, because a pipe or a device has none.
         let read = file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(ManifestError::Read)?;
         Self::parse(&content)
     }
 
-    /// Returns the fields. Of duplicate fields, it contains the last.
+    /// Returns the fields of the manifest. If a field occurs several times, only the last value is returned.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// Returns a finding for each duplicate. JSON does not define which of two members counts (RFC 8259, section 4), so
-    /// an installer may use a value that was not checked here.
+    /// Returns a finding for each duplicate member. JSON does not define which of two members with the same name counts
+    /// (RFC 8259, section 4), so an installer may use a value that was not checked here.
     pub(super) fn duplicate_members(&self) -> impl Iterator<Item = Finding> {
         self.duplicates
             .iter()
@@ -89,7 +89,7 @@ impl SkillManifest {
     }
 }
 
-/// A reader of any JSON value that works like `serde_json`, and also records duplicate members.
+/// A reader of any JSON value. It gives the same value as `serde_json`, and also records duplicate members.
 struct Reading<'d> {
     duplicates: &'d mut Vec<String>,
 }

@@ -1,10 +1,11 @@
-//! Checks a skill's manifest before the skill is loaded: its source, its digest, and dangerous texts hidden in it.
+//! Verifies a skill's manifest before the skill is loaded: checks the source and the digest, and searches for dangerous
+//! texts.
 //!
 //! A manifest is a claim by a party that wants to be trusted. This module judges only the claim: it never contacts a
-//! registry and never downloads anything. If the skill itself is available, its digest is compared. An unreadable or
-//! ambiguous value is a finding. Only a manifest without findings is trusted.
+//! registry and never downloads anything. If the file of the skill is available, its digest is compared. An unreadable
+//! or ambiguous value is a finding. Only a manifest without findings is trusted.
 //!
-//! From this crate, the module uses only the table of hidden characters.
+//! From the rest of the crate, this module uses only the table of hidden characters.
 
 mod artifact;
 mod checks;

@@ -1,27 +1,27 @@
-//! The table of dangerous patterns: texts that no manifest should contain. Each row has a reason, and examples that a
-//! test checks.
+//! Contains the table of dangerous patterns, which match texts that no manifest should contain. Each row has a reason,
+//! and examples that a test checks.
 
 use std::sync::LazyLock;
 
 use regex::RegexSet;
 
-/// One row of the table.
+/// One row of the table of dangerous patterns.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct DangerousPattern {
-    /// The regular expression in the syntax of the Python implementation. Findings show it.
+    /// The regular expression, in the syntax of Python's `re`. Findings show it in this form.
     pub expression: &'static str,
-    /// True if upper and lower case are not distinguished.
+    /// Whether the expression also matches if upper and lower case differ.
     pub ignores_case: bool,
-    /// The reason why a manifest should not contain such a text.
+    /// The reason why a manifest should not contain a text that matches.
     pub why: &'static str,
-    /// Texts that the row matches.
+    /// Examples of texts that this row matches.
     pub matches: &'static [&'static str],
-    /// Similar texts that no row matches.
+    /// Examples of similar texts that no row matches.
     pub misses: &'static [&'static str],
 }
 
-/// The patterns, in the order in which the findings for one text are reported.
+/// The dangerous patterns. Findings about one text are reported in this order.
 pub const DANGEROUS_PATTERNS: &[DangerousPattern] = &[
     DangerousPattern {
         expression: r"\beval\s*\(",
@@ -86,23 +86,24 @@ pub const DANGEROUS_PATTERNS: &[DangerousPattern] = &[
     },
 ];
 
-/// The rows of [`DANGEROUS_PATTERNS`], translated and compiled.
+/// The expressions of [`DANGEROUS_PATTERNS`], translated to the syntax of `regex` and compiled.
 static EXPRESSIONS: LazyLock<RegexSet> = LazyLock::new(|| {
     #[expect(clippy::expect_used, reason = "a test compiles the expressions, which are constants")]
     RegexSet::new(DANGEROUS_PATTERNS.iter().map(translated)).expect("the expressions are valid")
 });
 
-/// Returns the patterns that match `text`, each once. Takes time linear in the length of `text`.
+/// Returns the patterns that match `text`, each pattern once. The time is linear in the length of `text`.
 pub(super) fn patterns_in(text: &str) -> impl Iterator<Item = &'static DangerousPattern> {
     let found = EXPRESSIONS.matches(text).into_iter();
     found.filter_map(|index| DANGEROUS_PATTERNS.get(index))
 }
 
-/// Translates the expression of a row so that it matches exactly like Python's `re`. There, combining marks are not
-/// part of a word, the four ASCII separators are white space, and the letters `İ` and `ı` match `i` if case is ignored.
+/// Translates the expression of a row so that it matches exactly like Python's `re`. In `re`, combining marks are not
+/// part of a word, and the four ASCII separators are white space. If case is ignored, the letters `İ` and `ı` match
+/// `i`.
 fn translated(pattern: &DangerousPattern) -> String {
-    // Every `\b` in the table is at the start or the end of a word. So checking the character on the other side is
-    // enough.
+    // Every `\b` in the table is directly before or after a word character of the expression. So it is enough to check
+    // that the character on the other side is not part of a word.
     let no_word = r"(?-i:[^\p{L}\p{N}_\n])";
     let (mut start, mut end) = ("", "");
     let mut expression = pattern.expression;

@@ -1,18 +1,20 @@
-//! Searches the values of a manifest for dangerous patterns. It never searches keys.
+//! Searches the values of a manifest for dangerous patterns. It never searches the names of fields.
 
 use serde_json::{Map, Value};
 
 use super::finding::{EXCERPT_BYTES_MAX, Finding, excerpt};
 use super::patterns::patterns_in;
 
-/// Fields that describe the skill in prose, or in a format with its own check. Prose about credentials is not an
-/// attack.
+/// The top-level fields that are not searched. They describe the skill in prose, where words about credentials are not
+/// an attack, or a separate check verifies their format.
 const FIELDS_NOT_SCANNED: &[&str] =
     &["author", "description", "digest", "license", "name", "registry", "source_url", "version"];
 
-/// Returns a finding for every dangerous pattern in every text of the manifest, in the order of field names.
+/// Returns a finding for each dangerous pattern in each text of the manifest. The findings are in the order of the
+/// field names.
 ///
-/// Does not recurse, because a manifest from a caller may be nested deeper than a manifest from a file.
+/// This function does not recurse, because the stack could overflow: a manifest from a caller may be nested deeper than
+/// a manifest from a file.
 pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let scanned = members(manifest).filter(|(step, _)| !is_excluded(step));
@@ -46,21 +48,21 @@ pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     findings
 }
 
-/// An array or object that is being searched.
+/// An array or object in the manifest that is being searched.
 struct Container<'m> {
-    /// The step from the parent container; `None` for the manifest itself.
+    /// The step from the parent container to this container. `None` for the manifest itself.
     step: Option<Step<'m>>,
     values: Box<dyn Iterator<Item = (Step<'m>, &'m Value)> + 'm>,
 }
 
-/// A step from a container to a value in it.
+/// A step from a container to a value in the container.
 enum Step<'m> {
     Member(&'m str),
     Index(usize),
 }
 
-/// Returns the members, sorted by name, because another crate may enable the feature of `serde_json` that preserves
-/// their order.
+/// Returns the members of an object, sorted by name. Sorts them here, because another crate may enable the feature of
+/// `serde_json` that preserves their order.
 fn members(object: &Map<String, Value>) -> impl Iterator<Item = (Step<'_>, &Value)> {
     let mut members: Vec<_> = object.iter().collect();
     members.sort_unstable_by_key(|(name, _)| *name);
@@ -74,8 +76,8 @@ fn is_excluded(step: &Step<'_>) -> bool {
     }
 }
 
-/// Returns the place of a value, such as `hooks.install[0]`. Called only for findings, because a manifest has many more
-/// values.
+/// Returns the path of a value within the manifest, such as `hooks.install[0]`. Called only for a value with a finding,
+/// because a manifest has many more values.
 fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
     let mut place = String::new();
     let steps = containers.iter().filter_map(|container| container.step.as_ref()).chain([last]);
@@ -85,7 +87,8 @@ fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
             Step::Member(name) => place.extend([".", &excerpt(name)]),
             Step::Index(index) => place.extend(["[", &index.to_string(), "]"]),
         }
-        // The rest would be cut off anyway, and a deeply nested value can have very many findings.
+        // Stop here, because `excerpt` would cut off all further steps, and a deeply nested value can have very many
+        // findings.
         if place.len() > EXCERPT_BYTES_MAX {
             break;
         }

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use super::patterns::patterns_in;
 use super::*;
 
-/// Verifies a file with the default options.
+/// Verifies a manifest file with the default options.
 fn verify_file(path: &Path) -> Result<SkillVerification, ManifestError> {
     SkillProvenanceGuard::new().verify_file(path, None)
 }
 const SHA256: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Returns the trusted example of the documentation.
+/// Returns the manifest from the documentation, which is trusted.
 fn documented() -> Map<String, Value> {
     object(json!({
         "name": "my-skill",
@@ -30,14 +30,14 @@ fn object(value: Value) -> Map<String, Value> {
     serde_json::from_value(value).unwrap()
 }
 
-/// Returns the documented manifest with another value for one field.
+/// Returns the documented manifest, with a different value for one field.
 fn with(field: &str, value: Value) -> Map<String, Value> {
     let mut manifest = documented();
     manifest.insert(field.to_owned(), value);
     manifest
 }
 
-/// Returns the documented manifest without one field.
+/// Returns the documented manifest, without one field.
 fn without(field: &str) -> Map<String, Value> {
     let mut manifest = documented();
     manifest.remove(field);
@@ -60,8 +60,8 @@ fn check(
     assert_eq!(verification.status, status);
 }
 
-/// Asserts the same for the documented manifest with another value for one field, and the default options. `None` means
-/// that the manifest is trusted.
+/// Asserts the risk and the finding of the documented manifest with a different value for one field, under the default
+/// options. `None` means that the manifest is trusted.
 #[track_caller]
 fn check_field(field: &str, value: Value, expected: Option<(SkillRisk, &str)>) {
     let guard = SkillProvenanceGuard::new();
@@ -204,7 +204,7 @@ fn a_person_sees_every_character_of_a_checked_field() {
 
     let finding = "Invalid version: 1.٠.0 (is not ASCII)";
     check_field("version", json!("1.٠.0"), Some((SkillRisk::Medium, finding)));
-    // People need these characters for writing.
+    // These names must be trusted, because people need such characters for writing.
     for name in ["größe", "技能", "क्\u{200d}ष", "👩\u{200d}🚀 ✔\u{fe0f}", " padded "]
     {
         check_field("name", json!(name), None);
@@ -237,17 +237,18 @@ fn a_blocked_registry_is_a_host_and_its_sub_domains() {
         ("oci://CLAWDHUB.com:5000/a/b", Some("clawdhub.com")),
         ("clawdhub.com:443", Some("clawdhub.com")),
         ("//clawdhub.com/x", Some("clawdhub.com")),
-        // Names of the same host that the Python implementation accepts, because it searches for the text
-        // "clawdhub.com".
+        // These names lead to the host "clawdhub.com". The Python implementation accepts them, because it searches only
+        // for the text "clawdhub.com".
         ("clawdhub%2Ecom", Some("clawdhub.com")),
         ("clawdhub。com", Some("clawdhub.com")),
         ("ｃｌａｗｄｈｕｂ.com", Some("clawdhub.com")),
         ("claw\u{ad}dhub.com", Some("clawdhub.com")),
-        // Other hosts, which the Python implementation blocks because they contain the text.
+        // These names have other hosts. The Python implementation blocks them, because they contain the text
+        // "clawdhub.com".
         ("notclawdhub.com", None),
         ("clawdhub.com.example.org", None),
         ("mirror.example.org/clawdhub.com", None),
-        // Unrelated hosts.
+        // These hosts are unrelated to blocked registries.
         ("pypi.org", None),
         ("localhost:8080", None),
         ("10.0.0.1", None),
@@ -269,7 +270,7 @@ fn a_blocked_registry_is_a_host_and_its_sub_domains() {
 
 #[test]
 fn a_registry_that_names_no_host_for_certain_is_untrusted() {
-    // The Python implementation accepts each of these, unless it contains a blocked name.
+    // The Python implementation accepts each of these names, unless it contains a blocked name.
     for (registry, shown) in [
         ("user@github.com", "user@github.com"),
         ("github.com\\x", "github.com\\x"),
@@ -287,7 +288,7 @@ fn a_registry_that_names_no_host_for_certain_is_untrusted() {
         let finding = format!("Skill loaded from untrusted registry: {shown} (not a host name)");
         check_field("registry", json!(registry), Some((SkillRisk::High, &finding)));
     }
-    // Two of these names contain Cyrillic letters. The third is the encoded form of such a name.
+    // The first two names contain Cyrillic letters. The third name is the encoded form of such a name.
     for registry in ["gіthub.com", "clаwdhub.com", "xn--gthub-n2e.com"] {
         let finding = format!(
             "Skill loaded from untrusted registry: {registry} \
@@ -421,7 +422,7 @@ fn a_name_has_a_visible_character_and_is_not_a_path() {
     }
     let finding = "Invalid version: 1/2 (is a path to other folders)";
     check_field("version", json!("1/2"), Some((SkillRisk::Medium, finding)));
-    // Scoped package names, and dots within a name, do not lead to other folders.
+    // These names must be trusted: a scoped package name, or dots within a name, do not lead to other folders.
     for name in ["@org/skill", "a..b", "\u{2801}", "a\u{2800}b", "✔\u{fe0f}", ".hidden", "a.b"] {
         check_field("name", json!(name), None);
     }
@@ -434,7 +435,7 @@ fn a_source_url_in_disguise_is_never_trusted() {
         format!("Source URL host '{written}' is not written as '{host}' — possible look-alike")
     };
     for (url, finding) in [
-        // The Python implementation trusts the URLs of the first three groups. It uses the host from `urlparse`, which
+        // The Python implementation trusts the URLs of the first three groups. It takes the host from `urlparse`, which
         // leaves out the user and the port.
         ("https://evil.io@github.com/x", user.to_owned()),
         ("https://user:word@github.com/x", user.to_owned()),
@@ -443,11 +444,13 @@ fn a_source_url_in_disguise_is_never_trusted() {
         ("https://github.com:8443/x", "Source URL names a port: 8443".to_owned()),
         ("https://github.com:443/x", "Source URL names a port: 443".to_owned()),
         ("https://github.com:/x", "Source URL names a port: ".to_owned()),
-        // It also removes all trailing dots and ignores case, even for the Kelvin sign in the second URL.
+        // For this group, the Python implementation also removes all trailing dots and ignores case. It does so even
+        // for the Kelvin sign in the second URL.
         ("https://github.com./x", lookalike("github.com.", "github.com")),
         ("https://bitbuc\u{212a}et.org/x", lookalike("bitbuc\u{212a}et.org", "bitbucket.org")),
         ("https://GitHub.com/x", lookalike("GitHub.com", "github.com")),
-        // It also reads a part of the URL as the host that other parsers read as the path, or the reverse.
+        // For this group, the Python implementation reads a part of the URL as the host, and other parsers read that
+        // part as the path, or the reverse.
         (
             r"https://evil.io\@github.com/x",
             r"Invalid source URL: https://evil.io\@github.com/x (contains control characters or backslashes)"
@@ -463,7 +466,7 @@ fn a_source_url_in_disguise_is_never_trusted() {
             "Invalid source URL: https://github.com/x (contains control characters or backslashes)"
                 .to_owned(),
         ),
-        // It does not trust the remaining URLs, but the `url` crate alone would.
+        // The Python implementation does not trust the remaining URLs, but the `url` crate alone would trust them.
         ("https://ｇithub.com/x", lookalike("ｇithub.com", "github.com")),
         ("https://github。com/x", lookalike("github。com", "github.com")),
         ("https://git%68ub.com/x", lookalike("git%68ub.com", "github.com")),
@@ -473,7 +476,7 @@ fn a_source_url_in_disguise_is_never_trusted() {
     ] {
         check_field("source_url", json!(url), Some((SkillRisk::Medium, &finding)));
     }
-    // The letter і is Cyrillic.
+    // The letter і in the first URL is Cyrillic. The second URL contains the encoded form of the same host.
     for url in ["https://gіthub.com/x", "https://xn--gthub-n2e.com/x"] {
         check(
             &SkillProvenanceGuard::new(),
@@ -530,7 +533,7 @@ fn an_entry_that_would_cover_nothing_is_refused() {
         let expected = format!("'{entry}' names no host, for example registry.example.org");
         assert_eq!(error.to_string(), expected);
     }
-    // For the first entry, the Python implementation trusts a URL without a host.
+    // With the first of these entries, the Python implementation would trust a URL without a host.
     for entry in [".", "", "port.example:1", "path.example/x", "ü.example"] {
         let error = new().with_trusted_domains(["example.org", entry]).unwrap_err();
         assert_eq!(error.entry(), entry);
@@ -638,7 +641,7 @@ fn patterns_are_found_in_every_text_but_the_descriptive_fields() {
     for (field, value, place) in [
         ("hook", json!(text), "hook"),
         ("hooks", json!([1, null, "ok", { "run": [[text]] }]), "hooks[3].run[0][0]"),
-        // Only the top-level fields of a manifest are descriptive.
+        // These values must be scanned. Only the top-level fields with exact names such as `description` are exempt.
         ("inner", json!({ "description": text }), "inner.description"),
         ("Description", json!(text), "Description"),
         ("", json!({ "": text }), "."),
@@ -650,7 +653,7 @@ fn patterns_are_found_in_every_text_but_the_descriptive_fields() {
         check_field(field, json!(text), None);
         check_field(field, json!({ "nested": [text] }), None);
     }
-    // The field `name` and the keys of objects are not scanned.
+    // The field `name`, the field `version` and the keys of objects must not be scanned.
     check_field("name", json!(text), None);
     check_field("version", json!(text), None);
     check_field("eval(x)", json!({ "eval(x)": 1 }), None);
@@ -658,15 +661,16 @@ fn patterns_are_found_in_every_text_but_the_descriptive_fields() {
 
 #[test]
 fn patterns_are_matched_as_python_matches_them() {
-    // The results of `re.search` in Python 3.11.
+    // The expected counts are the results of `re.search` in Python 3.11.
     for (text, count) in [
-        // Letters that match i, k or s, but only if case is ignored.
+        // These texts contain letters that match i, k or s if case is ignored. Only some patterns ignore case.
         ("AP\u{130}_\u{212a}ey", 1),
         ("ap\u{131}key", 1),
         ("credential\u{17f}", 1),
         ("__\u{131}mport__('os')", 0),
         ("o\u{17f}.system('id')", 0),
-        // Letters and numbers of any script are part of a word. Marks and joiners are not.
+        // Letters and numbers of any script are part of a word, so no word begins or ends next to them. Marks and
+        // joiners are not part of a word.
         ("\u{e9}eval(x)", 0),
         ("\u{661}eval(x)", 0),
         ("\u{2167}eval(x)", 0),
@@ -680,7 +684,7 @@ fn patterns_are_matched_as_python_matches_them() {
         ("requests.get(\u{e9}ngrok", 0),
         ("requests.get(\u{301}ngrok", 1),
         ("requests.get(x)\nngrok", 0),
-        // White space.
+        // In Python, the first two of these characters are white space, and the third is not.
         ("eval\u{1c}(x)", 1),
         ("eval\u{3000}(x)", 1),
         ("eval\u{200b}(x)", 0),
@@ -692,8 +696,8 @@ fn patterns_are_matched_as_python_matches_them() {
 #[test]
 fn no_manifest_takes_long_or_makes_long_findings() {
     let guard = SkillProvenanceGuard::new();
-    // Deeper than a file can be. The depth would overflow a test's stack in a recursive scan, but not in the value's
-    // destructor.
+    // This value is nested deeper than a value from a file can be. A recursive scan would overflow the stack of a test
+    // at this depth. The destructor of the value does not.
     let mut nested = json!("eval(x)");
     for _ in 0..5_000 {
         nested = Value::Array(vec![nested]);
@@ -701,7 +705,7 @@ fn no_manifest_takes_long_or_makes_long_findings() {
     let verification = guard.verify_skill(&with("deep", nested));
     assert_eq!(verification.findings.len(), 1);
 
-    // With quadratic time, each of these would take minutes.
+    // If the scan took quadratic time, each of these texts would take minutes.
     for text in ["open(", "open(\n", "requests.get(", "eval ", "eval\n", "api_"] {
         let text = text.repeat(100_000);
         assert!(guard.verify_skill(&with("x", json!(text))).findings.len() <= 1);
@@ -764,14 +768,14 @@ fn a_file_that_is_no_manifest_is_an_error_that_names_no_path() {
     }
 }
 
-/// SHA-256, SHA-384 and SHA-512 of "skill\n", computed with coreutils.
+/// The SHA-256, SHA-384 and SHA-512 digests of "skill\n", computed with coreutils.
 const DIGESTS: [&str; 3] = [
     "sha256:3088e5b60779a95389e4ed08d2ecee6eaac2311c590dab3f2e4beb3090a54f00",
     "sha384:81de289fd42b09d4855a7caa1139fa5dcce5a034423154ebeff6a1d696a2246e4d543fdf6654e86302dd5e357e4cbf86",
     "sha512:0b410c6ccae0ec862de68221386d871cd300cd74224fa3cb3c771803a36583be6094b2cbe29fb1cc7056b0246f1696b6675006894bf17628b96a888d5eeafd63",
 ];
 
-/// Creates a folder with a manifest that names an artifact, and with the artifact.
+/// Creates a folder that contains an artifact, and a manifest that names the artifact.
 fn with_artifact(digest: &str, artifact: Value) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("below")).unwrap();
@@ -795,7 +799,7 @@ fn the_artifact_is_compared_with_the_digest() {
                 assert!(verification.verified, "{digest}: {:?}", verification.findings);
             }
         }
-        // The last digit is changed.
+        // With a different last digit, the digest must not match.
         let (head, last) = digest.split_at(digest.len() - 1);
         let changed = format!("{head}{}", if last == "0" { "1" } else { "0" });
         let (_folder, path) = with_artifact(&changed, json!("skill.tar"));
@@ -837,7 +841,7 @@ fn a_manifest_names_no_artifact_outside_of_its_folder() {
         let shown = name.replace('\0', "\\u{0}");
         assert_eq!(verification.findings, [format!("Artifact '{shown}' {reason}")]);
         assert_eq!(verification.risk_level, SkillRisk::High);
-        // The caller may name any file, even a symlink.
+        // If the caller names the file, it may be any file, even a symlink.
         if name == "link" {
             let link = folder.path().join("link");
             let guard = SkillProvenanceGuard::new();
@@ -865,7 +869,7 @@ fn what_a_text_has_twice_is_a_finding() {
     for (start, findings) in [
         ("", [].as_slice()),
         (r#""registry": "clawdhub.com", "#, &["Duplicate field in manifest: registry"]),
-        // The same name, written with an escape.
+        // The first name is "registry", written with an escape. It must still count as a duplicate.
         (
             r#""\u0072egistry": "x", "name": 1, "#,
             &["Duplicate field in manifest: registry", "Duplicate field in manifest: name"],

@@ -1,4 +1,4 @@
-//! The result of a verification, with the documented field names and words.
+//! Defines the result of a verification, with the documented field names and words.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use super::finding::{Finding, SkillRisk, excerpt};
 
-/// The result of all checks of one skill. Serialises to the documented fields.
+/// The result of all checks of one skill. Its JSON form has the documented fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SkillVerification {
-    /// True if all checks passed.
+    /// Whether the skill passed all checks.
     pub verified: bool,
-    /// The same result, as a word.
+    /// Whether the skill may be loaded, as a word. It agrees with `verified`.
     pub status: SkillStatus,
-    /// The name in the manifest; `unknown` if it has none.
+    /// The name of the skill in the manifest, or `unknown` if the manifest contains no name.
     pub skill_name: String,
-    /// The highest risk of all findings.
+    /// The highest risk among the findings.
     pub risk_level: SkillRisk,
-    /// All findings, in the order of the checks.
+    /// The texts of all findings, in the order of the checks.
     pub findings: Vec<String>,
-    /// A summary for people.
+    /// A summary of the result for people.
     pub message: String,
 }
 
 impl SkillVerification {
-    /// Returns the name in a form that is safe to show: on one line, and not too long.
+    /// Returns the name of the skill in a form that is safe to show: on one line, and cut if it is too long.
     pub fn shown_name(&self) -> String {
         excerpt(&self.skill_name)
     }
@@ -58,7 +58,7 @@ impl SkillVerification {
     }
 }
 
-/// Whether the skill may be loaded.
+/// Whether a skill may be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum SkillStatus {
@@ -69,7 +69,7 @@ pub enum SkillStatus {
 }
 
 impl SkillStatus {
-    /// Returns the documented word.
+    /// Returns the word for the status in the documentation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trusted => "TRUSTED",

@@ -1,5 +1,5 @@
-//! Records the uses with a result that depends on the addresses of objects or on uninitialised memory. Never refuses a
-//! script because of them.
+//! Records uses with a result that depends on the addresses of objects or on uninitialised memory. Never refuses a
+//! script because of such a use.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
 
@@ -9,18 +9,19 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::Definition;
 
-/// A set of objects with addresses as hashes. Its order depends on the addresses.
+/// The recorded name for a set of objects that are hashed by their addresses, so that the order of the set depends on
+/// the addresses.
 pub(super) const SET_OF_OBJECTS: &str = "builtins.set()";
-/// A hash of an object that is neither a string nor a number.
+/// The recorded name for the hash of an object that is neither a string nor a number.
 const HASH_OF_OBJECT: &str = "builtins.hash()";
-/// A string that shows the address of an object.
+/// The recorded name for a string that shows the address of an object.
 const SHOWN_OBJECT: &str = "builtins.repr()";
 
-/// Array types that return uninitialised memory when called. Other uses of them only name a type.
+/// Array types that return uninitialised memory when they are called. Other uses of these types only name a type.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
 
 impl<'a> Analyzer<'a, '_> {
-    /// Records a call under the addresses on which its result depends.
+    /// Records a call if its result depends on addresses or on uninitialised memory.
     pub(super) fn record_addresses(
         &mut self,
         path: Option<&str>,
@@ -56,7 +57,7 @@ impl<'a> Analyzer<'a, '_> {
             }
             _ => {}
         }
-        // The function may be called elsewhere, for example as the key of a sort.
+        // An argument that is the function `hash` may be called elsewhere, for example as the key of a sort.
         let is_hash =
             |value: &Value<'_>| matches!(value, Value::Object(path) if path == "builtins.hash");
         if arguments.all().any(|of| of.known.iter().any(is_hash)) {
@@ -64,8 +65,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Records the conversion to a string of a function, or of an instance of a script's class without a string
-    /// conversion.
+    /// Records the conversion of an object to a string that shows its address. The object is a function, or an instance
+    /// of a script's class that defines no conversion to a string.
     pub(super) fn record_shown(&mut self, values: &Values<'a>) {
         if self.is_quiet {
             return;
@@ -75,7 +76,7 @@ impl<'a> Analyzer<'a, '_> {
             .any(|name| self.symbols.own_attributes.contains(name));
         let shows = values.known.iter().any(|value| match value {
             Value::OwnFunction(_) => true,
-            // A decorator or a base class may define the conversion.
+            // A decorator or a base class may define the conversion, so only classes without them count.
             Value::Own(class) if !has_text && !values.is_open => {
                 let definition = self.symbols.definition(*class);
                 let is_plain = definition.decorators().next().is_none();
@@ -90,7 +91,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns whether this is a function or class, which is hashed by its address.
+/// Returns whether a value is a function or a class, which Python hashes by its address.
 pub(super) fn has_address(value: &Value<'_>) -> bool {
     match value {
         Value::OwnClass(_) | Value::OwnFunction(_) => true,
@@ -99,7 +100,7 @@ pub(super) fn has_address(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns whether the alternatives are only strings and numbers, or containers of them.
+/// Returns whether all alternatives are strings, numbers or containers of these, which Python hashes by value.
 fn is_hashed_by_value(values: &Values<'_>) -> bool {
     let all = values.within();
     let is_data = |value: &Value<'_>| {

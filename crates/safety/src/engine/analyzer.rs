@@ -16,64 +16,66 @@ use crate::rules::Rule;
 use crate::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
 use crate::work::Work;
 
-/// The number of names that are followed from one to the next.
+/// The maximum number of values that are followed from one to the next, for example from a name to the name that it is
+/// bound to.
 const DEPTH_MAX: usize = 64;
-/// The number of findings that are collected. One is enough to refuse.
+/// The maximum number of findings that are collected. One finding is enough to refuse the script.
 const FOUND_MAX: usize = 1_000;
-/// The number of names that are recorded as used, and the longest recorded part of a name, in bytes.
+/// The maximum number of names that are recorded as used.
 const USES_MAX: usize = 10_000;
+/// The maximum length of a part of a recorded name, in bytes.
 const USE_BYTES_MAX: usize = 160;
-/// The longest part of the source that a finding repeats, in bytes including white space.
+/// The maximum length of the source text that a finding repeats, in bytes including white space.
 const WRITTEN_BYTES: usize = 400;
 
 /// The kind of the analysed source, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass<'w> {
-    /// The deepest nesting of expressions, including the names in them that are followed.
+    /// The maximum nesting of expressions, including the names in them that are followed.
     pub(super) level_max: usize,
-    /// The number of enclosing strings of code.
+    /// The number of strings of code around the analysed source.
     pub(super) text_depth: usize,
-    /// True for a formula, in which a name alone is a symbol.
+    /// True for a formula, in which a name that is not called is only a symbol.
     pub(super) is_formula: bool,
     /// The step counter and the cached judgements of strings.
     pub(super) work: &'w Work,
 }
 
-/// A value that is computed once.
+/// Identifies a value that is computed once and then cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Flow {
-    /// One binding of a name.
+    /// The value of one binding of a name.
     Binding(BindingId),
-    /// All bindings of a name in a scope.
+    /// The value of all bindings of a name in a scope.
     Symbol(SymbolId),
-    /// The result of a function, by its scope.
+    /// The result of the function that opens a scope.
     Result(ScopeId),
-    /// An attribute, by the index of its name.
+    /// The attribute with a name, by the index of the name.
     Attribute(usize),
-    /// The contents of containers with a name, by the index of the name.
+    /// The contents of all containers with a name, by the index of the name.
     Contents(usize),
-    /// An expression, in the scope in which it is evaluated.
+    /// The expression at a range, in the scope in which it is evaluated.
     Expression(TextRange),
-    /// The script's own namespace.
+    /// The values in the script's own namespace.
     Namespace,
-    /// The exceptions that the script raises.
+    /// The values in the exceptions that the script raises.
     Caught,
-    /// The attributes that the script defines.
+    /// The values in the attributes that the script defines.
     Members,
 }
 
-/// The cached state of a value that is computed once.
+/// The state of a value that is computed once and then cached.
 #[derive(Debug, Clone)]
 enum Memo<'a> {
-    /// Not computed yet, after this many attempts that depended on a pending value.
+    /// The value is not computed yet. The number counts the attempts that depended on a pending value.
     NotYet(u8),
-    /// Being computed, with the number of values that were pending before. A value that meets this state depends on
-    /// itself.
+    /// The value is being computed. The number counts the values that were pending before it. A value that meets this
+    /// state depends on itself.
     Pending(usize),
     Done(Values<'a>),
 }
 
-/// The state to restore after a value has been computed, and the number of earlier attempts.
+/// The state to restore after a value has been computed, and the number of attempts before this one.
 struct Begun {
     place: usize,
     tries: u8,
@@ -82,56 +84,63 @@ struct Begun {
     flowing: usize,
 }
 
-/// The number of attempts for a value that depends on a pending value.
+/// The number of failed attempts after which the next result is final, even if it depends on a pending value.
 const TRIES_MAX: u8 = 3;
 
-/// The analysis of one syntax tree.
+/// The state of the analysis of one syntax tree.
 pub(super) struct Analyzer<'a, 's> {
     pub(super) source: &'a str,
     pub(super) symbols: &'s Symbols<'a>,
     pub(super) pass: Pass<'s>,
-    /// True if the script imports doctest.
+    /// True if the script imports doctest, which runs examples in docstrings.
     pub(super) has_doctest: bool,
     /// The scope that is being walked, or in which the current binding is evaluated.
     pub(super) scope: ScopeId,
-    /// True while only a value is needed and nothing is reported.
+    /// True while only a value is needed. Nothing is then reported.
     pub(super) is_quiet: bool,
-    /// True in an annotation, in which strings are types.
+    /// True in an annotation, where strings are types.
     pub(super) is_annotation: bool,
-    /// The nesting depth of f-strings that run as code.
+    /// The nesting depth of f-strings that the script runs as code.
     pub(super) code_depth: usize,
-    /// The number of names that are being followed.
+    /// The number of values that are being followed from one to the next.
     depth: usize,
     /// The nesting depth of the expressions that are being evaluated.
     pub(super) level: usize,
-    /// The values that are computed once.
+    /// The cached states of values that are computed once.
     memos: Vec<Memo<'a>>,
-    /// The index plus one in `memos` of each binding, symbol, result, attribute and container. Zero if it has none yet.
+    /// For each binding, symbol, result, attribute and container: the index of its state in `memos`, plus one. Zero if
+    /// it has no state yet.
     places: Vec<usize>,
-    /// The same for expressions.
+    /// For each expression, by its range: the index of its state in `memos`, plus one.
     expressions: HashMap<TextRange, usize>,
-    /// The same for the script's own namespace.
+    /// The index in `memos` of the state of the script's own namespace, plus one. Zero if it has no state yet.
     namespace: usize,
-    /// The same for the exceptions that the script raises.
+    /// The index in `memos` of the state of the exceptions that the script raises, plus one. Zero if it has no state
+    /// yet.
     caught: usize,
-    /// The same for the attributes that the script defines.
+    /// The index in `memos` of the state of the attributes that the script defines, plus one. Zero if it has no state
+    /// yet.
     members: usize,
-    /// The number of values that are being followed by other ways than names.
+    /// The number of values that are being followed in other ways than by a name, for example as the result of a
+    /// function.
     flowing: usize,
-    /// The number of values that are being computed.
+    /// The number of values that are being computed, one for another.
     pending: usize,
-    /// The outermost pending value that the current value needs.
+    /// The outermost pending value on which the current value depends, as the number of values that were pending before
+    /// it. `usize::MAX` if there is none.
     needs: usize,
     found: Vec<RawFinding>,
     imports: Vec<String>,
     uses: HashSet<String>,
-    /// Attribute names that the script composes, and that matter if it sets the attribute.
+    /// The attribute names that the script composes as strings, and that make a call dangerous if the script sets the
+    /// attribute.
     settable: HashSet<&'static str>,
-    /// The calls for which such a name matters.
+    /// The calls that are dangerous if the script sets a certain attribute.
     awaiting: Vec<Awaiting>,
 }
 
-/// A call that a rule finds if the script sets an attribute. It is stored until that is known.
+/// A call that is dangerous if the script sets an attribute. The call is stored until the end of the walk, because the
+/// script may compose the name of the attribute later.
 struct Awaiting {
     attribute: &'static str,
     finding: RawFinding,
@@ -184,7 +193,7 @@ impl<'a, 's> Analyzer<'a, 's> {
     }
 }
 
-/// The modes. Each function runs `work` in a mode and returns its result.
+/// The modes of the analysis. Each function runs `work` in a mode and returns the result of `work`.
 impl<'a> Analyzer<'a, '_> {
     /// Runs `work` in the scope that the function, class, `lambda` or comprehension at `range` opens.
     pub(super) fn in_scope_of<T>(
@@ -202,7 +211,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work` for its value alone. Nothing is reported.
+    /// Runs `work` for its value alone, without reports.
     pub(super) fn quietly<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.is_quiet, true);
         let done = work(self);
@@ -210,7 +219,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work` in an annotation, in which strings are types.
+    /// Runs `work` in an annotation, where strings are types.
     pub(super) fn as_annotation<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let outer = std::mem::replace(&mut self.is_annotation, true);
         let done = work(self);
@@ -218,7 +227,7 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Runs `work` for the text alone that an f-string passes to a function that runs it.
+    /// Runs `work` for the text of an f-string that a function runs as code. Nothing is reported.
     pub(super) fn as_code<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         self.code_depth += 1;
         let done = self.quietly(work);
@@ -226,7 +235,8 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Returns the value of `flow`. Computes it with `work` unless it is cached, and never within its own computation.
+    /// Returns the value of `flow`. Unless the value is cached, computes it with `work`, but never inside of its own
+    /// computation.
     pub(super) fn flowing(
         &mut self,
         flow: Flow,
@@ -241,7 +251,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Starts the computation of a value, or returns the result that is known without it.
+    /// Starts the computation of a value. Returns the value as an error if no computation is needed or possible.
     #[inline(never)]
     fn begin(&mut self, flow: Flow) -> Result<Begun, Values<'a>> {
         let counted = self.work();
@@ -263,7 +273,7 @@ impl<'a> Analyzer<'a, '_> {
         };
         let is_by_name = matches!(flow, Flow::Binding(_) | Flow::Symbol(_));
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
-            // Only an unbroken chain of names must be followed to its end.
+            // Only a chain that consists of names alone must be followed to its end, so only such a chain is refused.
             if self.flowing == 0 && is_by_name {
                 self.report(FindingKind::TooIndirect, None, None);
             }
@@ -279,7 +289,7 @@ impl<'a> Analyzer<'a, '_> {
         Ok(begun)
     }
 
-    /// Caches a computed value, unless it depends on a value that is still pending.
+    /// Ends the computation of a value. Caches the value, unless it depends on a value that is still pending.
     #[inline(never)]
     fn end(&mut self, begun: &Begun, values: Values<'a>) -> Values<'a> {
         self.pending -= 1;
@@ -294,7 +304,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the index in `memos` of a value that is computed once.
+    /// Returns the index in `memos` of the state of a value. Creates the state if there is none.
     fn place(&mut self, flow: Flow) -> usize {
         let symbols = self.symbols.bindings_len();
         let results = symbols + self.symbols.symbols_len();
@@ -317,7 +327,7 @@ impl<'a> Analyzer<'a, '_> {
         *place - 1
     }
 
-    /// Joins an already computed value to `values`. Returns whether it was computed.
+    /// Adds the alternatives of a value to `values`, if the value is already computed. Returns whether it is.
     pub(super) fn join_done(&mut self, flow: Flow, values: &mut Values<'a>) -> bool {
         let counted = self.work();
         let Some(of) = self.done(flow) else { return false };
@@ -326,7 +336,7 @@ impl<'a> Analyzer<'a, '_> {
         true
     }
 
-    /// Returns the value of a binding or expression, if it has been computed.
+    /// Returns the value of a binding or expression, if it is already computed.
     fn done(&self, flow: Flow) -> Option<&Values<'a>> {
         let place = match flow {
             Flow::Binding(id) => self.places[id],
@@ -339,7 +349,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Caches the value of a walked expression for later uses.
+    /// Caches the value of an expression that the walk has evaluated, for later uses of the value.
     pub(super) fn keep(&mut self, expr: &Expr, values: &Values<'a>) {
         if !self.is_quiet && !expr.is_name_expr() && !expr.is_literal_expr() {
             let place = self.place(Flow::Expression(expr.range()));
@@ -347,14 +357,14 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a value is being computed. If so, it depends on itself.
+    /// Returns whether a value is being computed. If it is, the value depends on itself.
     pub(super) fn is_pending(&mut self, flow: Flow) -> bool {
         let place = self.place(flow);
         matches!(self.memos[place], Memo::Pending(_))
     }
 }
 
-/// The reports.
+/// The functions that report findings and record uses.
 impl<'a> Analyzer<'a, '_> {
     #[cold]
     pub(super) fn report(
@@ -363,13 +373,14 @@ impl<'a> Analyzer<'a, '_> {
         rule: Option<&'static Rule>,
         offset: Option<TextSize>,
     ) {
-        // A hostile source has any number of findings. The list is truncated anyway, and one is enough to refuse.
+        // A hostile source may have any number of findings. The list is truncated anyway, and one finding is enough to
+        // refuse.
         if self.found.len() < FOUND_MAX {
             self.found.push(RawFinding { kind, rule, offset });
         }
     }
 
-    /// Reports a use of the object `name` at `range`, unless only a value is needed.
+    /// Reports a use of the object `name` at `range`, unless the analysis only needs a value.
     #[cold]
     pub(super) fn report_reference(
         &mut self,
@@ -383,11 +394,12 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a call of the function `name`, which the source writes as `callee`.
+    /// Reports a call of the function `name`, which the source writes as the expression `callee`.
     #[cold]
     pub(super) fn report_call(&mut self, name: String, rule: &'static Rule, callee: &'a Expr) {
         let written = self.written(callee.range());
-        // A call of a refused name is one finding, so the call replaces the finding for the name.
+        // The name of a refused function is already a finding. The call replaces this finding, so that a call is one
+        // finding.
         let is_again = |last: &mut RawFinding| {
             last.offset == Some(callee.start())
                 && matches!(&last.kind, FindingKind::NameReference { written: of, .. } if *of == written)
@@ -396,7 +408,7 @@ impl<'a> Analyzer<'a, '_> {
         self.report(FindingKind::Call { name, written }, Some(rule), Some(callee.start()));
     }
 
-    /// Reports a call if the script composes the name of this attribute, earlier or later.
+    /// Reports a call if the script composes the name `attribute` anywhere, before or after the call.
     pub(super) fn report_if_set(
         &mut self,
         attribute: &'static str,
@@ -411,7 +423,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Stores a composed string, if setting an attribute with this name matters.
+    /// Stores the name of an attribute that the script composes as a string, if setting the attribute makes a call
+    /// dangerous.
     pub(super) fn note_settable(&mut self, values: &Values<'a>) {
         values.any_text(&mut |text| {
             self.settable.extend(INDEX.settable(text));
@@ -425,7 +438,7 @@ impl<'a> Analyzer<'a, '_> {
         self.imports.push(name);
     }
 
-    /// Records a name that the script uses. No decision depends on these names.
+    /// Records a name that the script uses. No decision of the analysis depends on the recorded names.
     pub(super) fn record_use(&mut self, name: &str) {
         let name = name.get(..name.floor_char_boundary(USE_BYTES_MAX)).unwrap_or(name);
         if self.is_quiet || self.uses.contains(name) {
@@ -435,7 +448,7 @@ impl<'a> Analyzer<'a, '_> {
         self.uses.insert(name.to_owned());
     }
 
-    /// Records that the script takes a member of an object.
+    /// Records that the script takes the member `name` of an object.
     pub(super) fn record_member(&mut self, name: &str) {
         if !self.is_quiet {
             self.record_use(&[".", name].concat());
@@ -451,7 +464,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the start of the source at `range`, on one line.
+    /// Returns the start of the source text at `range`, on one line.
     pub(super) fn written(&self, range: TextRange) -> String {
         let text = self.source.get(range.to_std_range()).unwrap_or_default();
         let text = text.get(..text.floor_char_boundary(WRITTEN_BYTES)).unwrap_or_default();

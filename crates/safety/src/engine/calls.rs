@@ -20,13 +20,13 @@ use crate::knowledge::{objects, texts};
 use crate::rules::{Condition, Rule, Severity, Special};
 use crate::symbols::last_name;
 
-/// Methods that evaluate no string, on any object.
+/// Methods that do not evaluate the strings in their arguments, regardless of their object.
 #[rustfmt::skip]
 const KEEPS_TEXT: &[&str] = &[
     "append", "debug", "endswith", "error", "execute", "extend", "format", "info", "join",
     "startswith", "warning", "write",
 ];
-/// Returns whether a builtin returns a number, a Boolean or nothing.
+/// Returns whether a builtin returns a number, a Boolean or `None`.
 #[rustfmt::skip]
 fn is_plain(builtin: &str) -> bool {
     matches!(builtin,
@@ -34,7 +34,7 @@ fn is_plain(builtin: &str) -> bool {
         | "id" | "int" | "isinstance" | "issubclass" | "len" | "ord" | "print" | "round")
 }
 
-/// Returns whether a builtin does not pass its argument at this index on to other code.
+/// Returns whether a builtin only reads its argument at index `place`, and does not pass it on to other code.
 #[rustfmt::skip]
 fn keeps(builtin: &str, place: usize) -> bool {
     match builtin {
@@ -45,7 +45,7 @@ fn keeps(builtin: &str, place: usize) -> bool {
     }
 }
 
-/// The method that works like `getattr`.
+/// The method of every object that works like `getattr`.
 pub(super) const GETTER: &str = "__getattribute__";
 
 impl<'a> Analyzer<'a, '_> {
@@ -69,7 +69,7 @@ impl<'a> Analyzer<'a, '_> {
         if self.is_quiet && builtin.is_some_and(is_plain) {
             return Values::one(Value::Plain);
         }
-        // For the value alone, the arguments of an unknown function do not matter.
+        // If only the value is needed, the arguments of an unknown function do not matter.
         let needs_arguments = path.is_some()
             || callee
                 .known
@@ -105,7 +105,7 @@ impl<'a> Analyzer<'a, '_> {
             if let Some(taken) = of_container(base, name, &arguments) {
                 return taken;
             }
-            // The parts of an unknown string.
+            // The parts of an unknown string are unknown strings.
             if callee.is_open && matches!(*name, "split" | "splitlines") {
                 return Values::container(Values::unknown());
             }
@@ -113,7 +113,8 @@ impl<'a> Analyzer<'a, '_> {
         self.result(&callee, builtin, &arguments, expr)
     }
 
-    /// Evaluates `base.__getattribute__(name)`, or the same call on the class with the object as the first argument.
+    /// Evaluates `base.__getattribute__(name)`. On a class, the object is the first argument:
+    /// `C.__getattribute__(object, name)`.
     fn looked_up(
         &mut self,
         base: &Values<'a>,
@@ -128,22 +129,23 @@ impl<'a> Analyzer<'a, '_> {
 
     pub(super) fn arguments(&mut self, call: &'a ExprCall, path: Option<&str>) -> Arguments<'a> {
         let builtin = path.and_then(|path| path.strip_prefix("builtins."));
-        // `reduce(getattr, …)` follows a path of names.
+        // `reduce(getattr, …)` follows a list of attribute names, which is judged as a whole. So `getattr` is not a
+        // finding here.
         let reduces = path == Some("functools.reduce");
         let mut arguments = Arguments::default();
         for (index, argument) in call.arguments.args.iter().enumerate() {
             let is_kept = builtin.is_some_and(|name| keeps(name, index));
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
-                // A set made from a namespace holds only names.
+                // A set that is made from a namespace holds only its names, so the namespace is only read.
                 Some("frozenset" | "set") if argument.is_call_expr() => Role::Harmless,
-                // The type of a module is harmless. The type of a dangerous object can create more of them.
+                // The type of a module is harmless. The type of a dangerous object can create more such objects.
                 Some("type") => Role::Alias,
                 _ => Role::Value,
             };
             let values = self.evaluate(argument, role);
             if let Expr::Starred(_) = argument {
-                // The elements of a known list are the arguments.
+                // If the elements of a starred list are known, they are the arguments.
                 match values.elements().filter(|_| index < ITEMS_MAX) {
                     Some(elements) => {
                         for element in elements {
@@ -172,7 +174,7 @@ impl<'a> Analyzer<'a, '_> {
         arguments
     }
 
-    /// Reports the call if a rule finds it.
+    /// Reports `call` if a rule finds it.
     fn check_call(
         &mut self,
         call: &'a ExprCall,
@@ -191,12 +193,12 @@ impl<'a> Analyzer<'a, '_> {
         for value in &callee.known {
             match value {
                 Value::Object(path) if self.check_function(call, path, arguments) => return,
-                // Calls such as `os.__dict__.values()`.
+                // The call is a call of a namespace's method, such as `os.__dict__.values()`.
                 Value::Namespace(path) if !value.is_globals() && !objects::is_plain(path) => {
                     let rule = objects::rule_of_namespace(path);
                     self.report_reference(format!("{path}[…]"), rule, call.range());
                 }
-                // A method that was bound to a name.
+                // The callee is a method that the script has bound to a name.
                 Value::Method(name)
                     if base.is_none_or(|(_, of)| of != name)
                         && self.check_method(call, &Values::unknown(), name, arguments) =>
@@ -212,7 +214,8 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         self.check_passed(call, callee, arguments);
-        // The SDK's verifiers receive code in order to judge it.
+        // `judges` is true if the callee does not evaluate strings. For example, the SDK's verifiers receive code in
+        // order to judge it.
         let judges = base.is_some_and(|(base, name)| {
             let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
             name.starts_with("verify")
@@ -233,7 +236,8 @@ impl<'a> Analyzer<'a, '_> {
         if matches!(*name, "format" | "get_field" | "vformat") {
             self.check_fields(call, base, name, arguments);
         }
-        // With an argument it returns the subclasses of that argument, regardless of the base.
+        // With an argument, `__subclasses__` returns the subclasses of the argument, regardless of the object before
+        // the dot.
         if *name == "__subclasses__" && arguments.len() > 0 {
             self.report_reference((*name).to_owned(), INDEX.attribute(name), call.func.range());
         }
@@ -249,7 +253,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports the call if a rule about methods with this name finds it.
+    /// Reports `call` if a rule about methods with this name finds it. Returns whether a rule does.
     fn check_method(
         &mut self,
         call: &'a ExprCall,
@@ -265,7 +269,8 @@ impl<'a> Analyzer<'a, '_> {
         rule.is_some()
     }
 
-    /// Returns the rule that finds a call of the function with this path. Prefers blocking rules over notes.
+    /// Returns the rule that finds a call of the function with this path. If several rules find it, prefers a rule that
+    /// blocks.
     pub(super) fn rule_of_call(
         &mut self,
         path: &str,
@@ -286,7 +291,7 @@ impl<'a> Analyzer<'a, '_> {
         rules.find(|(_, on)| self.holds(*on, Some(base), arguments)).map(|(rule, _)| *rule)
     }
 
-    /// Reports a decorator if a rule finds its call with an unknown argument.
+    /// Reports a decorator if a rule finds a call of it with an unknown argument.
     pub(super) fn check_decorating(&mut self, expr: &'a Expr, decorator: &Values<'a>) {
         let mut arguments = Arguments::default();
         arguments.push(None, expr, Values::unknown());
@@ -303,7 +308,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges values that become special attributes: by keyword, through a dictionary, or by name.
+    /// Judges values that become special attributes through a call: by keyword, through a dictionary, or by name.
     fn check_special_arguments(
         &mut self,
         call: &'a ExprCall,
@@ -313,7 +318,7 @@ impl<'a> Analyzer<'a, '_> {
         for (name, expr, values) in arguments.keywords() {
             self.check_special(name, values, expr);
         }
-        // The docstrings of a property and of a module are arguments.
+        // A property and a module receive their docstrings as arguments.
         let docstring = match callee.known.first() {
             Some(Value::Object(path)) if path == "builtins.property" => arguments.get(3, "doc"),
             Some(Value::Object(path)) if path == "types.ModuleType" => arguments.get(1, "doc"),
@@ -341,8 +346,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges the arguments: a formula passed along with a function that evaluates it, and the name of an internal
-    /// attribute that a function of the script may take.
+    /// Judges the arguments of a call. Reports a formula that is passed along with a function that evaluates it. Also
+    /// reports the name of an internal that a function of the script may take by name.
     fn check_passed(&mut self, call: &'a ExprCall, callee: &Values<'a>, arguments: &Arguments<'a>) {
         let mut is_plain_formula = false;
         let calls_own_function =
@@ -352,7 +357,7 @@ impl<'a> Analyzer<'a, '_> {
             _ => None,
         });
         for (place, values) in arguments.all().enumerate() {
-            // The argument is compared or printed, and not called.
+            // The builtin compares or prints the argument, and does not call it.
             if builtin.is_some_and(|name| keeps(name, place)) {
                 continue;
             }
@@ -360,7 +365,8 @@ impl<'a> Analyzer<'a, '_> {
                 match value {
                     Value::Object(path) => {
                         for (rule, on) in INDEX.calls(path) {
-                            // The strings are the same for every function that would evaluate them.
+                            // The strings are judged once, because they are the same for every function that would
+                            // evaluate them.
                             let is_judged = is_plain_formula && on == Condition::Formula;
                             if rule.severity == Severity::Block
                                 && !is_judged
@@ -384,7 +390,8 @@ impl<'a> Analyzer<'a, '_> {
                             Condition::ReachingSql(_) | Condition::ReachingScript if has_text => {
                                 arguments.all().any(|values| self.reaches_files(values))
                             }
-                            // The calls in the body of that function are judged there.
+                            // A function of the script receives the method. The calls in the function's body are judged
+                            // there.
                             Condition::ReachingSql(_) if calls_own_function => false,
                             _ => self.holds(*on, None, arguments),
                         };
@@ -414,7 +421,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the result of a call.
+    /// Evaluates the result of a call, without judging the call.
     fn result(
         &mut self,
         callee: &Values<'a>,
@@ -473,7 +480,7 @@ impl<'a> Analyzer<'a, '_> {
                     let of = first.cloned().unwrap_or_else(Values::unknown);
                     self.taken(getter, &of, expr)
                 }
-                // The methods of a path return a path or a harmless value.
+                // A method of a path returns a path or a harmless value, so its result counts as a path.
                 Value::Instance(class) => Values::one(Value::Instance(class)),
                 Value::OwnFunction(_) | Value::OwnClass(_) | Value::Own(_) => {
                     self.call_own(&Values::one(value.clone()))
@@ -513,7 +520,7 @@ impl<'a> Analyzer<'a, '_> {
                 return self.attribute_by_name(first, Some(of), default, expr);
             }
             "setattr" | "delattr" => {
-                // The object matters here, not the value.
+                // Only the object that receives the attribute matters here, not the attribute's value.
                 let mut led_to = first.clone();
                 led_to
                     .known
@@ -631,8 +638,8 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(default) = default {
             values.add(default.clone());
         }
-        // A member of an unknown object under an unknown name may be anything. It is marked, so that the next step
-        // towards a dangerous object stays visible.
+        // A member that is taken from an unknown object by an unknown name may be anything. It is marked with `TAKEN`,
+        // so that the next step towards a dangerous object stays visible.
         if name.is_open && name.known.is_empty() {
             if base.known.iter().any(passing::is_own) {
                 let mut contents = self.own_contents();
@@ -642,7 +649,7 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::object(TAKEN));
             }
         }
-        // A function has no internals with such a name.
+        // The name is not the name of an internal, so a function of the script does not lead to other objects by it.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
@@ -659,8 +666,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the arguments that an unknown function may return, alone or in a container: instances with dangerous
-/// methods.
+/// Returns the instances with dangerous methods among the arguments. An unknown function may return them, alone or in a
+/// container.
 fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     let mut values = Values::default();
     for passed in arguments.all() {
@@ -677,10 +684,11 @@ fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     values
 }
 
-/// Returns the classes of the alternatives of `values`.
+/// Returns the classes of the values, as `type(value)` does.
 fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     let mut classes = Values::only_open(values.is_open);
-    // If other values are possible, the script uses the class to test the value.
+    // The class of functions counts only if all alternatives are functions. If other values are possible, the script
+    // uses the class to test the value.
     let is_function = |value: &Value<'_>| matches!(value, Value::OwnFunction(_));
     let are_functions = !values.is_open && values.known.iter().all(is_function);
     for value in &values.known {
@@ -695,7 +703,7 @@ fn class_of<'a>(values: &Values<'a>) -> Values<'a> {
     classes
 }
 
-/// Evaluates a method of a container that takes elements out.
+/// Evaluates a method that takes elements out of a container.
 fn of_container<'a>(
     base: &Values<'a>,
     name: &str,
@@ -736,7 +744,7 @@ fn of_container<'a>(
     })
 }
 
-/// Returns whether this is or may be a module with dangerous members.
+/// Returns whether a value is a module with dangerous members, or may be one.
 fn is_module(value: &Value<'_>) -> bool {
     match value {
         Value::Object(path) => INDEX.is_carrier(path) || INDEX.is_found(path),
@@ -745,7 +753,8 @@ fn is_module(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns the name of an object that leads to others. No attribute may be taken from it by an unknown name.
+/// Returns the name of an object that leads to other objects. Taking an attribute of such an object by an unknown name
+/// is refused.
 fn hides(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => Some(objects::shown(path)).filter(|_| !objects::is_plain(path)),
@@ -756,8 +765,8 @@ fn hides(value: &Value<'_>) -> Option<String> {
     }
 }
 
-/// Evaluates `__import__`. Returns the topmost module, and with a list of members perhaps also the named module. A
-/// module that must not be imported is already a finding.
+/// Evaluates `__import__`. Returns the topmost module. If the call has more arguments, it may have a list of members,
+/// so the named module is added. A module that must not be imported is already a finding.
 fn imported<'a>(name: &Values<'a>, has_more: bool) -> Values<'a> {
     let (names, is_complete) = name.texts();
     let mut modules = Values::only_open(!is_complete || has_more);

@@ -1,4 +1,4 @@
-//! Evaluates the conditions of the rule table, under which a call is dangerous. Never reports a finding.
+//! Evaluates the conditions under which the rule table finds a call dangerous. Never reports a finding.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -21,16 +21,16 @@ use crate::work::Judgement;
 const TEXT_METHODS: &[&str] =
     &["decode", "format", "getvalue", "join", "read", "replace", "strip", "translate"];
 
-/// An argument: its name, if it has one, its expression, and its possible values.
+/// An argument: its keyword, if it has one, its expression, and its possible values.
 type Argument<'a> = (Option<Cow<'a, str>>, &'a Expr, Values<'a>);
 
-/// The arguments of a call.
+/// The arguments of a call, with their possible values.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Arguments<'a> {
     evaluated: SmallVec<[Argument<'a>; 4]>,
-    /// The index from which any arguments may follow.
+    /// The index of the first positional argument that is unknown, because it may come from a `*`.
     unknown_from: Option<usize>,
-    /// The possible values of those arguments.
+    /// The possible values of the arguments from `unknown_from` on.
     unknown: Values<'a>,
     /// True if the call has a `**` with unknown keys.
     pub(super) has_unpacked_keywords: bool,
@@ -41,7 +41,7 @@ impl<'a> Arguments<'a> {
         self.evaluated.push((name.map(Cow::Borrowed), expr, values));
     }
 
-    /// Adds a `*` with unknown elements.
+    /// Adds a `*` argument with unknown elements.
     pub(super) fn push_unknown(&mut self) {
         if self.unknown_from.is_none() {
             self.unknown_from = Some(self.positionals().count());
@@ -49,7 +49,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Adds a `**`. Its keys may be known.
+    /// Adds a `**` argument. If its keys are known, its values become keywords.
     pub(super) fn push_keywords(&mut self, expr: &'a Expr, values: &Values<'a>) {
         let Some(Value::Map(items)) = values.single() else {
             self.has_unpacked_keywords = true;
@@ -66,7 +66,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns the keywords as the dictionary that `dict` makes of them.
+    /// Returns the keywords and their values as a dictionary, as `dict` does.
     pub(super) fn as_map(&self) -> Values<'a> {
         let items = self
             .evaluated
@@ -80,8 +80,8 @@ impl<'a> Arguments<'a> {
         self.evaluated.len()
     }
 
-    /// Returns all arguments except this one: the arguments after `self`, or the arguments that are passed along with a
-    /// function.
+    /// Returns all arguments except the argument at `place`. For a method, these are the arguments after `self`. For a
+    /// function that is itself an argument, these are the arguments that are passed along with it.
     pub(super) fn without(&self, place: usize) -> Self {
         let mut others = self.clone();
         if place < others.evaluated.len() {
@@ -90,7 +90,7 @@ impl<'a> Arguments<'a> {
         others
     }
 
-    /// Returns whether all arguments are positional and have a known index.
+    /// Returns whether the call has only positional arguments with a known index.
     pub(super) fn are_plain(&self) -> bool {
         !self.hides_some() && self.evaluated.iter().all(|(name, ..)| name.is_none())
     }
@@ -116,26 +116,27 @@ impl<'a> Arguments<'a> {
         self.unknown_from.is_some()
     }
 
-    /// Returns the keywords with their values.
+    /// Returns the keyword arguments with their names and possible values.
     pub(super) fn keywords(&self) -> impl Iterator<Item = (&str, &'a Expr, &Values<'a>)> {
         self.evaluated
             .iter()
             .filter_map(|(name, expr, values)| Some((name.as_deref()?, *expr, values)))
     }
 
-    /// Returns the rule about a given keyword, regardless of the callee.
+    /// Returns the rule about a keyword of the call, regardless of the callee. A keyword with the value `False` or
+    /// `None` does not count.
     pub(super) fn keyword_rule(&self) -> Option<&'static Rule> {
         let mut given = self.keywords().filter(|(_, expr, _)| !is_off(expr));
         given.find_map(|(name, ..)| INDEX.keyword(name))
     }
 
-    /// Ignores the possibility of unseen arguments.
+    /// Assumes from now on that the call has no unseen arguments.
     pub(super) fn forget_unpacked(&mut self) {
         self.unknown_from = None;
         self.has_unpacked_keywords = false;
     }
 
-    /// Returns the argument at an index, or with a name.
+    /// Returns the argument at `index`, or with the keyword `name`.
     pub(super) fn get(&self, index: usize, name: &str) -> Option<&Values<'a>> {
         let named = self.keywords().find(|(of, ..)| *of == name);
         named.map(|(_, _, values)| values).or_else(|| self.positional(index))
@@ -146,7 +147,7 @@ impl<'a> Arguments<'a> {
         self.unknown_from.is_some() || self.has_unpacked_keywords
     }
 
-    /// Returns the argument at an index, or with one of these names.
+    /// Returns the arguments at `index`, or with one of the keywords in `names`.
     fn at_or_named(&self, index: usize, names: &str) -> impl Iterator<Item = &Argument<'a>> {
         let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
         let by_name = self
@@ -156,12 +157,12 @@ impl<'a> Arguments<'a> {
         positional.into_iter().chain(by_name)
     }
 
-    /// Returns whether `is_such` holds for the argument at an index, or with one of these names.
+    /// Returns whether `is_such` holds for the argument at `index`, or with one of the keywords in `names`.
     fn any_at(&self, index: usize, names: &str, is_such: impl Fn(&Values<'a>) -> bool) -> bool {
         self.at_or_named(index, names).any(|(.., values)| is_such(values))
     }
 
-    /// Returns whether the argument at an index, or with one of these names, may name a file.
+    /// Returns whether the argument at `index`, or with one of the keywords in `names`, may name a file.
     fn name_file(&self, index: usize, names: &str) -> bool {
         let is_file = |(_, expr, values): &Argument<'a>| {
             !expr.is_none_literal_expr() && !is_in_memory(values)
@@ -169,7 +170,8 @@ impl<'a> Arguments<'a> {
         self.hides_some() || self.at_or_named(index, names).any(is_file)
     }
 
-    /// Returns whether the first argument, or the argument with this name, is known to be the plain name of an image.
+    /// Returns whether the first argument, or the argument with the keyword `name`, is known to be the plain name of an
+    /// image.
     fn name_pictures(&self, name: &str) -> bool {
         let is_picture = |(.., values): &Argument<'a>| {
             let (mut texts, is_complete) = values.texts();
@@ -183,7 +185,7 @@ impl<'a> Arguments<'a> {
         self.evaluated.iter().any(|(_, expr, values)| has_text(expr, values, is))
     }
 
-    /// Returns whether Z3 writes a log with these parameters.
+    /// Returns whether Z3 writes a log if a call sets these parameters.
     fn log(&self) -> bool {
         let is_such = |value: &Value<'_>| match value {
             Value::Text(text) | Value::Start(text) => logs(text),
@@ -195,9 +197,10 @@ impl<'a> Arguments<'a> {
             })
     }
 
-    /// Returns whether the argument at an index, or with one of these names, may be a string.
+    /// Returns whether the argument at `index`, or with one of the keywords in `names`, may be a string.
     fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &str) -> bool {
-        // In a function of a module, this index holds a different argument.
+        // A function of a module has a different argument at this index than the method. So the function's argument
+        // must be known to be a string.
         let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
         self.hides_some()
             || self.any_at(index, names, |values| {
@@ -274,7 +277,8 @@ impl<'a> Analyzer<'a, '_> {
             Condition::FormatsInternals => self.formats_internals(base, arguments),
             Condition::NamesAttributes(first, count) => {
                 let mut others = arguments.without(0);
-                // A method that is only taken receives its arguments elsewhere.
+                // `attrgetter` only takes the method, which receives its arguments elsewhere. So the arguments are
+                // unknown.
                 others.has_unpacked_keywords |= count > 1;
                 let mut names = arguments.positionals().skip(first).take(count);
                 names.any(|values| self.names_internals(values, &others))
@@ -286,17 +290,18 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether the script imports this library. A string of code also sees the imports of the script around it.
+    /// Returns whether the script imports this library. A string of code also sees the imports of the script around it,
+    /// so it counts as importing every library.
     pub(super) fn imports(&self, library: &str) -> bool {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
 
     /// Returns whether the script sets an attribute with this name, or contains the name in quotes or as a keyword. A
-    /// composed name may come later.
+    /// name that the script composes may come later in the source, so it is not checked here.
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
-        // A namespace can be made of the script's own variables.
+        // A script can make a namespace from its own variables, so that a variable becomes an attribute.
         let is_variable =
             || self.symbols.is_bound(name) && self.uses_any(&["globals", "locals", "vars"]);
         self.symbols.own_attributes.contains(name)
@@ -306,8 +311,8 @@ impl<'a> Analyzer<'a, '_> {
             || is_quoted('\'')
     }
 
-    /// Returns whether the first argument is SQL that reaches files. With a database that reaches files, unknown SQL
-    /// counts.
+    /// Returns whether the first argument is SQL that reaches files. If `has_files` is true, SQL for which `is_hidden`
+    /// holds counts too.
     fn reaches_files_by(
         &self,
         arguments: &Arguments<'a>,
@@ -322,7 +327,7 @@ impl<'a> Analyzer<'a, '_> {
         self.symbols.imported.contains(library)
     }
 
-    /// Returns whether an imported module is forbidden or unknown. Records the known modules.
+    /// Returns whether a call imports a module that is forbidden or unknown. Records the known modules as imports.
     fn imports_module(&mut self, arguments: &Arguments<'a>) -> bool {
         let modules = || arguments.at_or_named(0, "name");
         for module in modules().flat_map(|(_, _, values)| values.texts().0) {
@@ -335,7 +340,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Returns whether one of the strings to run is dangerous or unknown. A function is judged at its definition.
+    /// Returns whether a string that the call runs as code is dangerous or unknown. An argument that is a function is
+    /// judged at its definition.
     fn runs_dangerous_code(&mut self, arguments: &Arguments<'a>) -> bool {
         let of_interest = arguments.at_or_named(0, "stmt setup");
         let second = arguments.at_or_named(1, "");
@@ -350,7 +356,8 @@ impl<'a> Analyzer<'a, '_> {
             if texts.any(|text| is_dangerous_code(text, self.pass)) {
                 return true;
             }
-            // A name with known values may stand for a function. A value composed of strings is a string.
+            // If the argument is not completely known, it counts only if it is certainly a string. A name with known
+            // values may stand for a function, but a value composed of strings is a string.
             let is_text_method = |call: &ExprCall| {
                 last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
             };
@@ -361,7 +368,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether the string makes Z3 write a log, or has an unknown start. Strings from Z3 itself only compute.
+    /// Returns whether a string makes Z3 write a log, or has an unknown start. Strings that Z3 itself makes are
+    /// harmless, because they only compute.
     fn logs_by_text(&mut self, arguments: &Arguments<'a>) -> bool {
         let is_start = |value: &Value<'_>| {
             is_text(value) || matches!(value, Value::Start(start) if !start.is_empty())
@@ -372,8 +380,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Returns whether `values` contains attribute paths that name internals, or a list of names that are taken one
-    /// after the other.
+    /// Returns whether `values` contains an attribute path that names internals, or a list of attribute names that
+    /// does. The names in a list are taken one after the other.
     fn names_internals(&mut self, values: &Values<'a>, others: &Arguments<'a>) -> bool {
         values.known.iter().any(|value| match value {
             Value::Text(text) => {
@@ -389,8 +397,8 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether the format string takes one of the interpreter's internals. The formatted values are only
-    /// printed. On an unknown object, the first argument may be the format string: `Formatter().format(…)`,
-    /// `str.format(…)`.
+    /// printed, so they do not matter. On an unknown object, the first argument may be the format string:
+    /// `Formatter().format(…)`, `str.format(…)`.
     fn formats_internals(&self, base: Option<&Values<'a>>, arguments: &Arguments<'a>) -> bool {
         let takes = |values: &Values<'_>| values.texts().0.any(|text| self.takes_internals(text));
         match base {
@@ -404,7 +412,7 @@ impl<'a> Analyzer<'a, '_> {
         self.work().judge(Judgement::Attributes, format, || format_names_internals(format))
     }
 
-    /// Returns whether a method with this name is refused with these arguments.
+    /// Returns whether a rule refuses a call of a method with this name and these arguments.
     fn is_refused_method(&mut self, name: &str, arguments: &Arguments<'a>) -> bool {
         INDEX
             .methods(name)
@@ -432,7 +440,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns whether `is` holds for a string in the literal `expr`, or among `values`.
+/// Returns whether `is` holds for a string among `values`, or for a string literal in `expr`.
 pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str) -> bool) -> bool {
     if values.any_text(is) {
         return true;
@@ -449,8 +457,8 @@ pub(super) fn has_text(expr: &Expr, values: &Values<'_>, is: &mut dyn FnMut(&str
     }
 }
 
-/// Returns whether these are arguments of a test program that go beyond verbosity flags and the names of the script's
-/// own tests: modules, plugins or files.
+/// Returns whether these arguments of a test program name modules, plugins or files. Verbosity flags and the names of
+/// the script's own tests are harmless.
 fn names_tests(values: &Values<'_>) -> bool {
     let is_own = |argument: &str| match argument.strip_prefix('-') {
         Some(flags) => flags.chars().all(|flag| "bfqsvx".contains(flag)) || flags == "-verbose",
@@ -458,7 +466,8 @@ fn names_tests(values: &Values<'_>) -> bool {
     };
     values.known.iter().any(|value| match value {
         Value::Text(name) => !is_own(name),
-        // The first item is the name of the program, unless it is a flag.
+        // The first item is the name of the program, which does not count. If it starts with a dash, it is a flag
+        // instead.
         Value::Items(items) => items.iter().enumerate().any(|(place, item)| {
             item.texts().0.any(|text| !is_own(text) && (place > 0 || text.starts_with('-')))
         }),
@@ -466,17 +475,19 @@ fn names_tests(values: &Values<'_>) -> bool {
     })
 }
 
-/// Returns whether `base` is a module of the standard library other than `module`.
+/// Returns whether the object before the dot is a module of the standard library other than `module`.
 fn is_member_of_another(base: &Values<'_>, module: &str) -> bool {
     matches!(base.single(), Some(Value::Object(path)) if path != module && stdlib::contains(path))
 }
 
-/// Returns whether this is a member of a module. Functions of modules have their own rows.
+/// Returns whether the object before the dot is an external module or class. Functions of modules have their own rows,
+/// so rules about methods skip them.
 fn is_member(base: &Values<'_>) -> bool {
     matches!(base.known.first(), Some(Value::Object(_)))
 }
 
-/// Returns whether a string may name an object that a rule finds. A script may change the environment.
+/// Returns whether a string may name an object that a rule finds. The name of `os.environ` is harmless, because a
+/// script may change the environment.
 fn may_name_found(values: &Values<'_>) -> bool {
     let (mut names, is_complete) = values.texts();
     let is_environment =
@@ -484,7 +495,8 @@ fn may_name_found(values: &Values<'_>) -> bool {
     !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
-/// Returns whether one of these styles is a file. A dictionary contains names of settings.
+/// Returns whether one of these styles is the name of a file. A dictionary contains only names of settings, so it is
+/// not a file.
 fn names_style_file(styles: &Values<'_>) -> bool {
     styles.known.iter().any(|value| match value {
         Value::Text(name) => name.contains(['/', '\\', ':', '.']),
@@ -494,7 +506,7 @@ fn names_style_file(styles: &Values<'_>) -> bool {
     })
 }
 
-/// Returns whether Z3 writes a log because of this string, or because of a parameter with this name.
+/// Returns whether `text` makes Z3 write a log, as a string of commands or as the name of a parameter.
 fn logs(text: &str) -> bool {
     let is_of_log = |word: &str| matches!(word, "dump" | "file" | "log" | "trace");
     text.split(['.', '_']).any(is_of_log) || text.contains("-output-channel")
@@ -516,7 +528,7 @@ fn is_stream(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns whether this is the name of an image directly in the current folder, which is the script's own.
+/// Returns whether this is the name of an image directly in the current folder, which is the script's own folder.
 fn is_picture_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || " _-.,()+=".contains(c);
     let has_ending = [".png", ".svg"].iter().any(|ending| name.ends_with(ending));
@@ -526,7 +538,7 @@ fn is_picture_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// Returns whether this may be the name of a file: a string, or an unknown value.
+/// Returns whether an argument may be the name of a file: it may be a string, or its value is unknown.
 fn may_be_name(values: &Values<'_>) -> bool {
     let is_other = |value: &Value<'_>| match value {
         Value::Number(_) | Value::Own(_) | Value::OwnClass(_) | Value::OwnFunction(_) => true,
@@ -535,8 +547,8 @@ fn may_be_name(values: &Values<'_>) -> bool {
     values.is_open || !values.known.iter().all(is_other)
 }
 
-/// Returns whether this is the name of a database in memory. A default counts as the intended value, although an unseen
-/// caller may replace it.
+/// Returns whether this is the name of a database in memory. The default of a parameter counts as the parameter's
+/// value, although an unseen caller may pass a different name.
 fn is_memory(values: &Values<'_>) -> bool {
     let is_memory = |value: &Value<'_>| match value {
         Value::Text(name) => is_memory_database(name),
@@ -545,7 +557,7 @@ fn is_memory(values: &Values<'_>) -> bool {
     !values.known.is_empty() && values.known.iter().all(is_memory)
 }
 
-/// Returns whether this is a class or module of a library that the table does not know.
+/// Returns whether this is a class or module of a library that is not in the table of libraries.
 fn is_of_unknown_library(base: &Values<'_>) -> bool {
     matches!(base.single(), Some(Value::Object(path)) if !objects::is_known_module(path))
 }
@@ -554,7 +566,8 @@ fn is_text(value: &Value<'_>) -> bool {
     matches!(value, Value::Text(_))
 }
 
-/// Returns whether the effect of an SQL statement is unknown: its first word is unknown, or allows a file name later.
+/// Returns whether the effect of an SQL statement is unknown, because its first word is unknown or allows a file name
+/// later in the statement.
 fn is_hidden_statement(values: &Values<'_>) -> bool {
     let is_harmless = |value: &Value<'_>| match value {
         Value::Start(start) => {
@@ -587,11 +600,11 @@ fn is_memory_database(name: &str) -> bool {
         || name.starts_with("file::memory:?")
 }
 
-/// The delimiters of SQL comments, strings and quoted names, which contain no SQL words.
+/// The delimiters of SQL comments, strings and quoted names. The text between them contains no SQL words.
 const NO_SQL: &[(&str, &str)] =
     &[("--", "\n"), ("/*", "*/"), ("'", "'"), ("\"", "\""), ("`", "`"), ("[", "]")];
 
-/// Returns whether a statement attaches another database, writes one, or loads a library.
+/// Returns whether an SQL statement attaches another database, writes a database to a file, or loads a library.
 fn reaches_files(sql: &str) -> bool {
     let sql = words_of_sql(&sql.to_ascii_lowercase());
     sql.contains("load_extension")
@@ -620,7 +633,8 @@ fn words_of_sql(mut sql: &str) -> String {
 }
 
 fn may_be_imported(module: &str) -> bool {
-    // The script itself must not be imported by name. A relative name starts in another module.
+    // The script must not import itself by name. A relative name does not show the module, because it starts in another
+    // module.
     !matches!(module, "" | "__main__")
         && !module.starts_with('.')
         && INDEX.import_rule(module).is_none()

@@ -1,5 +1,6 @@
 //! Evaluates expressions: their possible values, and the references in them that the rules find. One walk does both, so
-//! that every expression is visited once. A name leads to its bindings, and they lead to further names.
+//! that every expression is visited once. To evaluate a name, its bindings are evaluated, and these may use further
+//! names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -26,13 +27,13 @@ use crate::knowledge::{objects, texts};
 use crate::rules::{Condition, Rule, Special};
 use crate::symbols::{self, Binding, BindingId, ScopeId, ScopeKind, Source, Symbol, Uses};
 
-/// The number of imports that a computed name is compared with.
+/// The maximum number of imported names that a computed name is compared with.
 const IMPORTS_MAX: usize = 256;
 
-/// The number of classes of a union that are checked.
+/// The maximum number of operands of a union that are checked.
 const TYPES_MAX: usize = 16;
 
-/// Functions that take attributes by name.
+/// Functions that take attributes of any object by name.
 #[rustfmt::skip]
 const GETTERS: &[&str] = &[
     "builtins.getattr", "inspect.classify_class_attrs", "inspect.getattr_static",
@@ -40,20 +41,20 @@ const GETTERS: &[&str] = &[
     "operator.methodcaller",
 ];
 
-/// The use of the value of an expression.
+/// The way in which the script uses the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Passed on into a call, a container or a result.
+    /// The value is passed on into a call, a container or a result.
     Value,
-    /// Bound to a name, under which it is found again.
+    /// The value is bound to a name, and judged where the name is used.
     Alias,
-    /// The object from which an attribute or an item is taken.
+    /// An attribute or an item is taken from the value.
     Base,
-    /// Called.
+    /// The value is called.
     Callee,
-    /// Compared, printed, or otherwise only read.
+    /// The value is compared, printed, or otherwise only read.
     Harmless,
-    /// Named as a type, or as a part of a type.
+    /// The value is a type, or a part of a type, in an annotation.
     Annotation,
 }
 
@@ -127,13 +128,13 @@ impl<'a> Analyzer<'a, '_> {
             }
             Expr::Dict(dict) => self.dict(dict),
             Expr::Tuple(_) | Expr::List(_) => {
-                // A sequence of types to compare with is also only read.
+                // A tuple or list of types to compare with is only read, and so are its elements.
                 let is_passed_on = !matches!(role, Role::Harmless | Role::Annotation);
                 let role = if is_passed_on { Role::Value } else { role };
                 self.sequence(symbols::elements(expr), role)
             }
             Expr::BinOp(operation) => {
-                // `A | None` is a type.
+                // `A | None` may be a type. Its operands then have the same role as the type.
                 let is_type = operation.op == Operator::BitOr
                     && (role == Role::Annotation
                         || role == Role::Harmless && self.is_union_of_types(operation));
@@ -142,14 +143,14 @@ impl<'a> Analyzer<'a, '_> {
             Expr::FString(f_string) => self.f_string(f_string),
             Expr::Compare(_) if self.is_quiet => Values::one(Value::Plain),
             Expr::Compare(compare) => {
-                // The value of a name that is only compared does not matter.
+                // The value of a name that is only compared does not matter, so the name is skipped.
                 let sides = std::iter::once(&*compare.left).chain(&compare.comparators);
                 for side in sides.filter(|side| !side.is_name_expr()) {
                     self.evaluate(side, Role::Harmless);
                 }
                 Values::one(Value::Plain)
             }
-            // The values of other expressions are unknown, but their parts must be checked.
+            // The values of all other expressions are unknown, but their parts must be checked.
             _ => {
                 if !self.is_quiet {
                     visitor::walk_expr(self, expr);
@@ -201,7 +202,7 @@ impl<'a> Analyzer<'a, '_> {
         Values::map(items)
     }
 
-    /// Evaluates an expression with the value of one of its parts.
+    /// Evaluates an expression that has the value of one of its parts.
     fn alternatives(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         match expr {
             Expr::If(if_expr) => {
@@ -230,7 +231,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates an expression for its value alone, in `scope`.
+    /// Evaluates an expression in `scope` for its value alone, without reports.
     pub(super) fn value_in(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
         self.in_scope(scope, |this| this.quietly(|this| this.evaluate(expr, Role::Alias)))
     }
@@ -248,12 +249,13 @@ impl<'a> Analyzer<'a, '_> {
         self.report_escape(values, expr, role)
     }
 
-    /// Evaluates a name at the place of its use.
+    /// Evaluates a name for a use at `offset`.
     fn resolve(&mut self, name: &str, offset: TextSize) -> Values<'a> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name. If `matters` is true, a name that depends on itself may be a finding.
+    /// Evaluates a name for a use at `offset`. If `matters` is true, a name that depends on its own value may be a
+    /// finding.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -282,7 +284,7 @@ impl<'a> Analyzer<'a, '_> {
                 None => values.add(self.any_binding_of(symbol, matters && is_same_scope)),
             }
         });
-        // A later star import may replace an earlier binding.
+        // A star import after the first binding may replace the binding.
         let is_later = |last| first.and_then(|symbol| symbols.first_bound(symbol)) < Some(last);
         if is_certain && symbols.star_imports.last.is_some_and(is_later) {
             values.add(self.star_imported(name));
@@ -299,7 +301,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates a name that the script does not bind, or may not have bound yet.
+    /// Evaluates a name that the script does not bind, or may not have bound yet at the use.
     fn resolve_unbound(&self, name: &str, is_bound_somewhere: bool) -> Values<'a> {
         let stars = &self.symbols.star_imports;
         let is_from_re = name == "compile" && stars.modules.contains_key("re");
@@ -314,7 +316,7 @@ impl<'a> Analyzer<'a, '_> {
         if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
             return Values::object(module);
         }
-        // If the name is unbound at run time, using it is an error.
+        // If the name is unbound at run time, using it is an error, so it has no value.
         if is_bound_somewhere && stars.modules.is_empty() && !self.symbols.has_dynamic_names {
             return Values::default();
         }
@@ -323,7 +325,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name by the star imports, as far as the rules know the members of the modules.
+    /// Evaluates a name that a star import may bind, as far as the rules know the members of the modules.
     fn star_imported(&self, name: &str) -> Values<'a> {
         let mut values = Values::only_open(true);
         let stars = &self.symbols.star_imports;
@@ -334,7 +336,7 @@ impl<'a> Analyzer<'a, '_> {
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
         }
-        // A name without a row may come from any of these modules.
+        // A name without a row may be a member of any module for which all calls are judged.
         modules.extend(stars.judged_whole.iter().copied());
         self.work().spend(modules.len());
         modules.sort_unstable();
@@ -345,22 +347,22 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name for any time of its use. Applies to a use in another scope, and to a name with too many
-    /// bindings to distinguish.
+    /// Evaluates a name for a use at any time, so that all its bindings count. Used if the use is in another scope, or
+    /// if the name has too many bindings to distinguish.
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         let flow = Flow::Symbol(symbol.id);
         if is_crowded && self.is_pending(flow) {
-            // The earlier value matters and is unknown.
+            // The name depends on its own earlier value, which matters and is unknown. So the script is refused.
             self.report(FindingKind::TooIndirect, None, None);
         }
         self.flowing(flow, |this| symbol.all().map(|id| this.binding_value(id)).collect())
     }
 
-    /// Evaluates the value of a binding.
+    /// Returns the value of a binding, which is evaluated only once.
     pub(super) fn binding_value(&mut self, id: BindingId) -> Values<'a> {
         self.flowing(Flow::Binding(id), |this| {
             let mut values = this.evaluate_binding(this.symbols.binding(id));
-            // If names change in unseen ways, a string is only one of several values.
+            // If names may change in unseen ways, the binding's value is only one of several possible values.
             values.is_open |= this.symbols.has_dynamic_names;
             values
         })
@@ -421,7 +423,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Adds the values that are put into a container by its name.
+    /// Adds the values that the script puts into a container under the name of `binding`.
     fn with_contents(&mut self, values: Values<'a>, binding: &Binding<'a>) -> Values<'a> {
         let is_tuple = matches!(binding.source, Source::Value(Expr::Tuple(_)));
         if is_tuple
@@ -435,7 +437,7 @@ impl<'a> Analyzer<'a, '_> {
             return values;
         }
         let mut with_put = Values::only_open(values.is_open);
-        // The unknown value may be a container.
+        // An unknown value may also be a container, with the values that the script puts into it.
         if values.is_open && !put.known.is_empty() {
             with_put.add(Values::container(put.clone()));
         }
@@ -454,7 +456,7 @@ impl<'a> Analyzer<'a, '_> {
         with_put
     }
 
-    /// Evaluates `a += b`.
+    /// Evaluates the value of the name `a` after `a += b`.
     fn augmented(&mut self, assign: &'a StmtAugAssign, scope: ScopeId) -> Values<'a> {
         let added = self.value_in(&assign.value, scope);
         let Expr::Name(name) = &*assign.target else { return Values::unknown() };
@@ -474,7 +476,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates the elements that one step of an iteration yields. Includes the script's own iterators.
+    /// Evaluates the values that one step of an iteration over `over` may yield. Includes the script's own iterators.
     pub(super) fn any_element(&mut self, over: &Values<'a>) -> Values<'a> {
         let mut elements = over.any_element();
         let iterators = self.own_items(over, &["__iter__", "__aiter__", "__next__", "__anext__"]);
@@ -482,7 +484,8 @@ impl<'a> Analyzer<'a, '_> {
         elements
     }
 
-    /// Evaluates an attribute in the source. Returns its object, and its own values.
+    /// Evaluates an attribute in the source. Returns the values of the object before the dot, and the values of the
+    /// attribute.
     pub(super) fn attribute(&mut self, attribute: &'a ExprAttribute) -> (Values<'a>, Values<'a>) {
         let name = attribute.attr.as_str();
         self.record_member(name);
@@ -491,7 +494,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         let base = self.evaluate(&attribute.value, Role::Base);
         if !self.is_quiet {
-            // The properties of a code object may be read.
+            // A script may read `__code__`, because the properties of a code object are harmless to read.
             let is_read = name == "__code__" && attribute.ctx == ExprContext::Load;
             if let Some(rule) = INDEX.attribute(name)
                 && !is_read
@@ -499,7 +502,8 @@ impl<'a> Analyzer<'a, '_> {
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
             }
-            // A `format` method is dangerous with its format string alone, regardless of its caller.
+            // A reference to the `format` method of a dangerous format string is a finding, regardless of the code that
+            // calls it.
             if !base.known.is_empty()
                 && let Some(rule) = INDEX.formatting(name)
                 && base.texts().0.any(|text| self.takes_internals(text))
@@ -512,7 +516,8 @@ impl<'a> Analyzer<'a, '_> {
         (base, values)
     }
 
-    /// Returns the member `name` of the alternatives of `base`. `from` is the expression of the base in the source.
+    /// Returns the member `name` of the alternatives of `base`. `from` is the expression of `base` in the source, if
+    /// there is one.
     pub(super) fn member_of(
         &mut self,
         base: &Values<'a>,
@@ -522,14 +527,14 @@ impl<'a> Analyzer<'a, '_> {
         match name {
             "__code__" => return Values::one(Value::Instance(objects::CODE)),
             "__traceback__" | "tb_next" => return Values::object("types.TracebackType"),
-            // A method under other names.
+            // Under these names, a method returns itself or the same method in another form.
             "__call__" | "__func__" | "__get__" | "__wrapped__" => {
                 let is_method = |value: &&Value<'a>| matches!(value, Value::Method(_));
                 if let Some(method) = base.known.iter().find(is_method) {
                     return Values::one(method.clone());
                 }
             }
-            // The variable of an enclosing function, which may be anything.
+            // `cell_contents` is a variable of an enclosing function, which may be anything.
             "cell_contents" => return Values::object(TAKEN).or_others(),
             _ => {}
         }
@@ -562,7 +567,8 @@ impl<'a> Analyzer<'a, '_> {
         if matches!(name, "detach" | "raw") {
             values.add(Values::one(Value::Instance(objects::FILE)));
         }
-        // Most modules hold other modules: `json.codecs`.
+        // Most modules hold other modules, as in `json.codecs`. So an attribute with the name of a module may be that
+        // module.
         if let Some(module) = from.and_then(Expr::as_attribute_expr)
             && let Some(member) = objects::member_behind(module.attr.as_str(), name)
             && !self.is_self(&module.value)
@@ -570,7 +576,8 @@ impl<'a> Analyzer<'a, '_> {
             values.add(member);
         }
         if let Some(module) = objects::far_reaching(name) {
-            // An honest formula has no attribute with such a name.
+            // In a formula, the attribute counts as the module, because an honest formula has no attribute with such a
+            // name.
             let value = if self.pass.is_formula {
                 Value::Object(Cow::Borrowed(module))
             } else {
@@ -581,7 +588,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the possible values of an attribute of a script's object, if it may have the attribute.
+    /// Returns the possible values of an attribute of an object of the script, if the object may have the attribute.
     fn own_member(&mut self, base: &Values<'a>, name: &str) -> Option<Values<'a>> {
         let own = base.known.iter().find_map(|value| match value {
             Value::Own(class) | Value::OwnClass(class) => Some((value, *class)),
@@ -619,7 +626,7 @@ impl<'a> Analyzer<'a, '_> {
         let names_member = |text: &str| text.starts_with("__") || is_namespace(&subscript.value);
         if let Some(text) = key.as_text().filter(|text| names_member(text))
             && let Some(rule) = INDEX.attribute(text)
-            // In a dictionary literal it is only a word.
+            // In a dictionary literal, the key is only a word.
             && (text == "__builtins__" || !matches!(base.single(), Some(Value::Map(_))))
         {
             self.report_reference(text.to_owned(), Some(rule), subscript.range());
@@ -646,15 +653,15 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Value::Own(_) | Value::OwnClass(_) => Values::default(),
                 Value::Namespace(path) => self.namespace_item(path, &key, subscript.range()),
-                // `__builtins__` is either a namespace or a module.
+                // `__builtins__` is either a namespace or a module. This case is the module's item access.
                 Value::Object(path) if path == "builtins.__builtins__" => {
                     self.namespace_item("builtins", &key, subscript.range())
                 }
-                // The base classes of a class.
+                // An item of a refused attribute such as `__bases__` is a class, and counts as the attribute itself.
                 Value::Object(path) if path.ends_with("__") && INDEX.is_found(path) => {
                     Values::one(value.clone())
                 }
-                // An item of a path's children is a path.
+                // A path has attributes with further paths as items, so an item of a path counts as a path.
                 Value::Instance(class) if objects::is_sticky(class) => Values::one(value.clone()),
                 _ => Values::unknown(),
             });
@@ -662,8 +669,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Looks `key` up in a namespace: the namespace of a module, `sys.modules`, or with an empty name the script's
-    /// namespace.
+    /// Looks `key` up in a namespace. `namespace` is a module's qualified name, `sys.modules`, or empty for the
+    /// script's own namespace.
     pub(super) fn namespace_item(
         &mut self,
         namespace: &str,
@@ -691,7 +698,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the values of the script's own namespace. Only imported modules matter.
+    /// Returns the values in the script's own namespace. Only imported modules matter, so all other values are unknown.
     pub(super) fn own_namespace(&mut self) -> Values<'a> {
         self.flowing(Flow::Namespace, |this| {
             let end = TextSize::new(u32::MAX);
@@ -711,12 +718,13 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Evaluates a name of the script as a member of its module.
+    /// Evaluates `name` as a member of the script's own module.
     pub(super) fn of_script(&mut self, name: &str) -> Values<'a> {
         self.in_scope(symbols::MODULE, |this| this.resolve(name, TextSize::new(u32::MAX)))
     }
 
-    /// Returns whether a computed name can only name an object of the script, judging by its start.
+    /// Returns whether a computed name can only be the name of an object of the script, judging by the start of the
+    /// name.
     pub(super) fn names_own(&self, name: &Values<'a>) -> bool {
         self.work().spend(self.symbols.imports.len().min(IMPORTS_MAX));
         let is_own = |start: &str| {
@@ -730,7 +738,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Reports an attribute that is harmless only if it is called: on a class of the script, or with a known name.
+    /// Reports `__subclasses__` or `__getattribute__` if the script does not call it. A call is harmless on a class of
+    /// the script, or with a known name.
     fn report_attribute(&mut self, attribute: &'a ExprAttribute, base: &Values<'a>, role: Role) {
         let name = attribute.attr.as_str();
         let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
@@ -746,7 +755,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports an object among `values` that a rule finds, unless the role defers the report.
+    /// Reports an object among `values` that a rule finds, unless `role` means that the object is judged later.
     fn report_escape(&mut self, values: Values<'a>, expr: &'a Expr, role: Role) -> Values<'a> {
         let is_judged = matches!(role, Role::Value | Role::Alias | Role::Annotation);
         if self.is_quiet || !is_judged {
@@ -767,7 +776,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns whether all parts of `a | b | c` are `None` or external classes, which the operator joins to a type.
+    /// Returns whether all operands of `a | b | c` are `None` or external classes, so that the operator joins them to a
+    /// type.
     fn is_union_of_types(&mut self, operation: &'a ExprBinOp) -> bool {
         let mut left = &*operation.left;
         let mut parts: SmallVec<[&'a Expr; 4]> = SmallVec::from_iter([&*operation.right]);
@@ -798,7 +808,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates `+` for strings and sequences, and `/` for paths.
     fn operation(&mut self, operation: &'a ExprBinOp, role: Role) -> Values<'a> {
-        // A sum of many terms nests to the left.
+        // A sum of many terms nests to the left, so this call recurses once for each term.
         let left = self.evaluate(&operation.left, role);
         let right = self.evaluate(&operation.right, role);
         for side in [&left, &right] {
@@ -864,7 +874,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports a string that is itself code: a type, or a doctest example.
+    /// Reports a string that is dangerous code: a type in an annotation, or an example for doctest.
     fn check_text(&mut self, text: &'a str, expr: &'a Expr) {
         if self.is_annotation {
             self.check_types(&Values::one(Value::Text(Cow::Borrowed(text))), expr);
@@ -879,20 +889,20 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the name of the attribute or dictionary `holder`. If the script names `__annotations__`, any dictionary
-    /// may be it.
+    /// Returns the name of the attribute or dictionary `holder`. If the script uses the name `__annotations__`, any
+    /// dictionary with a name may be that dictionary.
     pub(super) fn special_name(&self, holder: &'a Expr) -> Option<&'a str> {
         let name = symbols::last_name(holder)?;
         let is_alias = holder.is_name_expr() && self.symbols.uses("__annotations__").is_some();
         Some(if is_alias { "__annotations__" } else { name })
     }
 
-    /// Judges a value that is assigned under a name with a special meaning.
+    /// Judges a value that is assigned under a name with a special meaning, such as `__doc__`.
     pub(super) fn check_special(&mut self, name: &str, values: &Values<'a>, expr: &'a Expr) {
         match name {
             _ if self.is_quiet => {}
             "__annotations__" => self.check_types(values, expr),
-            // `case C(a)` takes the attribute that the first name gives.
+            // `case C(a)` takes the attribute that is first in `__match_args__`.
             "__match_args__" => {
                 let names = values.within();
                 let (mut texts, is_complete) = names.texts();
@@ -919,7 +929,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the rule about taking an attribute with this name from an unknown object.
+    /// Returns the rule that finds the taking of an attribute with this name from an unknown object.
     pub(super) fn attribute_rule(&self, name: &str) -> Option<&'static Rule> {
         if self.symbols.own_attributes.contains(name) && !name.starts_with("__") {
             return None;
@@ -930,7 +940,7 @@ impl<'a> Analyzer<'a, '_> {
         INDEX.attribute(name).or_else(of_method).or_else(of_module)
     }
 
-    /// Reports strings that are used as types, regardless of how they were composed.
+    /// Reports dangerous strings that are used as types, regardless of how the script composed them.
     pub(super) fn check_types(&mut self, types: &Values<'a>, expr: &'a Expr) {
         let mut is_dangerous = |text: &str| is_dangerous_formula(text, self.work());
         if !self.is_quiet && types.any_text(&mut is_dangerous) {
@@ -939,7 +949,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates an iterable. Its elements go to the target, which may be anywhere.
+    /// Evaluates the iterable of a loop. Its elements are bound to the loop's target, which may be an attribute or an
+    /// item.
     pub(super) fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
         let is_display = !symbols::elements(expr).is_empty();
         let values = self.evaluate(expr, if is_display { Role::Value } else { Role::Alias });
@@ -982,18 +993,18 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns an index as a value.
+/// Returns `index` as a known number.
 fn place<'a>(index: usize) -> Values<'a> {
     i64::try_from(index).map_or_else(|_| Values::unknown(), |at| Values::one(Value::Number(at)))
 }
 
-/// Judges a value that goes to code that is not followed. Returns the name to report, and the rule.
+/// Judges a value that is passed to code which the analysis does not follow. Returns the name to report, and the rule.
 pub(super) fn escaping(
     value: &Value<'_>,
     used_as: Role,
 ) -> Option<(String, Option<&'static Rule>)> {
-    // A type can be read back from the annotations. A module leads to other objects from there. A class is judged where
-    // it is used.
+    // A type in an annotation counts as a value, because it can be read back from the annotations. A module leads to
+    // other objects from there. A class is judged where it is used.
     let is_type = used_as == Role::Annotation;
     let is_value = used_as == Role::Value || is_type;
     match value {
@@ -1003,11 +1014,12 @@ pub(super) fn escaping(
             Verdict::Carrier if is_value => {
                 Some((path.clone().into_owned(), INDEX.special(Special::ModuleAsValue)))
             }
-            // Called elsewhere, it takes any name from any object.
+            // If other code calls such a function, the function takes any name from any object.
             Verdict::Clear if is_value && GETTERS.contains(&&**path) => {
                 Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
-            // A function cannot be judged without its arguments.
+            // The rules judge these functions by their arguments, which are unknown if other code calls them. So
+            // passing them on is a finding.
             Verdict::Clear if is_value && !is_type => INDEX
                 .calls(path)
                 .find(|(_, condition)| {
@@ -1038,7 +1050,8 @@ pub(super) fn escaping(
     }
 }
 
-/// Returns whether an object that this rule finds is harmless as a type: the type of functions, or a private class.
+/// Returns whether an object that `rule` finds is harmless as a type. This is so for the type of functions, and for
+/// private classes.
 fn is_type_of_others(rule: &Rule, path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or_default().trim_start_matches('_');
     match rule.id {

@@ -1,8 +1,8 @@
-//! Follows values that do not flow by names: the results and arguments of the script's own functions, attributes, and
-//! the contents of containers.
+//! Follows values that reach their use in other ways than by a name: the results and arguments of the script's own
+//! functions, attributes, and the contents of containers.
 //!
-//! Each value joins everything that the whole script shows of it. If a part may be unseen, the value is open.
-//! Attributes and containers are distinguished only by their last name.
+//! The result for a value joins all alternatives that the whole script shows. If some alternatives may be unseen, the
+//! result is open: other values are possible. Attributes and containers are distinguished only by their last name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the script's own values are of interest")]
 
@@ -14,9 +14,9 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::{self, Binding, Definition, Passed, ScopeId};
 
-/// The number of calls of one function that are evaluated.
+/// The maximum number of calls of one function that are evaluated.
 const CALLS_MAX: usize = 32;
-/// The object that an unknown attribute of an unknown object counts as.
+/// The name of the object that stands for an unknown attribute of an unknown object.
 pub(super) const TAKEN: &str = "….…";
 /// Decorators that do not change a function, its parameters or its result.
 #[rustfmt::skip]
@@ -38,8 +38,8 @@ impl<'a> Analyzer<'a, '_> {
                 values = Values::container(values);
             }
             values.is_open |= this.is_decorated(function);
-            // A function that takes attributes by name may be meant for any object, so its result does not count as
-            // taken.
+            // The mark of an unknown attribute is removed. A function that takes attributes by name may be meant for
+            // any object, so its result does not count as an unknown attribute.
             values.known.retain(|value| *value != Value::Object(TAKEN.into()));
             values
         })
@@ -59,7 +59,7 @@ impl<'a> Analyzer<'a, '_> {
         self.decorators(definition).any(|name| names.contains(&name))
     }
 
-    /// Returns the value of an attribute with this name on an object of the script. Returns `None` if the script gives
+    /// Returns the value of an attribute with this name on any object of the script. Returns `None` if the script gives
     /// no object such an attribute.
     pub(super) fn attribute_value(&mut self, name: &str) -> Option<Values<'a>> {
         let uses = self.symbols.uses(name).filter(|uses| !uses.attribute.is_empty())?;
@@ -75,7 +75,7 @@ impl<'a> Analyzer<'a, '_> {
                     {
                         this.function_result(of)
                     }
-                    // The object may be a descriptor.
+                    // The stored object may be a descriptor, so the attribute may also be the result of its `__get__`.
                     Value::Own(_) if name != "__get__" => {
                         let mut values = this.call_method("__get__").unwrap_or_default();
                         values.add(Values::one(value));
@@ -88,13 +88,13 @@ impl<'a> Analyzer<'a, '_> {
         }))
     }
 
-    /// Returns the result of a method with this name on an object of the script.
+    /// Returns the result of calling a method with this name on any object of the script.
     pub(super) fn call_method(&mut self, name: &str) -> Option<Values<'a>> {
         let methods = self.attribute_value(name)?;
         Some(self.call_own(&methods))
     }
 
-    /// Returns the result of calling the script's own functions, classes and objects among `callee`.
+    /// Returns the result of calling the values among `callee` that are the script's own functions, classes or objects.
     pub(super) fn call_own(&mut self, callee: &Values<'a>) -> Values<'a> {
         let mut values = Values::only_open(callee.is_open);
         for value in &callee.known {
@@ -129,7 +129,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the values that are or may be put into the container with this name.
+    /// Returns the values that the script puts, or may put, into the container with the name of `binding`. Returns
+    /// `None` if it puts nothing into the container.
     pub(super) fn put_into(&mut self, binding: &Binding<'a>) -> Option<Values<'a>> {
         let symbols = self.symbols;
         let uses = symbols.uses_of(binding);
@@ -144,7 +145,7 @@ impl<'a> Analyzer<'a, '_> {
         }))
     }
 
-    /// Returns the result of one of these methods on an object of the script, for a `with` or `for`.
+    /// Returns the results of `methods` on the script's own objects among `values`, for example for a `with` or `for`.
     pub(super) fn own_items(&mut self, values: &Values<'a>, methods: &[&str]) -> Values<'a> {
         let mut items = Values::default();
         if values.known.iter().any(|value| matches!(value, Value::Own(_) | Value::OwnClass(_))) {
@@ -155,7 +156,7 @@ impl<'a> Analyzer<'a, '_> {
         items
     }
 
-    /// Returns the value of a parameter: the join of its arguments in all visible calls.
+    /// Returns the value of a parameter, which joins the arguments in all visible calls of the function.
     pub(super) fn parameter(
         &mut self,
         name: &'a str,
@@ -183,7 +184,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         let mut values = Values::default();
         if let Definition::Lambda(lambda, None, Some(call)) = definition {
-            // The function that receives the `lambda` may call it with its other arguments.
+            // The function that receives the `lambda` may pass its other arguments to the `lambda`.
             for argument in call.arguments.args.iter().filter(|of| of.range() != lambda.range()) {
                 values.add(self.flowing_value(argument, symbols.parent(function)).within());
             }
@@ -212,7 +213,7 @@ impl<'a> Analyzer<'a, '_> {
             values.add(self.flowing_value(default, outer));
         }
         if !is_seen {
-            // Apart from the arguments in the visible calls, it may be any string.
+            // Besides the arguments in the visible calls, the parameter may be any string that an unseen call passes.
             if !values.known.is_empty() && !uses_only_default {
                 values.add(Values::one(Value::Start("".into())));
             }
@@ -221,7 +222,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the elements of the parameter that takes the remaining positional arguments, or the remaining keywords.
+    /// Returns a container of the arguments that a function's `*` or `**` parameter takes: the remaining positional
+    /// arguments, or the remaining keywords.
     pub(super) fn rest_parameter(&mut self, function: ScopeId, is_named: bool) -> Values<'a> {
         let definition = self.symbols.definition(function);
         let mut values = Values::default();
@@ -239,7 +241,7 @@ impl<'a> Analyzer<'a, '_> {
         Values::container(values)
     }
 
-    /// Returns the arguments that calls of a class pass for one of its fields.
+    /// Returns the value of a field of a class, which joins the arguments that calls of the class pass for the field.
     pub(super) fn field(&mut self, name: &str, class: ScopeId, place: usize) -> Values<'a> {
         let mut values = Values::default();
         let symbols = self.symbols;
@@ -259,8 +261,9 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Runs `work` for each call of a function, with the scope of the call and the number of arguments that are bound
-    /// before. Returns whether all calls are visible and `work` returned `Some` for each.
+    /// Runs `work` for each call of a function. `work` receives the call, its scope, and the number of arguments that
+    /// are bound before the arguments of the call. Returns whether all calls are visible and `work` returned `Some` for
+    /// each.
     fn calls_of(
         &mut self,
         function: ScopeId,
@@ -286,7 +289,7 @@ impl<'a> Analyzer<'a, '_> {
             || self.is_decorated(function);
         let is_bound = class.is_some() && !self.has_decorator(function, &["staticmethod"]);
         let mut is_seen = !is_hidden;
-        // A call of the result of another call, or of an item, may call any function that is passed on.
+        // If the function is passed on, a call of another call's result, or of an item, may be a call of this function.
         let indirect = symbols.uses("").filter(|_| uses.is_passed_on());
         let indirect = indirect.into_iter().flat_map(|uses| &uses.calls).take(CALLS_MAX);
         for (scope, call) in uses.calls.iter().take(CALLS_MAX).chain(indirect) {
@@ -299,9 +302,9 @@ impl<'a> Analyzer<'a, '_> {
         is_seen
     }
 
-    /// Evaluates an expression once, for its value alone.
+    /// Evaluates an expression at most once, for its value alone, without reports.
     pub(super) fn flowing_value(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
-        // Names are cached by their bindings.
+        // Names are not cached here, because their bindings are cached.
         if expr.is_name_expr() || expr.is_literal_expr() {
             return self.value_in(expr, scope);
         }

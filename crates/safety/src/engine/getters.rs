@@ -1,6 +1,6 @@
-//! Evaluates functions that take attributes by paths of names: the results of `operator.attrgetter` and
-//! `operator.methodcaller`, and the fields of a format string. Judges each like `getattr`, with the objects that it
-//! receives.
+//! Evaluates functions that take attributes by attribute paths: the results of `operator.attrgetter` and
+//! `operator.methodcaller`, and the fields of a format string. Each attribute is judged as if `getattr` took it from
+//! the objects that the function receives.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few kinds of values are of interest")]
 
@@ -21,7 +21,7 @@ use crate::rules::{Rule, Special};
 use crate::symbols::ScopeId;
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates a call of the result of `attrgetter` or `methodcaller`, with the object `of`.
+    /// Evaluates a call of `getter`, which `attrgetter` or `methodcaller` has returned, with the object `of`.
     pub(super) fn taken(
         &mut self,
         getter: &Getter<'a>,
@@ -39,12 +39,13 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the attributes on a path of names, one after the other.
+    /// Evaluates the attributes on an attribute path, one after the other, starting at `of`.
     fn taken_by_path(&mut self, path: &Values<'a>, of: &Values<'a>, expr: &'a Expr) -> Values<'a> {
         let unknown = Values::unknown();
         let (paths, is_complete) = path.texts();
         let mut values = Values::default();
-        // The method that takes any attribute receives the name elsewhere.
+        // `__getattribute__` takes any attribute, and receives the attribute's name elsewhere. So it counts as an
+        // unknown name.
         let mut is_computed = !is_complete;
         for path in paths {
             is_computed |= path == GETTER;
@@ -61,7 +62,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a call of a member that was taken by name. The arguments are unseen.
+    /// Evaluates a call of a member that was taken by name. The arguments of the call are unseen.
     fn called_by_name(&mut self, callee: &Values<'a>, expr: &'a Expr) -> Values<'a> {
         if !self.is_quiet {
             let mut hidden = Arguments::default();
@@ -81,8 +82,8 @@ impl<'a> Analyzer<'a, '_> {
         self.call_own(callee).or_others()
     }
 
-    /// Reports a getter that is passed along with an object from which it takes a module. The callee may call the
-    /// getter with the object.
+    /// Reports a getter that a call receives together with an object, if the getter takes a module from the object. The
+    /// callee may call the getter with the object.
     pub(super) fn check_passed_getter(
         &mut self,
         getter: &Getter<'a>,
@@ -105,8 +106,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the name and rule of a getter that may take a far-reaching module, or any attribute, in code that is not
-    /// followed.
+    /// Returns the name and the rule of a getter that is passed to code which the analysis does not follow, if the
+    /// getter may take a far-reaching module or any attribute there.
     pub(super) fn escaping_getter(&self, getter: &Getter<'a>) -> Option<(String, &'static Rule)> {
         getter.names.iter().flat_map(|name| name.texts().0).find_map(|name| {
             let special = match name {
@@ -118,8 +119,9 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Reports a format string, or a path of names, that takes a module from one of the arguments. A formatter class
-    /// passes the objects that a field names to its methods.
+    /// Reports a format string, or an attribute path, that takes a module from one of the arguments. The script can
+    /// then use the module if it defines a formatter class, because a formatter passes the objects that a field names
+    /// to its methods.
     pub(super) fn check_fields(
         &mut self,
         call: &'a ExprCall,
@@ -168,7 +170,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a field such as `0.name[key]` takes a module from the formatted objects.
+    /// Returns whether a replacement field such as `0.name[key]` takes a module from the formatted objects.
     fn field_leads_out(
         &mut self,
         field: &str,
@@ -197,7 +199,7 @@ impl<'a> Analyzer<'a, '_> {
         false
     }
 
-    /// Returns whether this may be an instance of a script's class that is derived from `string.Formatter`.
+    /// Returns whether `base` may be an instance of a script's class that is derived from `string.Formatter`.
     fn is_formatter(&mut self, base: &Values<'a>) -> bool {
         let classes: Vec<ScopeId> = base
             .known
@@ -214,21 +216,21 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// The arguments that the fields of a format string name.
+/// The arguments that the replacement fields of a format string may name.
 struct Formatted<'a, 'r> {
-    /// The positional objects. `None` if they are the arguments after the format string.
+    /// The positional objects. `None` if the objects are the arguments after the format string.
     positional: Option<Values<'a>>,
     named: Values<'a>,
     all: &'r Arguments<'a>,
 }
 
 impl<'a> Formatted<'a, '_> {
-    /// Returns the possible values of the first part of a field.
+    /// Returns the possible values of the object that the first part of a field names.
     fn object(&self, name: &str) -> Values<'a> {
         let place = name.parse::<usize>();
         match (&self.positional, place) {
             (None, Ok(place)) => self.all.positional(place.saturating_add(1)).cloned(),
-            // An empty name takes the next argument, which may be any of them.
+            // A field with an empty name takes the next argument. Its index is unknown here, so it may be any argument.
             (None, Err(_)) if name.is_empty() => {
                 Some(self.all.positionals().skip(1).cloned().collect())
             }
@@ -240,7 +242,7 @@ impl<'a> Formatted<'a, '_> {
     }
 }
 
-/// Returns the result of `attrgetter` or `methodcaller`. The first `count` arguments are names.
+/// Creates the result of `attrgetter` or `methodcaller`. The first `count` arguments are the attribute names.
 pub(super) fn getter<'a>(arguments: &Arguments<'a>, count: usize) -> Values<'a> {
     let only_texts = |name: &Values<'a>| {
         let mut texts = name.clone();
@@ -256,8 +258,8 @@ pub(super) fn getter<'a>(arguments: &Arguments<'a>, count: usize) -> Values<'a> 
     Values::one(Value::Getter(Rc::new(getter)))
 }
 
-/// Returns the name of an object that leads to objects of the rules. Either a rule finds the object, or it is a module
-/// with a member that has a row.
+/// Returns the name of an object that leads to objects which a rule finds. Either a rule finds this object itself, or
+/// it is a module with a member that has a row.
 fn module_of_rules(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => {

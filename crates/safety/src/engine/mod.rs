@@ -1,12 +1,13 @@
-//! Evaluates every expression in one walk over the syntax tree, as far as its value can be known, and reports the
-//! findings of the rules. Never runs any of the script's code.
+//! Evaluates every expression in one walk over the syntax tree, as far as its value can be known, and reports each
+//! finding of the rules. Never runs any of the script's code.
 //!
-//! Any use of a dangerous object is a finding, called or not. So it does not matter where the object goes afterwards.
-//! The engine must only follow values that lead to such objects: modules, namespaces, and strings that name attributes.
+//! Any use of a dangerous object is a finding, called or not. So it does not matter where the script passes the object
+//! afterwards. The engine must only follow values that lead to dangerous objects: modules, namespaces, and strings that
+//! name attributes.
 //!
-//! `analyzer` holds the state, and is the only module that changes its modes. `statements`, `expressions`, `calls` and
-//! `conditions` recurse into each other. A statement holds expressions, and a call is an expression. A condition of a
-//! call may be about a string of code, which is analysed like a script.
+//! `analyzer` holds the state, and is the only module that changes the modes of the analysis. `statements`,
+//! `expressions`, `calls` and `conditions` recurse into each other: a statement holds expressions, a call is an
+//! expression, and a condition of a call may be about a string of code, which is analysed like a script.
 
 mod addresses;
 mod analyzer;
@@ -30,19 +31,21 @@ use super::work::{Judgement, Work};
 use super::{bounds, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
-/// The deepest nesting of expressions, and of the names that they lead to, for which an ordinary stack is large enough.
+/// The maximum nesting of expressions, including the names in them that are followed, for which an ordinary stack is
+/// large enough.
 pub(super) const LEVEL_MAX: usize = 150;
-/// The depth to which strings of code in strings of code are analysed.
+/// The maximum nesting depth of strings of code in strings of code. A deeper string counts as dangerous.
 const TEXT_DEPTH_MAX: usize = 2;
-/// The deepest nesting of a string of code. It is analysed on the same stack.
+/// The maximum nesting of a string of code, in levels. The string is analysed on the same stack as the script around
+/// it.
 const TEXT_NESTING_MAX: usize = 40;
-/// The longest formula that is analysed, in bytes.
+/// The maximum size of a formula that is analysed, in bytes. A longer formula counts as dangerous.
 const FORMULA_BYTES_MAX: usize = 64 * 1024;
 
-/// Analyses a script, and follows its expressions down to `level_max`.
+/// Analyses a script, and follows its expressions down to nesting level `level_max`.
 ///
-/// The caller must ensure that the stack is large enough for the tree. Building, walking and dropping the tree all
-/// recurse to the depth of the source's nesting.
+/// The caller must ensure that the stack is large enough for the syntax tree. Building, walking and dropping the tree
+/// all recurse to the depth of the source's nesting.
 pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
     let work = Work::new(source);
     let mut checked =
@@ -56,7 +59,7 @@ pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
     checked
 }
 
-/// Returns whether a string of code that the script runs is dangerous, or nests too deeply to be judged.
+/// Returns whether a string that the script runs as code is dangerous, or nests too deeply to be judged.
 fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
     let text_depth = around.text_depth + 1;
     let pass = Pass { level_max: LEVEL_MAX, text_depth, is_formula: false, work: around.work };
@@ -67,9 +70,10 @@ fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
         })
 }
 
-/// Returns whether a string that is evaluated makes a forbidden call, or names the interpreter's internals.
+/// Returns whether a string that a library evaluates as a formula makes a forbidden call, or names the interpreter's
+/// internals.
 fn is_dangerous_formula(text: &str, work: &Work) -> bool {
-    // A string without any of these characters calls nothing and takes no attribute.
+    // A string without any of these characters calls nothing and takes no attribute, so it is harmless.
     if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {
         return text.len() > FORMULA_BYTES_MAX;
     }
@@ -77,7 +81,8 @@ fn is_dangerous_formula(text: &str, work: &Work) -> bool {
 }
 
 fn does_more_than_compute(text: &str, work: &Work) -> bool {
-    // pandas marks variables with these characters.
+    // pandas marks variables with `@` or backticks. Spaces replace them, so that the parser reads the variables as
+    // names.
     let text = text.replace(['@', '`'], " ");
     let text = text.trim();
     if !bounds::is_nested_at_most(text, TEXT_NESTING_MAX) {
@@ -92,7 +97,7 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
-/// Returns whether a word of a string that does not parse is the name of an internal.
+/// Returns whether a word of a string that does not parse is the name of one of the interpreter's internals.
 fn names_internals(text: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {
         let is_dunder = word.len() > 4 && word.starts_with("__") && word.ends_with("__");
@@ -122,7 +127,8 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             found.push(RawFinding {
                 kind: FindingKind::SyntaxError(error.error.to_string()),
                 rule: None,
-                // A token that is missing at the end is reported on the last line with code.
+                // If a token is missing at the end of the source, the error is reported on the last line with code, and
+                // not on a blank line after it.
                 offset: Some(error.location.start().min(source.trim_end().text_len())),
             });
             found.extend(fallback::patterns(source));
@@ -131,7 +137,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     RawAnalysis { found, imports, uses, steps: 0 }
 }
 
-/// Collects everything in `module` that a rule finds, its imports, and the names that it uses.
+/// Collects every finding of the rules in `module`, its imports, and the names that it uses.
 fn walk(module: &ModModule, source: &str, pass: Pass<'_>) -> RawAnalysis {
     let symbols = symbols::build(module);
     let mut analyzer = Analyzer::new(source, &symbols, pass);

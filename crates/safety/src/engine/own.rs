@@ -1,5 +1,5 @@
-//! Evaluates the script's own classes and methods, the strings of code that it composes, and harmless reads of the
-//! interpreter's internals.
+//! Evaluates the script's own classes and methods, the strings of code that the script composes, and harmless reads of
+//! the interpreter's internals.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -15,13 +15,13 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::{Binding, BindingId, Definition, ScopeId, ScopeKind, Source, last_name};
 
-/// The number of bindings of a name that are checked.
+/// The maximum number of bindings of one name that are checked.
 const SOURCES_MAX: usize = 64;
-/// The number of f-strings that are followed from one to the next.
+/// The maximum number of f-strings that are followed from one to the next.
 const CODE_DEPTH_MAX: usize = 4;
 
-/// Calls with members that are harmless to read, and the names of those members. All other members of a frame, a stack
-/// entry or a function's variables lead to every object.
+/// External functions, each with the members of its result that are harmless to read. All other members of a frame, a
+/// stack entry or a function's variables lead to every object.
 const READ_OF: &[(&str, &[&str])] = &[
     ("inspect.currentframe", OF_FRAME),
     ("sys._getframe", OF_FRAME),
@@ -30,15 +30,16 @@ const READ_OF: &[(&str, &[&str])] = &[
 ];
 const OF_FRAME: &[&str] = &["f_lineno", "co_name", "co_qualname", "co_firstlineno", "co_filename"];
 
-/// Names that lead from a method to its function, take an attribute by an unseen name, or call a function by its name
-/// in a string.
+/// Names with which a script can reach an object in an unseen way: they lead from a method to its function, take an
+/// attribute by an unseen name, or call a function by its name in a string.
 #[rustfmt::skip]
 const TAKING_OUT: &[&str] = &[
     "__dict__", "__func__", "__get__", "__getattribute__", "__wrapped__", "attrgetter", "getattr",
     "globals", "inspect", "locals", "methodcaller", "vars",
 ];
 
-/// Names that set an attribute, or run a string that may set a name.
+/// Names with which a script can change a name in an unseen way: they set an attribute, or run a string that may set a
+/// name.
 #[rustfmt::skip]
 const SETTING: &[&str] = &[
     "Timer", "__import__", "__setattr__", "import_module", "mock", "patch", "repeat", "setattr",
@@ -50,7 +51,8 @@ impl<'a> Analyzer<'a, '_> {
         names.iter().any(|name| self.symbols.uses(name).is_some())
     }
 
-    /// Returns whether an attribute with the name of an internal belongs to the script.
+    /// Returns whether an attribute with the name of one of the interpreter's internals is an attribute of the script
+    /// itself.
     pub(super) fn is_own_attribute(
         &mut self,
         base: &Values<'a>,
@@ -72,7 +74,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether `expr` is a method that the script defines, or a name bound to one.
+    /// Returns whether `expr` is a method that the script defines, or a name that is bound to such a method.
     fn is_own_method(&mut self, expr: &Expr) -> bool {
         let symbols = self.symbols;
         let is_own = |expr: &Expr| {
@@ -86,7 +88,8 @@ impl<'a> Analyzer<'a, '_> {
             )
     }
 
-    /// Returns the bindings of a name that a use can see, if one of them certainly binds it.
+    /// Returns the bindings of a name that a use can see. Returns `None` unless the name is certainly bound and has few
+    /// such bindings.
     fn sources_of(&self, name: &ExprName) -> Option<SmallVec<[BindingId; 4]>> {
         let symbols = self.symbols;
         let mut sources = SmallVec::new();
@@ -104,7 +107,7 @@ impl<'a> Analyzer<'a, '_> {
         (is_certain && !symbols.has_dynamic_names && are_few).then_some(sources)
     }
 
-    /// Returns whether `expr` is a name, and `is_such` holds for all bindings that it may have.
+    /// Returns whether `expr` is a name, and `is_such` holds for all bindings that the name may have.
     fn all_sources_are(
         &mut self,
         expr: &Expr,
@@ -118,7 +121,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether `expr` is the object on which a method is called.
+    /// Returns whether `expr` is `self` or `cls` as a parameter of a method, which stands for the object on which the
+    /// method is called.
     pub(super) fn is_self(&mut self, expr: &Expr) -> bool {
         matches!(expr, Expr::Name(name) if matches!(name.id.as_str(), "self" | "cls"))
             && self.all_sources_are(expr, |this, binding| {
@@ -127,8 +131,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Returns whether a metaclass of the script creates this class. Such a metaclass decides which objects are
-    /// instances.
+    /// Returns whether a metaclass of the script creates the class. Such a metaclass decides which objects are
+    /// instances of the class.
     pub(super) fn has_own_metaclass(&mut self, class: &'a Expr) -> bool {
         let classes = self.quietly(|this| this.evaluate(class, Role::Callee));
         classes.known.iter().any(|value| match value {
@@ -147,7 +151,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether `expr` is the target of a loop over the subclasses of a parameter. A recursive call therefore
+    /// Returns whether `expr` is the target of a loop over the subclasses of `parameter`. If it is, a recursive call
     /// only passes the class that the function received, or a subclass of it.
     pub(super) fn is_below_parameter(
         &mut self,
@@ -175,8 +179,8 @@ impl<'a> Analyzer<'a, '_> {
             && self.all_sources_are(&method.value, |_, binding| is_given(binding))
     }
 
-    /// Evaluates a harmless read of the interpreter's internals: `inspect.currentframe().f_code.co_name`. Returns
-    /// whether it is such a read.
+    /// Returns whether `attribute` is a harmless read of the interpreter's internals, for example
+    /// `inspect.currentframe().f_code.co_name`. If it is, evaluates the arguments of the call.
     pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
         let Some(call) = source_of_reading(&attribute.value) else { return false };
         let name = attribute.attr.as_str();
@@ -192,8 +196,7 @@ impl<'a> Analyzer<'a, '_> {
         is_read
     }
 
-    /// Evaluates `inspect.getfile(inspect.currentframe())`, which reads the location of a frame. Returns whether it is
-    /// this call.
+    /// Returns whether `call` only reads the location of a frame: `inspect.getfile(inspect.currentframe())`.
     pub(super) fn describes_frame(&mut self, call: &'a ExprCall) -> bool {
         let name = last_name(&call.func).unwrap_or_default();
         if !matches!(name, "getfile" | "getsource") || self.symbols.own_attributes.contains(name) {
@@ -209,7 +212,7 @@ impl<'a> Analyzer<'a, '_> {
             && frame.arguments.is_empty()
     }
 
-    /// Returns whether `expr` is a string that Z3 itself makes from a problem, or a sum of such strings.
+    /// Returns whether `expr` is a string that Z3 itself makes from a problem, or a concatenation of such strings.
     pub(super) fn is_text_of_solver(&mut self, expr: &'a Expr) -> bool {
         match expr {
             Expr::Call(call) => {
@@ -229,13 +232,14 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a condition holds, if that is certain. The condition is a constant, a name bound only to
-    /// constants, or a comparison with the version of Python.
+    /// Returns whether a condition holds. Returns `None` unless that is certain. It can be certain for a constant, a
+    /// name bound only to constants, or a comparison with the version of Python.
     pub(super) fn is_true(&mut self, test: &'a Expr) -> Option<bool> {
         match test {
             Expr::UnaryOp(not) if not.op == UnaryOp::Not => Some(!self.is_true(&not.operand)?),
             Expr::BoolOp(bool_op) => {
-                // One operand decides, wherever it stands.
+                // One operand decides the result, wherever it stands: a true operand of `or`, and a false operand of
+                // `and`.
                 let decides = bool_op.op == BoolOp::Or;
                 let mut parts = bool_op.values.iter().map(|part| self.is_true(part));
                 let all = parts.try_fold(true, |all, part| match part {
@@ -247,7 +251,7 @@ impl<'a> Analyzer<'a, '_> {
                     Ok(all_known) => all_known.then_some(!decides),
                 }
             }
-            // A metaclass may change the names in the body of a class.
+            // A metaclass may change the names in the body of a class, so a name there is never certain.
             Expr::Name(_)
                 if self.symbols.star_imports.modules.is_empty()
                     && self.symbols.kind(self.scope) != ScopeKind::Class
@@ -265,12 +269,12 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether the script uses a name that may set a name of a module without naming it.
+    /// Returns whether the script uses a name with which it may set a name of a module without writing that name.
     fn sets_unseen(&self) -> bool {
         self.uses_any(TAKING_OUT) || self.uses_any(SETTING)
     }
 
-    /// Returns whether a comparison with the version of Python holds for every version 3.
+    /// Returns the result of a comparison with the version of Python, if the result is the same for every version 3.
     fn is_version(&mut self, compare: &'a ExprCompare) -> Option<bool> {
         let ([op], [right]) = (&*compare.ops, &*compare.comparators) else { return None };
         let (version, is_number) = match &*compare.left {
@@ -284,7 +288,7 @@ impl<'a> Analyzer<'a, '_> {
         let (with, is_whole) = match right {
             Expr::Tuple(tuple) if !is_number => {
                 let (first, rest) = tuple.elts.split_first()?;
-                // `(3, 0)` means the same as `(3,)`.
+                // As a bound, `(3, 0)` means the same as `(3,)`.
                 (number(first)?, rest.len() < 3 && rest.iter().all(|part| number(part) == Some(0)))
             }
             right if is_number => (number(right)?, true),
@@ -308,7 +312,8 @@ impl<'a> Analyzer<'a, '_> {
             .then_some(holds)
     }
 
-    /// Returns whether a call of `__import__` names a module without rows in the table.
+    /// Returns whether a call of `__import__` names only modules that are harmless because they have no rows in the
+    /// table. If it does, records the imports.
     pub(super) fn imports_harmless(
         &mut self,
         callee: &Values<'a>,
@@ -332,8 +337,8 @@ impl<'a> Analyzer<'a, '_> {
         is_harmless
     }
 
-    /// Evaluates a part of an f-string that runs as code. One number stands for any number, and a function of the
-    /// script has its name.
+    /// Evaluates a part of an f-string that runs as code. The number 0 stands for any number, and a function of the
+    /// script counts as its name in `f.__name__`.
     pub(super) fn part_of_code(&mut self, expr: &'a Expr) -> Values<'a> {
         match expr {
             Expr::Attribute(name) if name.attr.as_str() == "__name__" => {
@@ -368,7 +373,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the names of functions, unless the script changes such names.
+    /// Returns the names of the functions, unless the script changes names of functions.
     fn names_of_functions(&self, functions: &Values<'a>) -> Values<'a> {
         let changes = self.symbols.own_attributes.contains("__name__")
             || self.uses_any(&["setattr", "__setattr__", "__set__", "update_wrapper", "wraps"]);
@@ -386,7 +391,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the truth value of a constant.
+/// Returns the truth value of a constant. Returns `None` for any other expression.
 fn is_constant(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::BooleanLiteral(literal) => Some(literal.value),
@@ -396,7 +401,7 @@ fn is_constant(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// Returns the call before `.f_back`, `.f_code` and list indexes.
+/// Returns the call that an expression reads through `.f_back`, `.f_code` and list indexes.
 fn source_of_reading(mut expr: &Expr) -> Option<&ExprCall> {
     loop {
         expr = match expr {

@@ -1,5 +1,5 @@
-//! Evaluates arguments that functions of the standard library return later: a function in a `partial`, a default in a
-//! signature, the argument of an exception, an attribute by its name.
+//! Evaluates arguments that functions of the standard library keep and return later: the function in a `partial`, a
+//! default in a signature, the argument of an exception, an attribute by its name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few kinds of values are of interest")]
 
@@ -17,14 +17,14 @@ use crate::knowledge::value::{Value, Values};
 use crate::rules::{Condition, Rule};
 use crate::symbols::{Definition, ScopeId};
 
-/// The number of classes of a hierarchy up to which the bases are checked.
+/// The maximum number of classes in a hierarchy that are searched for external bases.
 const BASES_MAX: usize = 16;
-/// The number of `raise` statements up to which the arguments are evaluated.
+/// The maximum number of `raise` statements that are searched for arguments.
 const RAISED_MAX: usize = 32;
-/// The number of functions and modules in the script's attributes that are distinguished.
+/// The number of functions and modules in the script's attributes from which on they are no longer distinguished.
 const CONTENTS_MAX: usize = 15;
 
-/// Predicates of `inspect` for which no member leads to other modules.
+/// Predicates of `inspect`. Members for which one of these predicates holds do not lead to other modules.
 #[rustfmt::skip]
 const HARMLESS_PREDICATES: &[&str] = &[
     "inspect.isabstract", "inspect.isbuiltin", "inspect.isclass", "inspect.iscoroutinefunction",
@@ -33,7 +33,8 @@ const HARMLESS_PREDICATES: &[&str] = &[
 ];
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates the result of an external function that returns some of its arguments.
+    /// Evaluates the result of an external function that returns some of its arguments. Returns `None` for any other
+    /// function.
     pub(super) fn passed_back(
         &mut self,
         path: &str,
@@ -78,7 +79,8 @@ impl<'a> Analyzer<'a, '_> {
         Some(passed.or_others())
     }
 
-    /// Evaluates a class that a call creates. It counts as its bases with judged constructors or members.
+    /// Evaluates a class that a call creates from `bases`. The class counts as those bases that a rule finds, or that
+    /// have rules about their calls.
     pub(super) fn made_from(&mut self, bases: &Values<'a>) -> Values<'a> {
         let mut bases = self.any_element(bases).or_others();
         bases.known.retain(|base| {
@@ -100,7 +102,7 @@ impl<'a> Analyzer<'a, '_> {
                 this.work().spend(1 + stored.weight());
                 values.add(leading(&stored));
                 if values.known.len() >= CONTENTS_MAX {
-                    // The result must not depend on which of them are kept.
+                    // The result must not depend on which of the functions and modules are kept.
                     return Values::object(TAKEN).or_others();
                 }
             }
@@ -109,7 +111,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Evaluates `inspect.getmembers(of, predicate)`, which takes every attribute with its name. On a module, a
-    /// function or an external class this is as bad as a computed name.
+    /// function or an external class, this counts as taking a member by a computed name.
     fn members(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) -> Values<'a> {
         let of = arguments.get(0, "object").cloned().unwrap_or_else(Values::unknown);
         let predicate = arguments.get(1, "predicate");
@@ -129,8 +131,8 @@ impl<'a> Analyzer<'a, '_> {
         Values::container(Values::items([unknown, member]))
     }
 
-    /// Returns whether no member that passes a predicate leads to other objects. Either the table has no row for such
-    /// members of this module, or they are data of a named type.
+    /// Returns whether no member of `of` for which `predicate` holds leads to other objects. Either the table names no
+    /// member of `of`, or the predicate accepts only data of a builtin type.
     fn is_harmless_predicate(&mut self, predicate: &Values<'a>, of: &Values<'a>) -> bool {
         match predicate.single() {
             Some(Value::Object(path)) => {
@@ -145,7 +147,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether `expr` is `isinstance(x, T)` with a builtin type that holds data.
+    /// Returns whether `expr` is `isinstance(x, T)`, where `T` is a builtin type with instances that hold data.
     fn asks_for_data(&mut self, expr: &'a Expr, scope: ScopeId) -> bool {
         let Expr::Call(call) = expr else { return false };
         let [_, of] = &*call.arguments.args else { return false };
@@ -161,8 +163,8 @@ impl<'a> Analyzer<'a, '_> {
             && of.known.iter().all(is_data)
     }
 
-    /// Reports an attribute that `patch.object(of, name)` would return, as `getattr` does. A method of a class that a
-    /// test replaces is not passed on.
+    /// Reports the attribute that `patch.object(of, name)` would return, as for `getattr(of, name)`. A method of a
+    /// class is not reported, because a test that replaces the method does not pass it on.
     fn check_patched(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) {
         let Some(of) = arguments.get(0, "target").cloned() else { return };
         let name = arguments.get(1, "attribute").cloned();
@@ -175,8 +177,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the attribute `name` of an object that keeps other objects: the function of a `partial`, the defaults
-    /// of a function.
+    /// Evaluates the attribute `name` of an object that keeps other objects, for example the function of a `partial` or
+    /// the defaults of a function.
     pub(super) fn kept_as(&mut self, base: &Values<'a>, name: &str) -> Values<'a> {
         let mut values = Values::default();
         match name {
@@ -204,7 +206,7 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Returns the defaults of the script's own functions, in a container.
+    /// Returns a container of the parameter defaults of the script's own functions among `functions`.
     fn defaults_of(&mut self, functions: &Values<'a>) -> Option<Values<'a>> {
         let mut defaults = Values::default();
         for value in &functions.known {
@@ -219,7 +221,7 @@ impl<'a> Analyzer<'a, '_> {
         (!defaults.known.is_empty()).then(|| Values::container(defaults))
     }
 
-    /// Evaluates a caught exception. Only the arguments of the exceptions that the script raises matter.
+    /// Evaluates a caught exception. Only the arguments with which the script raises exceptions matter.
     pub(super) fn caught(&mut self) -> Values<'a> {
         self.flowing(Flow::Caught, |this| {
             let symbols = this.symbols;
@@ -239,7 +241,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports a call that constructs an instance of a script's class, if a rule is about the constructor of one of its
-    /// external bases. Includes calls that construct the instance again.
+    /// external bases. Includes calls that construct the same instance again.
     pub(super) fn check_own_constructor(
         &mut self,
         call: &'a ExprCall,
@@ -264,7 +266,8 @@ impl<'a> Analyzer<'a, '_> {
         };
         for class in classes {
             let (bases, has_constructor) = self.bases_from_outside(class);
-            // The class's own constructor receives the arguments. It is judged by the arguments that it passes on.
+            // The call passes its arguments to the class's own constructor. This constructor is judged by the arguments
+            // that it passes on to its base.
             if has_constructor && of_super.is_none() {
                 continue;
             }
@@ -280,15 +283,15 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the class that `super()` belongs to, if the call is a method call on `super()`.
+    /// Returns the class that contains the method, if `call` is a method call on `super()`.
     fn class_of_super(&self, call: &ExprCall) -> Option<ScopeId> {
         let of = call.func.as_attribute_expr()?.value.as_call_expr()?;
         let is_super = matches!(&*of.func, Expr::Name(name) if name.id.as_str() == "super");
         is_super.then(|| self.symbols.class_around(self.scope)).flatten()
     }
 
-    /// Returns the external bases of a script's class, and whether the class or one of its bases in the script has a
-    /// constructor.
+    /// Returns the external bases of a script's class. Also returns whether the class, or one of its bases in the
+    /// script, has a constructor.
     pub(super) fn bases_from_outside(&mut self, class: ScopeId) -> (Vec<String>, bool) {
         let mut paths = Vec::new();
         let mut has_constructor = false;
@@ -320,7 +323,7 @@ impl<'a> Analyzer<'a, '_> {
         (paths, has_constructor)
     }
 
-    /// Reports a call of the function with this path if a rule finds it. Returns whether a rule does.
+    /// Reports a call of the function with this path if a rule finds the call. Returns whether a rule finds it.
     pub(super) fn check_function(
         &mut self,
         call: &'a ExprCall,
@@ -340,13 +343,13 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns whether this is an object or a class of the script.
+/// Returns whether a value is an object or a class of the script.
 pub(super) fn is_own(value: &Value<'_>) -> bool {
     matches!(value, Value::Own(_) | Value::OwnClass(_))
 }
 
-/// Returns the rule about one of the keywords of a call. Does not apply to the script's own functions, or to functions
-/// of `NumPy`, which have their own rows.
+/// Returns the rule about one of the keywords of a call. Returns `None` for the script's own functions, and for
+/// functions of `NumPy`, which have their own rows.
 pub(super) fn rule_of_keyword(
     callee: &Values<'_>,
     arguments: &Arguments<'_>,
@@ -359,13 +362,13 @@ pub(super) fn rule_of_keyword(
     (!callee.known.iter().any(is_judged)).then_some(rule)
 }
 
-/// Returns the arguments that a function keeps, if they may lead to other objects.
+/// Returns a container of the arguments that an external function keeps, as far as they may lead to other objects.
 pub(super) fn kept<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
     let kept: Values<'a> = arguments.all().map(leading).collect();
     (!kept.known.is_empty()).then(|| Values::container(kept))
 }
 
-/// Returns the functions and modules among `values` and in their containers. An attribute of such an object leads
+/// Returns the functions and modules among `values` and in their containers. The attributes of such objects lead
 /// directly to other objects.
 pub(super) fn leading<'a>(values: &Values<'a>) -> Values<'a> {
     let mut all = values.within();

@@ -1,5 +1,5 @@
-//! Walks the statements. Compares imports with the rule table, and passes expressions to the evaluation. Never computes
-//! a value itself.
+//! Walks the statements. Compares imports with the rule table, and passes expressions to the module `expressions`.
+//! Never computes a value itself.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
 
@@ -21,7 +21,7 @@ use crate::knowledge::value::{MODULES, Value, Values};
 use crate::rules::{Rule, Special};
 use crate::symbols::{self, BindingId, ScopeKind};
 
-/// The number of assigned docstrings that are judged.
+/// The maximum number of assigned docstrings that are judged.
 const DOCSTRINGS_MAX: usize = 64;
 
 impl<'a> Visitor<'a> for Analyzer<'a, '_> {
@@ -97,7 +97,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             Expr::Name(name) if name.ctx != ExprContext::Load => {
                 self.check_docstring(name.id.as_str(), expr);
             }
-            // An attribute or item that is assigned to is checked, but is not passed on.
+            // The attribute is the target of an assignment. It is checked, but it is not passed on.
             Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
                 self.check_docstring(attribute.attr.as_str(), expr);
                 let (_, values) = self.attribute(attribute);
@@ -125,7 +125,8 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     }
 
     fn visit_pattern(&mut self, pattern: &'a Pattern) {
-        // `case C(a)` takes the attributes that the class or its metaclass names.
+        // `case C(a)` takes an attribute that the class or its metaclass names. The name is unknown if a metaclass of
+        // the script creates the class.
         if let Pattern::MatchClass(class) = pattern
             && !class.arguments.patterns.is_empty()
             && self.has_own_metaclass(&class.cls)
@@ -134,7 +135,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             self.report_reference("__match_args__".to_owned(), rule, class.cls.range());
         }
         match pattern {
-            // The pattern only compares with the class, as `isinstance` does.
+            // The pattern only compares with the class, as `isinstance` does, so the class is not passed on.
             Pattern::MatchClass(class) => {
                 self.evaluate(&class.cls, Role::Harmless);
                 self.visit_pattern_arguments(&class.arguments);
@@ -144,7 +145,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     }
 
     fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {
-        // `case C(name=…)` takes the attribute `name`.
+        // `case C(name=…)` takes the attribute `name` from the matched object.
         let name = keyword.attr.as_str();
         let rule = self.attribute_rule(name);
         if rule.is_some() && !self.symbols.own_attributes.contains(name) {
@@ -191,7 +192,7 @@ impl<'a> Analyzer<'a, '_> {
             if let Some((name, rule)) = objects::dangerous(&values) {
                 self.report_call(name, rule, &decorator.expression);
             } else if place + 1 < decorators.len() {
-                // The decorator receives the result of the decorators below it, which may be anything.
+                // The decorator receives the result of the decorators below it. This result may be anything.
                 self.check_decorating(&decorator.expression, &values);
             }
         }
@@ -199,7 +200,8 @@ impl<'a> Analyzer<'a, '_> {
 
     fn function(&mut self, function: &'a StmtFunctionDef) {
         self.visit_decorators(&function.decorator_list);
-        // Annotations see the type parameters. Without type parameters, annotations belong to the enclosing scope.
+        // If a function has type parameters, its annotations see them. Otherwise its annotations belong to the
+        // enclosing scope.
         let scope = if function.type_params.is_some() {
             self.symbols.scope_of(function.range())
         } else {
@@ -217,7 +219,7 @@ impl<'a> Analyzer<'a, '_> {
         });
     }
 
-    /// Visits the branches that may run.
+    /// Visits the tests of an `if` statement, and the branches that may run.
     fn branches(&mut self, branches: &'a StmtIf) {
         let clauses = branches.elif_else_clauses.iter();
         let others = clauses.map(|clause| (clause.test.as_ref(), &clause.body));
@@ -235,21 +237,21 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges a value that is assigned to a special attribute, or put into one.
+    /// Judges a value that is assigned to a special attribute, or to an item of one.
     fn check_target(&mut self, target: &'a Expr, values: &Values<'a>, value: &'a Expr) {
         let item = target.as_subscript_expr();
         let holder = item.map_or(target, |item| &item.value);
         if let Some(name) = self.special_name(holder) {
             self.check_special(name, values, value);
         }
-        // The holder may be a namespace.
+        // The holder may be a namespace, in which the key is the name of an attribute.
         if let Some(Expr::StringLiteral(name)) = item.map(|item| &*item.slice) {
             self.check_special(name.value.to_str(), values, value);
         }
     }
 
-    /// Judges a docstring that is the target of a loop or one of several targets. Augmented assignments are judged at
-    /// their own statement.
+    /// Judges the values of a docstring variable that is the target of a loop, or one of several targets. Augmented
+    /// assignments are judged at their own statement.
     fn check_docstring(&mut self, name: &'a str, target: &'a Expr) {
         if !self.has_doctest || !matches!(name, "__doc__" | "__test__") {
             return;
@@ -270,7 +272,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the value of an assignment. A value that is bound to a name is found again under the name.
+    /// Evaluates the value of an assignment. If the value is bound to a name, it is judged where the name is used, and
+    /// is not passed on here.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()
@@ -285,7 +288,7 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         let is_named = targets.iter().all(Expr::is_name_expr);
-        // A name in the body of a class is an attribute, and attributes are not followed.
+        // A name in the body of a class is an attribute. Attributes are not followed, so the value counts as passed on.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
         self.keep(value, &values);
@@ -316,7 +319,8 @@ impl<'a> Analyzer<'a, '_> {
     fn check_import(&mut self, module: &str, at: TextRange) {
         self.record_import(module.to_owned());
         let rule = match INDEX.import_rule(module) {
-            // In the body of a class it becomes an attribute, and attributes are not followed.
+            // In the body of a class, the module becomes an attribute. Attributes are not followed, so the module
+            // counts as a value.
             None if self.is_in_class() && INDEX.is_carrier(module) => {
                 INDEX.special(Special::ModuleAsValue)
             }
@@ -359,7 +363,7 @@ impl<'a> Analyzer<'a, '_> {
         let of = Values::object(module);
         let members = objects::member(&of, member);
         if let Some((_, rule)) = objects::dangerous(&members) {
-            // `types` contains types that scripts compare functions with.
+            // Scripts compare functions with the types in `types`, so importing these types is permitted.
             let is_type = module == "types";
             return Some(rule).filter(|_| !is_type);
         }

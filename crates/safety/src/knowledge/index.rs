@@ -8,43 +8,44 @@ use super::libraries::{self, Functions, PATH_BYTES_MAX, shortened};
 use super::{before_dot, behind_dot, stdlib, top};
 use crate::rules::{self, Condition, Rule, Special, Target};
 
-/// The prepared table.
+/// The index of the rule table, which is built at its first use.
 pub(crate) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
-/// Members of every module that hold only its name or its path.
+/// Members that every module has, and that hold only facts about the module, such as its name or path.
 const OF_EVERY_MODULE: &[&str] =
     &["__all__", "__author__", "__class__", "__doc__", "__file__", "__name__", "__version__"];
 
-/// Parts of the names of modules that are programs.
+/// Words in the qualified name of a module that show that the module is a program.
 const ENTRY_POINTS: &[&str] = &["__main__", "cli", "cmdline", "conftest", "tests"];
 
-/// Modules with a name that starts with an underscore, and that do no more than public modules.
+/// Modules that are harmless although their names start with an underscore, because they do no more than public
+/// modules.
 #[rustfmt::skip]
 const HARMLESS_PRIVATE: &[&str] = &[
     "__future__", "__hello__", "__main__", "__phello__", "_bisect", "_collections_abc",
     "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
 ];
 
-/// Functions of libraries that open a file, and have rows of their own.
+/// Functions in the generated table of libraries that are skipped, because they have rows of their own.
 const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
 
-/// The result of the rules for a qualified name.
+/// The judgement of the rules about a qualified name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Verdict {
     /// An object that no rule finds.
     Clear,
     /// An object that this rule finds.
     Found(&'static Rule),
-    /// A module with dangerous members. It is harmless by itself, as long as its uses can be followed.
+    /// A module with dangerous members. The module itself is harmless, as long as its uses can be followed.
     Carrier,
 }
 
-/// The entry of the table for an object.
+/// The row of the table for an object.
 #[derive(Debug)]
 enum Row {
-    /// The rule finds the object and everything below it.
+    /// The rule finds the object and all its members.
     Object(&'static Rule),
-    /// A module in which the rule finds every member except these.
+    /// A module in which the rule finds every member except the members in the set.
     Carrier(&'static Rule, HashSet<&'static str>),
     /// A module in which only members with rows of their own are dangerous.
     Holder,
@@ -55,7 +56,7 @@ pub(crate) struct Index {
     rows: HashMap<&'static str, Row>,
     attributes: HashMap<&'static str, &'static Rule>,
     keywords: HashMap<&'static str, &'static Rule>,
-    /// The attributes that matter if the script sets them.
+    /// The attributes that make a call dangerous if the script sets them.
     settable: HashSet<&'static str>,
     calls: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
     methods: HashMap<&'static str, Vec<(&'static Rule, Condition)>>,
@@ -137,7 +138,7 @@ impl Index {
                 let condition = Condition::TakesTextAt(top(module), place, parameter);
                 self.methods.entry(method).or_default().push((rule, condition));
             } else {
-                // The table is built once, and lasts as long as the process.
+                // The table is built once and lasts as long as the process, so leaking the path is harmless.
                 let path = format!("{module}.{name}").leak();
                 let condition = Condition::NamesFile(place, parameter);
                 self.calls.entry(path).or_default().push((rule, condition));
@@ -145,12 +146,12 @@ impl Index {
         }
     }
 
-    /// Judges the object with this qualified name. The longest matching prefix decides.
+    /// Judges the object with this qualified name. The row for the longest prefix of the name decides.
     pub(crate) fn verdict(&self, path: &str) -> Verdict {
         if !self.roots.contains(top(path)) {
             return self.unnamed(path);
         }
-        // No row is longer.
+        // No row has a longer path than `PATH_BYTES_MAX`.
         let mut prefix = &path[..path.floor_char_boundary(PATH_BYTES_MAX)];
         loop {
             match self.rows.get(prefix) {
@@ -170,8 +171,8 @@ impl Index {
         }
     }
 
-    /// Judges a member by the row for the same name in the topmost module. A library may hold the same object in
-    /// several modules, for example `z3.z3.open_log`.
+    /// Judges an object by the row for a member with the same name in the topmost module. A library may hold the same
+    /// object in several modules, for example `z3.z3.open_log`.
     fn elsewhere(&self, path: &str) -> Verdict {
         match shortened(path).and_then(|path| self.rows.get(path.as_str())) {
             Some(Row::Object(rule)) => Verdict::Found(rule),
@@ -179,7 +180,8 @@ impl Index {
         }
     }
 
-    /// Judges an object without a row by the parts of its name, which may be private or belong to a program.
+    /// Judges an object without a row by the words in its name. A word may be private, or may show that a module is a
+    /// program.
     fn unnamed(&self, path: &str) -> Verdict {
         let is_private = |part: &str| part.starts_with('_') && !part.starts_with("__");
         let is_entry_point = |part: &str| ENTRY_POINTS.contains(&part);
@@ -193,7 +195,7 @@ impl Index {
             let is_main = below.split('.').any(|part| part == "main" || part == "__main__");
             (below.split('.').any(is_private), is_main && path != "unittest.main")
         } else if libraries::contains(top) {
-            // SymPy's private functions only compute, and its documentation uses them.
+            // SymPy's private functions only compute, and its documentation uses them, so they are permitted.
             let is_private = top != "sympy" && below.split('.').rev().skip(1).any(is_private);
             (is_private, below.split('.').any(is_entry_point))
         } else {
@@ -212,7 +214,8 @@ impl Index {
         matches!(self.rows.get(path), Some(Row::Object(_) | Row::Carrier(..)))
     }
 
-    /// Returns the rule against importing this module: the rule that finds it, or the rule against private modules.
+    /// Returns the rule against importing this module: either the rule that finds the module, or the rule against
+    /// private modules.
     pub(crate) fn import_rule(&self, module: &str) -> Option<&'static Rule> {
         if let Verdict::Found(rule) = self.verdict(module) {
             return Some(rule);
@@ -221,14 +224,14 @@ impl Index {
         is_private.then(|| self.special(Special::PrivateModule)).flatten()
     }
 
-    /// Returns the objects and functions that rows of the table name.
+    /// Returns the qualified names of the objects and functions in the rows of the table.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &'static str> {
         let is_named = |(_, row): &(_, &Row)| !matches!(row, Row::Holder);
         let of_rows = self.rows.iter().filter(is_named).map(|(path, _)| path);
         of_rows.chain(self.calls.keys()).copied()
     }
 
-    /// Returns the objects that rows of the table name.
+    /// Returns the qualified names of the objects in the rows of the table.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &'static str> {
         let is_object = |(_, row): &(_, &Row)| matches!(row, Row::Object(_));
         self.rows.iter().filter(is_object).map(|(path, _)| *path)
@@ -249,7 +252,7 @@ impl Index {
         self.calls_at_home(path).is_some()
     }
 
-    /// Returns the rule about importing all members of this module with `*`.
+    /// Returns the rule against importing all members of this module with `*`, if there is one.
     pub(crate) fn star_import(&self, path: &str) -> Option<&'static Rule> {
         match self.rows.get(path)? {
             Row::Object(_) => None,
@@ -266,22 +269,23 @@ impl Index {
         self.attributes.get(name).copied()
     }
 
-    /// Returns the rule about calls with this keyword.
+    /// Returns the rule against calls with this keyword, if there is one.
     pub(crate) fn keyword(&self, name: &str) -> Option<&'static Rule> {
         self.keywords.get(name).copied()
     }
 
-    /// Returns the name of an attribute, if it matters that the script sets it.
+    /// Returns the static form of an attribute's name, if setting the attribute makes a call dangerous.
     pub(crate) fn settable(&self, name: &str) -> Option<&'static str> {
         self.settable.get(name).copied()
     }
 
-    /// Returns whether no attribute in the table starts with `start`.
+    /// Returns whether no internal has a name that starts with `start`: it has no leading underscore, and no attribute
+    /// in the table starts with it.
     pub(crate) fn starts_no_attribute(&self, start: &str) -> bool {
         !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
     }
 
-    /// Returns the rules for calls of this function, including the rules for all calls into its package.
+    /// Returns the rules for calls of this function. Includes the rules for all calls into the function's package.
     pub(crate) fn calls(&self, path: &str) -> impl Iterator<Item = (&'static Rule, Condition)> {
         let root = self.root(top(path));
         let exact = root.and_then(|_| self.calls_at_home(path));
@@ -298,12 +302,12 @@ impl Index {
         self.methods.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the name of a method, if a row is about methods with this name.
+    /// Returns the static form of a method's name, if a row is about methods with this name.
     pub(crate) fn method(&self, name: &str) -> Option<&'static str> {
         self.methods.get_key_value(name).map(|(name, _)| *name)
     }
 
-    /// Returns the rule about strings that a method with this name formats.
+    /// Returns the rule about the format strings of a method with this name.
     pub(crate) fn formatting(&self, name: &str) -> Option<&'static Rule> {
         let mut rules = self.methods(name).iter();
         let rule = rules.find(|(_, condition)| *condition == Condition::FormatsInternals);
@@ -314,7 +318,7 @@ impl Index {
         self.special.iter().find(|(of, _)| *of == special).map(|(_, rule)| *rule)
     }
 
-    /// Returns the topmost module `name`, if a row of the table names one of its members.
+    /// Returns the static form of `name`, if it is a topmost module and a row of the table names one of its members.
     pub(crate) fn root(&self, name: &str) -> Option<&'static str> {
         self.roots.get(name).copied()
     }

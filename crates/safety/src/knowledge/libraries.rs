@@ -1,5 +1,5 @@
-//! Reads the table of the installed libraries, which `tests/tables/generate` prints: which objects of the standard
-//! library they hold, and which of their functions open a file. Never imports a library.
+//! Reads the generated table of the installed libraries. The table states which objects of the standard library they
+//! hold, and which of their functions open a file. `tests/tables/generate` prints the table. Never imports a library.
 
 use std::sync::LazyLock;
 
@@ -7,19 +7,19 @@ use foldhash::{HashMap, HashSet};
 
 use super::{before_dot, behind_dot, top};
 
-/// `tests/tables/generate` describes the lines.
+/// The generated table. `tests/tables/generate` describes the format of its lines.
 const TABLE: &str = include_str!("libraries.txt");
 
-/// The longest path that the table may contain or that is followed, in bytes.
+/// The maximum length, in bytes, of a qualified name in the tables and of a qualified name that the analysis follows.
 pub(super) const PATH_BYTES_MAX: usize = 160;
 
 static LIBRARIES: LazyLock<Libraries> = LazyLock::new(Libraries::new);
 
-/// Functions of a module, or methods in a whole library, with one parameter that names a file.
+/// A group of functions in a module, or of methods in a whole library. One parameter of each names a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     pub(super) module: &'static str,
-    /// The index of the parameter. `self` does not count.
+    /// The index of the parameter, without counting `self`.
     pub(super) place: usize,
     pub(super) parameter: &'static str,
     /// The names, separated by spaces. Methods start with a dot.
@@ -28,9 +28,10 @@ pub(super) struct Functions {
 
 #[derive(Debug, Default)]
 struct Libraries {
-    /// By library: its own members that have the name of a module of the standard library.
+    /// For each library, the members that have the name of a module of the standard library but belong to the library
+    /// itself.
     own: HashMap<&'static str, HashSet<&'static str>>,
-    /// By path: the canonical path of an object of the standard library that a library holds.
+    /// For each path in a library, the canonical path of the object of the standard library that is there.
     homes: HashMap<String, &'static str>,
 }
 
@@ -55,7 +56,7 @@ impl Libraries {
     }
 }
 
-/// Returns the functions that open a file.
+/// Returns the functions of libraries that open a file.
 pub(super) fn functions() -> impl Iterator<Item = Functions> {
     TABLE.lines().filter_map(|line| {
         let mut words = line.splitn(5, ' ');
@@ -66,17 +67,17 @@ pub(super) fn functions() -> impl Iterator<Item = Functions> {
     })
 }
 
-/// Returns whether this is the topmost module of a library in the table.
+/// Returns whether `name` is the topmost module of a library in the table.
 pub(super) fn contains(name: &str) -> bool {
     LIBRARIES.own.contains_key(name)
 }
 
-/// Returns whether the library itself defines a member with this name.
+/// Returns whether `member`, which has the name of a module of the standard library, belongs to the library itself.
 pub(super) fn is_own(library: &str, member: &str) -> bool {
     LIBRARIES.own.get(library).is_some_and(|own| own.contains(member))
 }
 
-/// Returns the canonical path of the object of the standard library that a library holds under this path.
+/// Returns the canonical path of an object of the standard library that a library also holds under `path`.
 pub(super) fn home(path: &str) -> Option<&'static str> {
     let homes = &LIBRARIES.homes;
     if !contains(top(path)) {
@@ -85,7 +86,7 @@ pub(super) fn home(path: &str) -> Option<&'static str> {
     homes.get(path).or_else(|| homes.get(&shortened(path)?)).copied()
 }
 
-/// Returns the path without the modules between the topmost one and the member.
+/// Returns a path without the modules between the topmost module and the last name: `z3.open_log` for `z3.z3.open_log`.
 pub(super) fn shortened(path: &str) -> Option<String> {
     let (top, below) = before_dot(path).filter(|_| path.len() <= PATH_BYTES_MAX)?;
     behind_dot(below).map(|(_, member)| [top, ".", member].concat())

@@ -14,23 +14,23 @@ use super::value::{MODULES, Value, Values};
 use super::{behind_dot, stdlib, top};
 use crate::rules::{Rule, Special};
 
-/// Modules that an unbound name stands for, even if the script does not import them.
+/// Modules that the analysis assumes for an unbound name, even if the script does not import them.
 #[rustfmt::skip]
 const WELL_KNOWN_MODULES: &[&str] = &[
     "builtins", "ctypes", "importlib", "marshal", "os", "pickle", "shutil", "socket", "subprocess",
     "sys",
 ];
 
-/// Modules that other modules hold and from which everything can be reached. An attribute of an unknown object with one
-/// of these names may be the module.
+/// Modules that many other modules hold as an attribute, and from which everything can be reached. An attribute of an
+/// unknown object with one of these names may be the module.
 #[rustfmt::skip]
 const FAR_REACHING: &[&str] = &[
     "builtins", "importlib", "linecache", "mmap", "multiprocessing", "os", "pickle", "posix",
     "runpy", "shutil", "subprocess", "sys",
 ];
 
-/// Classes with instances that are followed. Each row has the class that the instance counts as, and the classes and
-/// functions that return such an instance.
+/// Classes with instances that the analysis follows. Each row has the class that the instance counts as, and the
+/// classes and functions that return such an instance.
 const CLASSES: &[(&str, &str)] = &[
     (IN_MEMORY, "io.BytesIO io.StringIO StringIO.StringIO cStringIO.StringIO"),
     (IN_MEMORY, "tempfile.SpooledTemporaryFile tempfile.TemporaryFile"),
@@ -51,24 +51,24 @@ const CLASSES: &[(&str, &str)] = &[
     ("configparser.ConfigParser", "configparser.SafeConfigParser"),
 ];
 
-/// The part of its arguments that an external function returns.
+/// The way in which an external function returns some of its arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Passing {
-    /// The argument at this index.
+    /// The function returns the argument at this index.
     Argument(usize),
-    /// An element of the argument at this index, or an attribute reached through it.
+    /// The function returns an element of the argument at this index, or the next argument.
     Element(usize),
-    /// A container of the elements of all arguments.
+    /// The function returns a container of the elements of all its arguments.
     Elements,
-    /// An object that keeps the functions among the arguments.
+    /// The function returns an object that keeps the functions among its arguments.
     Kept,
-    /// An object with the keywords as its attributes.
+    /// The function returns an object with its keyword arguments as attributes.
     Named,
-    /// The object that it wraps, from the keyword `wraps`.
+    /// The function returns an object that wraps the argument `wraps`.
     Wrapped,
 }
 
-/// Functions that return some of their arguments.
+/// Functions that return some of their arguments, each with the way in which it returns them.
 const PASSING: &[(Passing, &str)] = &[
     (Passing::Argument(0), "abc.update_abstractmethods asyncio.run asyncio.wait_for"),
     (Passing::Argument(0), "collections.ChainMap collections.OrderedDict collections.UserDict"),
@@ -91,7 +91,8 @@ const PASSING: &[(Passing, &str)] = &[
     (Passing::Wrapped, "unittest.mock.NonCallableMagicMock unittest.mock.NonCallableMock"),
 ];
 
-/// Builtin types with instances that hold data. The instances lead to other objects only through refused attributes.
+/// Builtin types with instances that hold data. The instances lead to other objects only through attributes that are
+/// refused.
 #[rustfmt::skip]
 const TYPES_OF_DATA: &[&str] = &[
     "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
@@ -103,7 +104,7 @@ pub(crate) fn is_type_of_data(builtin: &str) -> bool {
     TYPES_OF_DATA.contains(&builtin)
 }
 
-/// Returns which of its arguments a function returns, if that is known.
+/// Returns the way in which a function returns some of its arguments, if that is known.
 pub(crate) fn passing(path: &str) -> Option<Passing> {
     static BY_PATH: LazyLock<HashMap<&str, Passing>> = LazyLock::new(|| {
         let each =
@@ -115,12 +116,12 @@ pub(crate) fn passing(path: &str) -> Option<Passing> {
 
 /// The class of code objects.
 pub(crate) const CODE: &str = "types.CodeType";
-/// The class of the raw file below the buffer of a stream.
+/// The class of the raw file under the buffer of a stream.
 pub(crate) const FILE: &str = "io.FileIO";
-/// The class that every stream in memory counts as.
+/// The class that stands for every stream in memory.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
-/// Returns the qualified name of a builtin that the analysis knows.
+/// Returns the qualified name of a builtin, if the analysis knows the builtin.
 pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
         let of_python = stdlib::builtins().map(|name| (name, &*format!("builtins.{name}").leak()));
@@ -130,18 +131,18 @@ pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     BY_NAME.get(name).copied()
 }
 
-/// Returns the module that an unbound name stands for.
+/// Returns the module that the analysis assumes for an unbound name.
 pub(crate) fn well_known_module(name: &str) -> Option<&'static str> {
     WELL_KNOWN_MODULES.iter().copied().find(|module| *module == name)
 }
 
-/// Returns the module that an attribute with this name of an unknown object may be.
+/// Returns the module that an attribute of an unknown object may be, judging by the attribute's name.
 pub(crate) fn far_reaching(attribute: &str) -> Option<&'static str> {
     let name = attribute.strip_prefix('_').unwrap_or(attribute);
     FAR_REACHING.iter().copied().find(|module| *module == name)
 }
 
-/// Returns the class of the result of calling `path`, if its instances are followed.
+/// Returns the class of the object that a call of `path` returns, if the analysis follows instances of the class.
 pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
     static BY_MAKER: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
         let of_class =
@@ -151,7 +152,7 @@ pub(crate) fn instance_of(path: &str) -> Option<&'static str> {
     BY_MAKER.get(path).copied()
 }
 
-/// Returns the modules that have a member `name` according to the rules or to `CLASSES`.
+/// Returns the modules that have a member `name`, according to the rules or to `CLASSES`.
 pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     static BY_MEMBER: LazyLock<HashMap<&str, Vec<&'static str>>> = LazyLock::new(|| {
         let mut by_member: HashMap<&str, Vec<&'static str>> = HashMap::default();
@@ -166,8 +167,8 @@ pub(crate) fn modules_with(name: &str) -> &'static [&'static str] {
     BY_MEMBER.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the member `name` of the attribute `module` of an unknown object, if a module has that name and a row names
-/// the member.
+/// Returns the member `name` of `module`, which is an attribute of an unknown object. Returns `None` unless a module of
+/// the standard library has the attribute's name and a row names the member.
 pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> {
     let module = INDEX.root(module).filter(|module| stdlib::contains(module))?;
     let path = [module, ".", name].concat();
@@ -175,7 +176,8 @@ pub(crate) fn member_behind<'a>(module: &str, name: &str) -> Option<Values<'a>> 
     (has_row || INDEX.is_carrier(module) && INDEX.is_found(&path)).then(|| Values::object(path))
 }
 
-/// Returns whether the topmost module of a path belongs to the standard library or to a library in the table.
+/// Returns whether the topmost module of a path belongs to the standard library, or to a library in the table of
+/// libraries.
 pub(crate) fn is_known_module(path: &str) -> bool {
     stdlib::contains(top(path)) || libraries::contains(top(path))
 }
@@ -187,15 +189,15 @@ pub(crate) fn is_exception(builtin: &str) -> bool {
         .any(|ending| builtin.ends_with(ending))
 }
 
-/// Returns whether this is an external class, judging by its name.
+/// Returns whether this is an external class, judging by the capital letter at the start of its name.
 pub(crate) fn is_class(value: &Value<'_>) -> bool {
     let is_named_so = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
     matches!(value, Value::Object(path)
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
-/// Returns whether the analysis refuses members of such an instance that are taken by an unknown name. Connections and
-/// parsers are not listed, because honest scripts wrap them and pass names on to them.
+/// Returns whether the analysis refuses to take members by an unknown name from an instance of this class. Connections
+/// and parsers are not listed, because honest scripts wrap them and pass names on to them.
 pub(crate) fn leads_out(class: &str) -> bool {
     matches!(
         class,
@@ -207,13 +209,14 @@ pub(crate) fn leads_out(class: &str) -> bool {
     )
 }
 
-/// Returns whether objects made from such an instance are instances of the same class: the parent of a path is a path.
+/// Returns whether objects that are made from an instance of this class are instances of the same class. For example,
+/// the parent of a path is a path.
 pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
-/// Returns whether a module with this name may be imported by its name alone. No row of the rules is about its members,
-/// and references to it in other modules lead nowhere.
+/// Returns whether a module with this name may be imported by name alone. No row of the rules is about its members, and
+/// other modules do not hold it as a way to other objects.
 pub(crate) fn is_harmless_module(name: &str) -> bool {
     let top = top(name);
     top != "__main__"
@@ -223,7 +226,7 @@ pub(crate) fn is_harmless_module(name: &str) -> bool {
         && INDEX.import_rule(name).is_none()
 }
 
-/// Returns a qualified name in the form that is shown: builtins without their module.
+/// Returns a qualified name in the form that a finding shows. Builtins are shown without their module.
 pub(crate) fn shown(path: &str) -> String {
     path.strip_prefix("builtins.").unwrap_or(path).to_owned()
 }
@@ -246,7 +249,7 @@ pub(crate) fn member<'a>(base: &Values<'a>, name: &str) -> Values<'a> {
                 }
             }
             Value::Namespace(path) => member_of_namespace(path, value, name),
-            // The engine handles these.
+            // The engine evaluates the members of the script's own objects.
             Value::Own(_) | Value::OwnClass(_) => Values::default(),
             Value::OwnFunction(_) if name == "__class__" => Values::object("types.FunctionType"),
             Value::Text(_) | Value::Items(_) | Value::Map(_) if is_method(name) => {
@@ -267,7 +270,8 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
         return Values::unknown();
     }
     if path.len() + name.len() > PATH_BYTES_MAX {
-        // A rule that finds an object also finds everything below it.
+        // The path would be too long. A rule that finds an object also finds its members, so the object stands for its
+        // member.
         return Values::object(path.to_owned()).or_others();
     }
     let joined = [path, ".", name].concat();
@@ -294,15 +298,15 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     Values::object(joined)
 }
 
-/// Returns the module that `attribute` of the object `path` is, if it is a module. Most modules hold modules that they
-/// import.
+/// Returns the module that the attribute `attribute` of the object `path` is, if it is a module. Most modules hold the
+/// modules that they import as attributes.
 fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
-    // The streams of `sys` have methods with names of modules.
+    // The streams of `sys` have methods with names of modules, so an attribute of a stream is not a module.
     let name = behind_dot(path).map_or(path, |(_, name)| name);
     if name == attribute || path.starts_with("sys.") {
         return None;
     }
-    // Arrays have an attribute with this name. In modules it is the module.
+    // In an array, the attribute `ctypes` is not the module. In a module, it is the module.
     let ctypes =
         || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
     let in_others = far_reaching(attribute).or_else(ctypes);
@@ -325,7 +329,7 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
 fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = [class, ".", name].concat();
     match name {
-        // Calling `__init__` again counts as creating the object again.
+        // A call of `__init__` counts as creating the object again. A stream in memory then counts as a file.
         "__init__" if class == IN_MEMORY => return Values::object(FILE),
         "__class__" | "__init__" => return Values::object(class),
         "co_consts" if class == CODE => {
@@ -340,8 +344,8 @@ fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
 }
 
-/// Returns whether strings and containers have a method with this name. Such a method leads to internals like any
-/// function.
+/// Returns whether strings and containers have a method with this name. Like any function, such a method leads to
+/// internals.
 fn is_method(name: &str) -> bool {
     matches!(name, "append" | "copy" | "count" | "format" | "get" | "index" | "join" | "upper")
 }
@@ -360,7 +364,7 @@ fn looks_up(method: &str) -> bool {
     matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
-/// Returns whether objects made by functions of this module hold their arguments.
+/// Returns whether objects that functions of this module make hold the arguments of the functions.
 pub(crate) fn keeps(path: &str) -> bool {
     #[rustfmt::skip]
     const KEEPING: &[&str] = &[
@@ -370,12 +374,13 @@ pub(crate) fn keeps(path: &str) -> bool {
     KEEPING.contains(&top(path))
 }
 
-/// Returns whether any member of this module may be taken, because none leads directly to other objects.
+/// Returns whether any member of this module may be taken by an unknown name, because no member leads directly to other
+/// objects.
 pub(crate) fn is_plain(module: &str) -> bool {
     matches!(module, "math" | "cmath")
 }
 
-/// Returns the rule about taking any member of this namespace.
+/// Returns the rule that refuses taking any member of this namespace.
 pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     match INDEX.verdict(namespace) {
         Verdict::Found(rule) => Some(rule),
@@ -383,8 +388,9 @@ pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     }
 }
 
-/// Returns whether these are classes of the script, or exception classes. Their subclasses belong to the script or are
-/// exceptions. The subclasses of `object` are all classes.
+/// Returns whether all alternatives are classes of the script, or exception classes. The subclasses of such a class are
+/// harmless, because they belong to the script or are exceptions. By contrast, the subclasses of `object` are all
+/// classes.
 pub(crate) fn are_own_classes(values: &Values<'_>) -> bool {
     let is_own = |value: &Value<'_>| match value {
         Value::OwnClass(_) => true,

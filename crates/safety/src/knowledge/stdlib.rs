@@ -5,19 +5,19 @@ use std::ops::RangeInclusive;
 use ruff_python_stdlib::builtins::python_builtins;
 use ruff_python_stdlib::sys::is_known_standard_library;
 
-/// The minor versions of Python 3 that count. A module that one version removed is dangerous in the versions that still
-/// have it.
+/// The minor versions of Python 3 with modules that count as the standard library. A module that one version removed is
+/// dangerous in the versions that still have it.
 const MINOR_VERSIONS: RangeInclusive<u8> = 10..=14;
 
 /// Returns whether a module with this top-level name is in the standard library.
 ///
-/// Slow, because it compares with every name. Try faster checks first.
+/// This is slow, because it compares with every name. Try faster checks first.
 pub fn contains(name: &str) -> bool {
     name == "__future__"
         || MINOR_VERSIONS.into_iter().any(|minor| is_known_standard_library(minor, name))
 }
 
-/// Returns the builtins of the newest version, except special names.
+/// Returns the builtins of the newest version, except names that start with two underscores.
 pub(super) fn builtins() -> impl Iterator<Item = &'static str> {
     python_builtins(*MINOR_VERSIONS.end(), false).filter(|name| !name.starts_with("__"))
 }

@@ -1,5 +1,5 @@
-//! Folds strings and sequences that are built from known parts in the usual ways, exactly as Python builds them. Any
-//! other result is unknown, and the analysis refuses members taken by an unknown name.
+//! Computes strings and sequences that a script builds from known parts in the usual ways, exactly as Python builds
+//! them. Any other result is unknown, and the analysis refuses members that are taken by an unknown name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values and operators make no text")]
 
@@ -7,10 +7,11 @@ use ruff_python_ast::{Expr, Operator};
 
 use super::value::{ITEMS_MAX, TEXT_BYTES_MAX, Value, Values};
 
-/// The number of alternatives up to which a composed string is known.
+/// The maximum number of alternatives of a composed string. A string with more alternatives is unknown.
 const WHOLES_MAX: usize = 16;
 
-/// Appends each part to each alternative. Clears `wholes` if the result would be too large.
+/// Appends each of `parts` to each string in `wholes`, so that every combination becomes an alternative. Clears
+/// `wholes` if the result would be too large.
 pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
     let before: usize = wholes.iter().map(String::len).sum();
     let added: usize = parts.iter().map(|part| part.as_ref().len()).sum();
@@ -31,13 +32,13 @@ pub(crate) fn push<T: AsRef<str>>(wholes: &mut Vec<String>, parts: &[T]) {
     }
 }
 
-/// Returns `str(value)` of each alternative. Empty unless all alternatives are known.
+/// Returns `str(value)` for each alternative. Returns an empty list unless all alternatives are known.
 pub(crate) fn displays(values: &Values<'_>) -> Vec<String> {
     let shown = values.known.iter().map(|value| display(&Values::one(value.clone())));
     if values.is_open { Vec::new() } else { shown.collect::<Option<_>>().unwrap_or_default() }
 }
 
-/// Returns `left op right` for strings and sequences.
+/// Returns `left op right` for strings and sequences. Returns `None` if nothing is known about the result.
 pub(crate) fn combined<'a>(
     left: &Values<'a>,
     op: Operator,
@@ -70,7 +71,7 @@ pub(crate) fn combined<'a>(
     }
 }
 
-/// Returns `str(value)`.
+/// Returns `str(value)`, if the only possible value is a string or an integer.
 pub(crate) fn display(values: &Values<'_>) -> Option<String> {
     match values.single()? {
         Value::Text(text) => Some(text.to_string()),
@@ -79,7 +80,8 @@ pub(crate) fn display(values: &Values<'_>) -> Option<String> {
     }
 }
 
-/// Returns one character of a known string, or the reversed string.
+/// Returns one character of a known string, or the whole string in reverse. Any other slice of a known string is
+/// unknown.
 pub(crate) fn sliced<'a>(base: &Values<'a>, slice: &Expr, key: &Values<'a>) -> Option<Values<'a>> {
     let text = base.as_text()?;
     let minus_one = |step: &Expr| matches!(step, Expr::UnaryOp(step) if step.op.is_u_sub() && is_one(&step.operand));
@@ -104,7 +106,7 @@ fn is_one(expr: &Expr) -> bool {
         if literal.value.as_int().is_some_and(|int| int.as_u8() == Some(1)))
 }
 
-/// Applies a method of a known string.
+/// Returns the result of the method `name` of a known string.
 pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Option<Values<'a>> {
     let is_ascii = text.is_ascii() && !text.contains(|c: char| matches!(c, '\x1c'..='\x1f'));
     match (name, arguments) {
@@ -121,7 +123,8 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
             let is_short = text.len() * (to.len() + 1) <= TEXT_BYTES_MAX;
             (is_short && !from.is_empty()).then(|| Values::text(text.replace(from, to)))
         }
-        // Beyond ASCII, Python and Rust have different tables.
+        // Outside of ASCII, Python and Rust have different tables of white space and line ends, so only ASCII strings
+        // are split.
         ("split", []) if is_ascii => Some(split_to(text.split_whitespace())),
         ("splitlines", []) if is_ascii => Some(split_to(text.lines())),
         ("split", [separator]) => match separator.as_text()? {
@@ -133,7 +136,7 @@ pub(crate) fn method<'a>(text: &str, name: &str, arguments: &[Values<'a>]) -> Op
     }
 }
 
-/// Returns the known start of a joined string with any number of parts.
+/// Returns the known start of a string that is joined from any number of parts.
 fn start_of_joined<'a>(elements: &Values<'a>) -> Option<Values<'a>> {
     let Some(Value::Container(of)) = elements.single() else { return None };
     let start = |value: &Value<'a>| match value {

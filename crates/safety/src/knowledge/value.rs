@@ -1,4 +1,4 @@
-//! Represents values as far as they are known without running anything.
+//! Represents the values of expressions, as far as the analysis knows them without running anything.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
@@ -13,18 +13,20 @@ use super::index::{INDEX, Verdict};
 use crate::symbols::ScopeId;
 use crate::work::folding;
 
-/// The namespace of all loaded modules.
+/// The name that stands for the namespace of all loaded modules.
 pub(crate) const MODULES: &str = "sys.modules";
 
-/// The number of alternatives that are kept for one value. A value with more is open.
+/// The maximum number of alternatives that are kept for one value. If a value has more, it is open: other values are
+/// possible.
 const ALTERNATIVES_MAX: usize = 16;
-/// The longest string that is folded, in bytes. Names of attributes are short.
+/// The maximum length of a string that is computed, in bytes. Names of attributes are short, so longer strings do not
+/// matter.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 * 1024;
-/// The longest start of a string that is kept, in bytes.
+/// The maximum length of a string's start that is kept, in bytes.
 pub(crate) const START_BYTES_MAX: usize = 64;
-/// The depth to which nested containers are kept.
+/// The maximum depth of nested containers. The content of deeper containers is dropped.
 const DEPTH_MAX: usize = 2;
-/// The length up to which the elements of a sequence are distinguished.
+/// The maximum length of a sequence. The elements of a longer sequence are not distinguished.
 pub(crate) const ITEMS_MAX: usize = 64;
 
 /// One value that an expression may evaluate to.
@@ -32,22 +34,22 @@ pub(crate) const ITEMS_MAX: usize = 64;
 pub(crate) enum Value<'a> {
     /// A string.
     Text(Cow<'a, str>),
-    /// A string with this known start and an unknown rest.
+    /// A string with this known start. The characters after the start are unknown.
     Start(Cow<'a, str>),
     /// An integer.
     Number(i64),
     /// A module, function or class from outside of the script, by its qualified name.
     Object(Cow<'a, str>),
-    /// An attribute of an unknown object that has the name of this module, and may be it.
+    /// An attribute of an unknown object. The attribute has the name of this module, and may be the module.
     MaybeModule(&'static str),
     /// An instance of an external class, by the qualified name of the class.
     Instance(&'static str),
-    /// The namespace (`__dict__`) of a module, by the module's qualified name, or [`MODULES`]. The empty name stands
-    /// for the namespace of the script.
+    /// The namespace (`__dict__`) of the module with this qualified name, or [`MODULES`]. The empty name stands for the
+    /// namespace of the script.
     Namespace(Cow<'a, str>),
-    /// The method that looks a key up in such a namespace.
+    /// A method that looks a key up in a namespace. The string names the namespace as in `Namespace`.
     LookUp(Cow<'a, str>),
-    /// A method with this name, of an unknown object.
+    /// A method with this name of an unknown object.
     Method(&'static str),
     /// A function that takes attributes of its argument.
     Getter(Rc<Getter<'a>>),
@@ -59,25 +61,25 @@ pub(crate) enum Value<'a> {
     Own(ScopeId),
     /// A function that the script defines, by its scope.
     OwnFunction(ScopeId),
-    /// A tuple or list of known length.
+    /// A tuple or list of known length, with the possible values of each element.
     Items(Rc<[Values<'a>]>),
-    /// A dictionary with known keys.
+    /// A dictionary with known keys, with the possible values of each key and value.
     Map(Rc<[(Values<'a>, Values<'a>)]>),
-    /// A container with any number of these values.
+    /// A container with any number of elements. Each element may be any of these values.
     Container(Rc<Values<'a>>),
 }
 
 /// The result of `operator.attrgetter` or `operator.methodcaller`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Getter<'a> {
-    /// The attribute paths that it takes, as strings. Open if others are possible.
+    /// The attribute paths that the getter takes, as strings. A path is open if others are possible.
     pub(crate) names: Vec<Values<'a>>,
-    /// True if it calls the attribute.
+    /// True if the getter also calls the attribute.
     pub(crate) is_calling: bool,
 }
 
 impl<'a> Value<'a> {
-    /// Returns whether dropping this alternative would hide a danger.
+    /// Returns whether the analysis would miss a danger if it dropped this alternative.
     fn matters(&self) -> bool {
         match self {
             Self::Object(path) => !matches!(INDEX.verdict(path), Verdict::Clear),
@@ -87,7 +89,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the values in a container. Yields the key and the value of each entry of a dictionary in turn.
+    /// Returns the values in a container. For a dictionary, yields the key and the value of each entry in turn.
     fn parts(&self) -> impl Iterator<Item = &Values<'a>> + Clone {
         let (items, pairs, all) = match self {
             Self::Items(items) => (&**items, &[][..], None),
@@ -103,12 +105,12 @@ impl<'a> Value<'a> {
         matches!(self, Self::Namespace(path) if path.is_empty())
     }
 
-    /// Returns whether this is a container.
+    /// Returns whether this is a sequence, a dictionary or any other container.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::Items(_) | Self::Map(_) | Self::Container(_))
     }
 
-    /// Returns the depth of nested containers, counted up to `most`.
+    /// Returns how deeply containers nest in this value. Does not count beyond `most`.
     fn depth(&self, most: usize) -> usize {
         if most == 0 || !self.is_container() {
             return 0;
@@ -144,7 +146,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Returns whether two values are certainly equal. Does not compare the elements of sequences.
+/// Returns whether two values are certainly equal. Sequences with elements count as equal only if they are the same
+/// sequence in memory.
 #[inline]
 fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     if discriminant(one) != discriminant(other) {
@@ -158,8 +161,8 @@ fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
     }
 }
 
-/// The known alternatives of a value. Most values have none or one. Several are shared, because they are mostly passed
-/// on unchanged.
+/// The known alternatives of a value. Most values have none or one. Several alternatives are shared by a reference
+/// count, because values are mostly passed on unchanged.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Known<'a> {
     #[default]
@@ -168,7 +171,7 @@ pub(crate) enum Known<'a> {
     Many(Rc<Many<'a>>),
 }
 
-/// Several alternatives, with their total weight.
+/// Several alternatives, with the sum of their weights.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Many<'a> {
     values: SmallVec<[Value<'a>; 4]>,
@@ -243,22 +246,22 @@ impl<'a> FromIterator<Value<'a>> for Known<'a> {
 pub(crate) struct Values<'a> {
     /// The known alternatives.
     pub(crate) known: Known<'a>,
-    /// True if other values are possible.
+    /// True if values other than the known alternatives are possible.
     pub(crate) is_open: bool,
 }
 
 impl<'a> Values<'a> {
-    /// Returns an unknown value.
+    /// Returns a value about which nothing is known.
     pub(crate) fn unknown() -> Self {
         Self::only_open(true)
     }
 
-    /// Returns exactly this value.
+    /// Returns a value that is certainly `value`.
     pub(crate) fn one(value: Value<'a>) -> Self {
         Self { known: Known::One(value), is_open: false }
     }
 
-    /// Returns no known alternative. `is_open` states whether others are possible.
+    /// Returns a value without known alternatives. If `is_open` is true, the value may be anything.
     pub(crate) fn only_open(is_open: bool) -> Self {
         Self { known: Known::None, is_open }
     }
@@ -273,7 +276,7 @@ impl<'a> Values<'a> {
         if text.len() > TEXT_BYTES_MAX { Self::unknown() } else { Self::one(Value::Text(text)) }
     }
 
-    /// Returns a sequence of these values.
+    /// Returns a sequence with these elements. If it has more than [`ITEMS_MAX`] elements, they are not distinguished.
     pub(crate) fn items(items: impl Into<Rc<[Self]>>) -> Self {
         let items = items.into();
         if items.len() > ITEMS_MAX {
@@ -282,12 +285,13 @@ impl<'a> Values<'a> {
         Self::nested(Value::Items(items))
     }
 
-    /// Returns a container with any number of these values.
+    /// Returns a container with any number of elements. Each element may be any of these values.
     pub(crate) fn container(values: Self) -> Self {
         Self::nested(Value::Container(values.into()))
     }
 
-    /// Returns a dictionary with these keys and values.
+    /// Returns a dictionary with these keys and values. If it has more than [`ITEMS_MAX`] entries, they are not
+    /// distinguished.
     pub(crate) fn map(items: Vec<(Self, Self)>) -> Self {
         if items.len() > ITEMS_MAX {
             return Self::container(items.into_iter().flat_map(|(key, of)| [key, of]).collect());
@@ -295,8 +299,8 @@ impl<'a> Values<'a> {
         Self::nested(Value::Map(items.into()))
     }
 
-    /// Returns a container. Drops its content if it nests deeper than [`DEPTH_MAX`], because a repeated `x = [x]` would
-    /// nest without end.
+    /// Returns `container` as the only possible value. Drops the content if the container nests deeper than
+    /// [`DEPTH_MAX`], because a repeated `x = [x]` would nest without end.
     fn nested(container: Value<'a>) -> Self {
         if container.depth(DEPTH_MAX + 1) > DEPTH_MAX {
             Self::one(Value::Container(Self::unknown().into()))
@@ -305,7 +309,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the same alternatives, with others possible.
+    /// Returns the same alternatives, but marks other values as possible.
     pub(crate) fn or_others(mut self) -> Self {
         self.is_open = true;
         self
@@ -341,7 +345,8 @@ impl<'a> Values<'a> {
                 self.known.push(value.clone());
                 continue;
             }
-            // The result must not depend on which alternative is dropped.
+            // One alternative is dropped, so the value becomes open. The result must not depend on which alternative is
+            // dropped.
             self.is_open = true;
             if value.matters()
                 && let Some(place) = self.known.iter().position(|known| !known.matters())
@@ -353,7 +358,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the steps for copying, joining or folding this value.
+    /// Returns the number of steps that copying, joining or folding this value costs.
     #[inline]
     pub(crate) fn weight(&self) -> usize {
         match &self.known {
@@ -363,7 +368,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the value, if exactly one is possible.
+    /// Returns the alternative, if it is the only possible value.
     pub(crate) fn single(&self) -> Option<&Value<'a>> {
         match &self.known {
             Known::One(value) if !self.is_open => Some(value),
@@ -378,7 +383,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns whether this may be a function that looks a name up.
+    /// Returns whether an alternative is a method that looks a key up in a namespace.
     pub(crate) fn is_look_up(&self) -> bool {
         self.known.iter().any(|value| matches!(value, Value::LookUp(_)))
     }
@@ -423,7 +428,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Returns the elements that an iteration yields, in order, if they are known.
+    /// Returns the elements that an iteration over the value yields, in order, if they are known.
     pub(crate) fn elements(&self) -> Option<Vec<Self>> {
         match self.single()? {
             Value::Items(items) => Some(items.to_vec()),
@@ -435,7 +440,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the values that one step of an iteration may yield.
+    /// Returns the values that one step of an iteration over the value may yield.
     pub(crate) fn any_element(&self) -> Self {
         let mut elements = Self::only_open(self.is_open);
         for value in &self.known {
@@ -451,7 +456,8 @@ impl<'a> Values<'a> {
         elements
     }
 
-    /// Returns the value that a `with` statement binds: the elements of a generator, and most other objects themselves.
+    /// Returns the value that a `with` statement binds for this object. For a generator, the value is one of its
+    /// elements. Most other objects bind themselves.
     pub(crate) fn entered(&self) -> Self {
         let is_generator = |value: &Value<'_>| matches!(value, Value::Container(_));
         let mut values = self.clone();
@@ -462,7 +468,7 @@ impl<'a> Values<'a> {
         values
     }
 
-    /// Returns all values in the containers, and all values that are not containers.
+    /// Returns the innermost values in all containers, and the alternatives that are not containers.
     pub(crate) fn within(&self) -> Self {
         let mut all = Self::only_open(self.is_open);
         for value in &self.known {
@@ -475,7 +481,7 @@ impl<'a> Values<'a> {
         all
     }
 
-    /// Returns the value under `key` in the containers that this may be.
+    /// Returns the possible values under `key` in the containers among the alternatives.
     pub(crate) fn item(&self, key: &Self) -> Self {
         let mut found = Self::only_open(self.is_open);
         for value in &self.known {
@@ -490,7 +496,7 @@ impl<'a> Values<'a> {
                 }
                 Value::Map(items) => {
                     let are_known = items.iter().all(|(of, _)| of.single().is_some());
-                    // The last entry with the same key counts.
+                    // A later entry with the same key replaces an earlier one.
                     let same = items.iter().rfind(|(of, _)| of == key && of.single().is_some());
                     match same.filter(|_| are_known) {
                         Some((_, item)) => found.add(item.clone()),
@@ -511,7 +517,7 @@ impl Extend<Self> for Values<'_> {
     }
 }
 
-/// Joins the alternatives of all values.
+/// Creates a value with the alternatives of all values.
 impl FromIterator<Self> for Values<'_> {
     fn from_iter<T: IntoIterator<Item = Self>>(all: T) -> Self {
         let mut values = Self::default();

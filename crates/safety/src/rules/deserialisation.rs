@@ -53,7 +53,7 @@ pub(super) const RULES: &[Rule] = &[
             Calls("numpy.load", Condition::Given(2, "allow_pickle")),
             Methods("read_pickle to_pickle find_class persistent_load", Condition::Always),
             Target::Keywords("allow_pickle"),
-            // The keywords may come from an unknown dictionary.
+            // These methods are dangerous with `allow_pickle`, which an unknown dictionary of keywords may contain.
             Methods("parse_raw parse_file", Condition::Given(usize::MAX, "allow_pickle")),
         ],
         why: HIDDEN,

@@ -47,7 +47,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "files/os",
         severity: Severity::Block,
-        // The plain name of an image is in the scratch folder, as long as that is the current folder.
+        // The rules permit saving an image under a plain name, because such a file is in the scratch folder. This holds
+        // only as long as that is the current folder, so changing the current folder is refused.
         targets: &[
             AllBut("os", OS_HARMLESS),
             Objects("contextlib.chdir"),
@@ -260,7 +261,7 @@ pub(super) const RULES: &[Rule] = &[
 
 const PREFIX: &str = "fromfile_prefix_chars";
 
-/// Members of `os` that only name or describe: names, constants, and facts about this process.
+/// Members of `os` that are harmless: names, constants, and facts about this process.
 const OS_HARMLESS: &str = "
     CLD_EXITED DirEntry EX_DATAERR EX_OK EX_SOFTWARE EX_USAGE F_OK O_CREAT O_RDONLY O_RDWR
     O_WRONLY PathLike R_OK SEEK_CUR SEEK_END SEEK_SET W_OK X_OK _Environ _exit altsep cpu_count
@@ -270,7 +271,7 @@ const OS_HARMLESS: &str = "
     putenv sched_getaffinity sched_yield sep strerror supports_bytes_environ sysconf sysconf_names terminal_size times
     times_result umask uname uname_result unsetenv urandom waitstatus_to_exitcode";
 
-/// Members of `io` that work in memory, and the types of streams.
+/// Members of `io` that are harmless, because they work in memory or are types of streams.
 const IO_HARMLESS: &str = "
     BufferedIOBase BufferedRandom BufferedReader BufferedRWPair BufferedWriter BytesIO
     DEFAULT_BUFFER_SIZE IncrementalNewlineDecoder IOBase RawIOBase SEEK_CUR SEEK_END SEEK_SET

@@ -1,4 +1,5 @@
-//! Rules for libraries that read and write files of a format. The libraries can work in memory too.
+//! Rules for libraries that read and write files in certain formats. The libraries can also work in memory, which most
+//! of these rules permit.
 
 use super::{Condition, Rule, Severity, Target};
 
@@ -69,7 +70,8 @@ pub(super) const RULES: &[Rule] = &[
             Methods("parse_file from_file", Condition::Imported("z3")),
             Methods("set", Condition::Logs),
             Methods("from_string parse_string", Condition::LogsByText),
-            // Not in the table of libraries: attributes, native code, and composed names.
+            // The generated table of libraries lacks these functions, because they open files through attributes,
+            // native code or composed names.
             Calls("scipy.odr.ODR", Condition::NamesFile(8, "errfile")),
             Calls("scipy.odr.ODR", Condition::NamesFile(9, "rptfile")),
             Target::Keywords("errfile rptfile"),
@@ -139,7 +141,8 @@ pub(super) const RULES: &[Rule] = &[
         targets: &[
             Calls("matplotlib.savefig pylab.savefig", Condition::SavesElsewhere("fname")),
             Methods("savefig", Condition::SavesElsewhere("fname")),
-            // Not in the table of libraries: methods that pass a name on to other methods.
+            // The generated table of libraries lacks these methods, because they pass the name of the file on to other
+            // methods.
             Methods("print_ps print_eps print_gif print_jpg print_jpeg print_tif", TO_FILE),
             Methods("print_tiff print_webp print_avif", TO_FILE),
             Methods("setup saving", Condition::TakesTextAt("matplotlib", 1, "outfile")),

@@ -1,4 +1,4 @@
-//! Rules against ways to load a module other than an import statement.
+//! Rules against loading a module in other ways than by an import statement.
 
 use super::{Condition, Rule, Severity, Special, Target};
 
@@ -190,21 +190,21 @@ const PIL_HARMLESS: &str = "
     ExifTags Image ImageChops ImageColor ImageDraw ImageEnhance ImageFilter ImageFont ImageMorph
     ImageOps ImagePalette ImageStat ImageTk ImageTransform UnidentifiedImageError";
 
-/// Members of `fastapi` that describe a server without starting one.
+/// Members of `fastapi` that are harmless, because they describe a server without starting it.
 const FASTAPI_HARMLESS: &str = "
     APIRouter BackgroundTasks Body Cookie Depends FastAPI File Form HTTPException Header Path Query
     Request Response Security UploadFile WebSocket responses status";
 
-/// Members of `jsonschema` that check a document against a schema.
+/// Members of `jsonschema` that are harmless, because they only check a document against a schema.
 const JSONSCHEMA_HARMLESS: &str = "
     Draft201909Validator Draft202012Validator Draft3Validator Draft4Validator Draft6Validator
     Draft7Validator ErrorTree FormatChecker SchemaError ValidationError exceptions validate";
 
-/// Members of `pytest` for writing tests.
+/// Members of `pytest` that scripts need to write tests.
 const PYTEST_HARMLESS: &str = "
     ExitCode RaisesGroup approx deprecated_call exit fail fixture main mark param raises skip
     warns xfail";
 
-/// Members of `importlib.metadata` that describe packages.
+/// Members of `importlib.metadata` that are harmless, because they only describe packages.
 const METADATA_HARMLESS: &str = "
     PackageMetadata PackageNotFoundError metadata packages_distributions requires version";

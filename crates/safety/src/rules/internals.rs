@@ -1,4 +1,4 @@
-//! Rules against the interpreter's internals, from which every object can be reached under any name.
+//! Rules against use of the interpreter's internals, from which a script can reach every object under any name.
 
 use super::{Condition, Rule, Severity, Special, Target};
 
@@ -156,7 +156,7 @@ pub(super) const RULES: &[Rule] = &[
             Calls("operator.attrgetter", Condition::NamesAttributes(0, usize::MAX)),
             Calls("operator.methodcaller", Condition::NamesAttributes(0, 1)),
             Methods("get_field", Condition::NamesAttributes(0, 1)),
-            // The names that it follows: `reduce(getattr, names, start)`.
+            // The second argument contains the attribute names that the call follows: `reduce(getattr, names, start)`.
             Calls("functools.reduce", Condition::NamesAttributes(1, 1)),
         ],
         why: "a text that names attributes, and names the interpreter's inside",
@@ -254,12 +254,12 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Members of `gc` that return no objects.
+/// Members of `gc` that are harmless, because they return none of the interpreter's objects.
 const GC_HARMLESS: &str = "
     collect disable enable freeze get_count get_stats get_threshold isenabled
     is_tracked set_threshold unfreeze";
 
-/// Members of `sys` that describe the interpreter and how the script was started.
+/// Members of `sys` that only describe the interpreter and how the script was started.
 const SYS_HARMLESS: &str = "
     __excepthook__ __stderr__ __stdout__ _MEIPASS _git _is_gil_enabled abiflags activate_stack_trampoline
     api_version argv base_exec_prefix base_prefix builtin_module_names byteorder copyright

@@ -1,10 +1,11 @@
-//! Holds the rules as data. Each row has a reason and examples, which a test runs. This module never evaluates a rule.
+//! Holds the rules as data. Each row has a reason and examples, and a test checks the examples. This module never
+//! evaluates a rule.
 //!
 //! A verification script computes and prints. It does not need files, programs, the network, native code or the
-//! interpreter's internals. The executor's sandbox must hold any of these that a script could still reach. So the rows
+//! interpreter's internals. If a script still reaches one of these, the executor's sandbox must hold it. So the rows
 //! follow the needs of the product:
 //!
-//! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library pass.
+//! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library are permitted.
 //! - A module that is dangerous as a whole is refused at its import.
 //! - If scripts need a module for something harmless (`os.path`, `sys.exit`, `io.StringIO`), every member is refused
 //! except the listed harmless ones. A list of its dangerous members would never be complete.
@@ -22,7 +23,7 @@ mod process;
 
 use std::fmt;
 
-/// The consequence of a finding.
+/// The consequence of a finding for the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// A note. The script runs, and the `_meta` of the reply contains the note.
@@ -31,144 +32,155 @@ pub enum Severity {
     Block,
 }
 
-/// A kind of thing that a [`Rule`] looks for.
+/// A kind of object or use that a [`Rule`] looks for.
 ///
 /// Names are separated by spaces. Modules and objects have qualified names, and builtins start with `builtins.`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// These modules and everything below them: their import and every use.
+    /// The import and every use of these modules, and of everything below them.
     Modules(&'static str),
-    /// Every member of this module except the listed ones. The module itself may be imported and renamed, but not
-    /// passed to other code.
+    /// Every member of a module except the listed harmless ones. The first string is the module, and the second lists
+    /// the harmless members. The module itself may be imported and renamed, but not passed to other code.
     AllBut(&'static str, &'static str),
-    /// A module in which only the members named by other rows are dangerous. It must not be passed to other code.
+    /// A module with dangerous members that other rows name. Its other members are harmless. The module must not be
+    /// passed to other code.
     Holder(&'static str),
-    /// These functions, classes or other objects, called or not.
+    /// Every use of these functions, classes or other objects, called or not.
     Objects(&'static str),
     /// Attributes with these names, of any object.
     Attributes(&'static str),
     /// Calls of these functions, if the condition holds.
     Calls(&'static str, Condition),
     /// Calls of methods with these names on an unknown object, if the condition holds. Does not apply if the script
-    /// defines an attribute with the name.
+    /// defines an attribute with the same name.
     Methods(&'static str, Condition),
-    /// Calls with one of these keywords, except calls of the script's own functions. Does not apply if the value is
-    /// `False` or `None`.
+    /// Calls with one of these keywords, except calls of the script's own functions. Does not apply if the value of the
+    /// keyword is `False` or `None`.
     Keywords(&'static str),
-    /// The functions and methods of the installed libraries that open the file named by a parameter, from the generated
-    /// table.
+    /// The functions and methods of the installed libraries that open a file named by one of their parameters. The
+    /// generated table `libraries.txt` lists them.
     Libraries,
-    /// Patterns in a source that does not parse. Not used for words that honest text contains.
+    /// Text patterns that are searched for in a source that does not parse. Words that honest text contains are not
+    /// used as patterns.
     Patterns(&'static str),
-    /// A danger that the analysis finds without a table.
+    /// A danger that the analysis finds without names in a table.
     Special(Special),
 }
 
+///
 /// The condition under which a call is dangerous.
+///
+/// Many conditions are about one argument, which a call passes at an index or with a keyword. If several keywords are
+/// possible, they are separated by spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
-    /// Always.
+    /// The call is always dangerous.
     Always,
-    /// The object is not a member of a library outside the table.
+    /// The call is dangerous unless its object is a class or module of a library that the tables do not know.
     OfUnknown,
-    /// The script imports this module.
+    /// The script imports this module, and the call is not on another module of the standard library.
     Imported(&'static str),
-    /// The argument at this index, or one of these keywords, may name a file: it is not known to be an object in
+    /// The argument at this index, or with one of these keywords, may name a file: it is not known to be an object in
     /// memory.
     NamesFile(usize, &'static str),
-    /// The first argument, or this keyword, may name a file, and is not known to be the plain name of an image in the
-    /// script's own folder.
+    /// The first argument, or the argument with this keyword, may name a file, and is not known to be the plain name of
+    /// an image in the script's own folder.
     SavesElsewhere(&'static str),
-    /// The argument at this index, or this keyword, is known to be a string.
+    /// The argument at this index, or with this keyword, is known to be a string.
     IsTextAt(usize, &'static str),
-    /// The script imports this library, and the argument at this index, or this keyword, may be the name of a file.
+    /// The script imports this library, and the argument at this index, or with this keyword, may be the name of a
+    /// file.
     TakesTextAt(&'static str, usize, &'static str),
-    /// The first argument, or this keyword, is known to be a string.
+    /// The first argument, or the argument with one of these keywords, is known to be a string.
     TakesText(&'static str),
-    /// The argument at this index, or one of these keywords, is given, and is not `False` or `None`.
+    /// The call passes an argument at this index, or with one of these keywords, and the argument is not `False` or
+    /// `None`.
     Given(usize, &'static str),
-    /// The script sets an attribute with this name, or composes its name as a string.
+    /// The script sets an attribute with this name, or may do so because it contains or composes the name as a string.
     Sets(&'static str),
-    /// A parameter of Z3 is set that makes Z3 write a log, or the parameter is unknown.
+    /// The call sets a parameter of Z3 that makes Z3 write a log, or an unknown parameter.
     Logs,
-    /// The first argument is a string for Z3 that makes it write a log, or a string with an unknown start.
+    /// The first argument is a string that makes Z3 write a log, or a string with an unknown start.
     LogsByText,
-    /// The first argument, or one of these keywords, is the name of a file and not of a style.
+    /// The first argument, or the argument with one of these keywords, is the name of a file and not of a style.
     NamesStyleFile(&'static str),
     /// The first argument is the known name of a module that must not be imported.
     NamesModule,
-    /// An argument names tests of another module, or may do so because the script sets `sys.argv`.
+    /// An argument names tests of another module, or the script sets `sys.argv` and may so name such tests.
     NamesTests,
-    /// The second argument, or the keyword `Loader`, is not one of the safe loaders of YAML.
+    /// The second argument, or the argument with the keyword `Loader`, is not one of the safe loaders of YAML.
     UnsafeLoader,
-    /// The argument is not the name of a database in memory.
+    /// The first argument is not known to be the name of a database in memory.
     DatabaseFile,
-    /// The first argument is an SQL statement that reaches files, or is unknown while the script imports `sqlite3` or
-    /// this library.
+    /// The first argument is an SQL statement that reaches files. If the script imports `sqlite3` or this library, an
+    /// unknown statement counts too.
     ReachingSql(&'static str),
-    /// The first argument is an SQL script that reaches files, or is not completely known.
+    /// The first argument is an SQL script that reaches files. If the script imports `sqlite3`, an SQL script that is
+    /// not completely known counts too.
     ReachingScript,
     /// A string among the arguments is code that must not run, or is unknown.
     Code,
     /// A known string among the arguments is a formula that does more than compute.
     Formula,
-    /// A string among the arguments is evaluated, and is unknown.
+    /// The first argument is evaluated as a formula, and is unknown.
     UnknownFormula,
-    /// The first argument is not the known name of a module that may be imported.
+    /// The argument names a module that must not be imported, or is unknown.
     ImportsModule,
     /// A replacement field of the format string takes one of the interpreter's internals.
     FormatsInternals,
-    /// The first argument is the name of an attribute, and is unknown.
+    /// The first argument is the name of an attribute, and the name is unknown.
     UnknownName,
-    /// One of this many positional arguments, starting at this index, is an attribute path or a list of such paths. It
-    /// contains internals or members of other modules.
+    /// One of several positional arguments is an attribute path or a list of names that contains internals or members
+    /// of other modules. The first number is the index of the first such argument, and the second is their maximum
+    /// count.
     NamesAttributes(usize, usize),
-    /// The first argument, or the keyword `target`, is not the known name of an object that may be used.
+    /// The first argument, or the argument with the keyword `target`, is not the known name of an object that may be
+    /// used.
     NamesObject,
 }
 
-/// A danger that the analysis finds without a table, mostly a value that is unknown and would matter.
+/// A danger that the analysis finds without names in a table. Mostly a value is unknown and may be dangerous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Special {
     /// A module of a [`Target::AllBut`] or [`Target::Holder`] that is used as a value.
     ModuleAsValue,
-    /// A computed attribute name on an object that leads to others: a module, a function, or a class from outside.
+    /// An unknown attribute name on an object that leads to other objects: a module, a function, or an external class.
     ComputedName,
     /// An encoding declaration other than UTF-8 or ASCII.
     Encoding,
     /// A top-level module with a name that starts with an underscore.
     PrivateModule,
-    /// A member of a module of the standard library with a name that starts with one underscore, or a member of a
-    /// library's private module.
+    /// A member of the standard library with a name that starts with one underscore, or a member of a private module of
+    /// another library.
     PrivateMember,
-    /// The function or module that is the program of a module of the standard library or of a library.
+    /// The function or module with which a module of the standard library or of another library runs as a program.
     EntryPoint,
     /// An annotation in quotes that does more than name types.
     Annotation,
-    /// Examples in a docstring that doctest would run, and that must not run.
+    /// Examples in a docstring that doctest would run, and that are dangerous.
     Examples,
 }
 
-/// One row of the table.
+/// One row of the rule table.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Rule {
     /// The stable identifier, `family/name`.
     pub id: &'static str,
-    /// The consequence of a finding.
+    /// The consequence of a finding by this rule.
     pub severity: Severity,
-    /// The targets that it looks for.
+    /// The objects and uses that the rule looks for.
     pub targets: &'static [Target],
-    /// The reason why a verification script does not need it.
+    /// The reason why a verification script does not need the targets.
     pub why: &'static str,
-    /// The alternative to write instead.
+    /// The alternative that a script should use.
     pub remedy: &'static str,
     /// Snippets that the rule finds.
     pub matches: &'static [&'static str],
-    /// Similar snippets that no rule of this severity finds.
+    /// Similar snippets in which no rule of this severity finds anything.
     pub misses: &'static [&'static str],
 }
 

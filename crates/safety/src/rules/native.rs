@@ -13,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
             Modules("numpy.ctypeslib"),
             Objects("sympy.external.importtools"),
             Methods("LoadLibrary load_library dlopen", Condition::Always),
-            // Methods that are reached through the `ctypes` attribute of an array.
+            // An array leads to these methods through its `ctypes` attribute.
             Methods("from_address in_dll", Condition::OfUnknown),
             Target::Attributes("_as_parameter_ _ctypes"),
         ],

@@ -1,4 +1,5 @@
-//! Notes on uses that honest scripts need and that the analysis cannot judge. They are allowed and worth knowing.
+//! Notes on uses that honest scripts need and that the analysis cannot judge. The uses are permitted, but worth
+//! knowing.
 
 use super::{Condition, Rule, Severity, Target};
 

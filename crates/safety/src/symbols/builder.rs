@@ -25,12 +25,14 @@ use super::{
     Symbols, Uses, comprehension, elements, last_name,
 };
 
-/// The number of bytes for each distinct name in a short source, from experience.
+/// The estimated number of bytes for each distinct name in a short source, from experience. It determines the initial
+/// capacity of the table.
 const BYTES_OF_NAME: usize = 12;
-/// The number of names up to which a source counts as short, and the bytes for each name in a longer source.
+/// The number of distinct names up to which a source counts as short.
 const NAMES_MIN: usize = 56;
+/// The estimated number of bytes for each distinct name in a longer source, from experience.
 const BYTES_OF_NAME_LONG: usize = 64;
-/// The number of star imports that count as alternatives for a name without a row.
+/// The maximum number of star-imported modules that are alternatives for a name without a row in the rule table.
 const STARS_MAX: usize = 4;
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -68,25 +70,26 @@ struct Builder<'a> {
     symbols: Symbols<'a>,
     scope: ScopeId,
     block: TextRange,
-    /// The outermost enclosing loop in the current scope.
+    /// The outermost loop around the visited node, within the current scope.
     in_loop: Option<TextRange>,
-    /// True while the visited names are bound each time the block is entered.
+    /// True while the visitor binds names that each entry of the block binds again.
     starts_block: bool,
-    /// The outermost enclosing comprehension.
+    /// The outermost comprehension around the visited node.
     comprehension: Option<TextRange>,
-    /// The innermost scope that does not belong to a comprehension.
+    /// The innermost scope around the visited node that is not a comprehension.
     outside_comprehensions: ScopeId,
-    /// The expression that is being assigned, and the name that it is assigned to.
+    /// The value of the visited assignment, and the name that it is assigned to.
     given_name: Option<(&'a Expr, &'a str)>,
-    /// The call that directly contains the visited expression, as its function or an argument.
+    /// The call that contains the visited expression as its function or as an argument.
     passed_to: Option<&'a ExprCall>,
     /// The subject of the current `match`.
     matched: Option<&'a Expr>,
-    /// The bindings of `nonlocal` names. Their owner may appear later.
+    /// The bindings of `nonlocal` names, each with its scope. They are resolved at the end of the walk, because the
+    /// binding of the enclosing function may come later in the source.
     nonlocal: Vec<(&'a str, ScopeId, BindingId)>,
     /// The number of times that the source names `globals`, `locals` or `vars`.
     namespace_uses: usize,
-    /// The number of those uses that are followed by an operation that only reads.
+    /// The number of uses of `globals`, `locals` or `vars` that only read the namespace.
     namespace_reads: usize,
 }
 
@@ -135,7 +138,8 @@ impl<'a> Visitor<'a> for Builder<'a> {
             }
             Stmt::TypeAlias(alias) => {
                 self.bind_target(&alias.name, Source::Unknown, stmt.end());
-                // Python computes the value when it is read.
+                // Python computes the value of a type alias when it is read, so the value counts as the body of a
+                // function.
                 self.in_scope(ScopeKind::Function, Definition::Other, stmt.range(), |this| {
                     this.bind_type_params(alias.type_params.as_deref());
                     this.visit_expr(&alias.value);
@@ -250,7 +254,7 @@ impl<'a> Visitor<'a> for Builder<'a> {
             self.at_start_of(range, |this| {
                 this.bind(name.as_str(), Source::Caught, range.start(), this.scope);
             });
-            // Python removes the name at the end of the handler.
+            // Python removes the bound name at the end of the handler.
             self.symbol(self.scope, name.as_str()).ends_with_handler = true;
         }
         if let Some(kind) = &except.type_ {
@@ -298,7 +302,7 @@ impl<'a> Builder<'a> {
                 for alias in &import.names {
                     let module = alias.name.as_str();
                     self.symbols.imported.insert(top(module));
-                    // `import a.b` binds `a`.
+                    // `import a.b` binds only the name `a`.
                     let (name, source) = match &alias.asname {
                         Some(asname) => (asname.as_str(), module),
                         None => (top(module), top(module)),
@@ -319,7 +323,7 @@ impl<'a> Builder<'a> {
                         continue;
                     }
                     let name = alias.asname.as_ref().map_or(member, |asname| asname.as_str());
-                    // The script may use it under another name.
+                    // The script may use the member under another name, so the member's own name counts as used.
                     self.uses(member);
                     let source =
                         if is_relative { Source::Unknown } else { Source::Member(module, member) };
@@ -340,7 +344,8 @@ impl<'a> Builder<'a> {
         if stars.judged_whole.len() < STARS_MAX && INDEX.judges_calls_of(top(module)) {
             stars.judged_whole.push((place, module));
         }
-        // A member of a library's module is judged as if it were in the topmost module.
+        // The rules judge a member of a library's module as if it were in the topmost module, so this module is added
+        // too.
         if !stdlib::contains(module) {
             stars.modules.entry(top(module)).or_insert(place);
         }
@@ -379,12 +384,13 @@ impl<'a> Builder<'a> {
                 if let Some(value) = &assign.value {
                     self.bind_target(&assign.target, Source::Value(value), stmt.end());
                 } else if self.symbols.scopes[self.scope].kind == ScopeKind::Class {
-                    // It binds nothing, but a data class turns it into an attribute.
+                    // An annotation without a value binds nothing, but a data class turns the annotated name into an
+                    // attribute.
                     if let Expr::Name(name) = &*assign.target {
                         self.symbols.own_attributes.insert(name.id.as_str());
                     }
                 } else if self.symbols.scopes[self.scope].kind == ScopeKind::Function {
-                    // It makes the name local without binding it.
+                    // An annotation without a value makes the name local without binding it.
                     self.bind_target(&assign.target, Source::Unknown, stmt.end());
                 }
             }
@@ -418,7 +424,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds names that are bound each time a body is entered.
+    /// Binds names that are bound again each time a body is entered: targets of `for` and `with`.
     fn bind_in_body(&mut self, target: &'a Expr, source: Source<'a>, body: &'a [Stmt]) {
         let (Some(first), Some(last)) = (body.first(), body.last()) else { return };
         self.at_start_of(TextRange::new(first.start(), last.end()), |this| {
@@ -426,7 +432,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Runs `work`. Its bindings run each time `block` is entered, and only then.
+    /// Runs `work` for bindings that happen each time `block` is entered, and only then.
     fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         self.in_block(block, |this| {
             this.starts_block = true;
@@ -435,7 +441,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Visits a part of an expression. Names that it binds may stay unbound, unless it always runs.
+    /// Visits a part of an expression. Unless the part always runs, the names that it binds may stay unbound.
     fn visit_part(&mut self, part: &'a Expr, always_runs: bool) {
         let block = if always_runs { self.block } else { part.range() };
         self.in_block(block, |this| this.visit_expr(part));
@@ -447,7 +453,8 @@ impl<'a> Builder<'a> {
         symbol.deleted_from = Some(symbol.deleted_from.map_or(at, |first| first.min(at)));
         symbol.is_deleted_in_loop |= is_in_loop;
         if matches!(symbol.elsewhere, Some(Elsewhere::Global)) {
-            // A function may be called at any time.
+            // The function that contains the `del` may be called at any time, so the global name may be missing from
+            // the start.
             self.symbol(MODULE, name).deleted_from = Some(TextSize::default());
         }
     }
@@ -530,11 +537,12 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Binds a value that the enclosing function returns or yields.
+    /// Adds a value to the results of the enclosing function, which returns or yields it.
     fn bind_result(&mut self, source: Source<'a>, is_yielded: bool) {
         let id = self.new_binding(("", 0), source, TextSize::default(), self.scope);
         let function = &mut self.symbols.scopes[self.outside_comprehensions];
-        // The return value of a generator is not used.
+        // The caller of a generator function receives the yielded values and not the returned value, so earlier results
+        // are dropped.
         if is_yielded && !function.is_generator {
             function.is_generator = true;
             function.results.clear();
@@ -544,7 +552,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Binds a value that is put into the container named by `holder`.
+    /// Binds a value that the script puts into the container named by `holder`.
     fn put_into(&mut self, holder: &'a Expr, source: Source<'a>) {
         if let Some(name) = last_name(holder) {
             let known = self.uses(name).id;
@@ -553,21 +561,21 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts a place that only reads a container or the script's own namespace. After any other use, a name may stand
+    /// Counts a use that only reads a container or the script's own namespace. After any other use, a name may stand
     /// for a value that the table does not show.
     fn count_read(&mut self, expr: &'a Expr) {
         self.namespace_reads += usize::from(is_namespace(expr));
         self.count_seen(expr);
     }
 
-    /// Counts a place where the further use of a container is visible.
+    /// Counts a use of a container after which the analysis still sees every change of the container.
     fn count_seen(&mut self, expr: &'a Expr) {
         if let Some(name) = last_name(expr) {
             self.uses(name).reads += 1;
         }
     }
 
-    /// Counts a use of a name, and collects information from the use.
+    /// Counts a use of a name, and records the facts that the use shows.
     fn count_use(&mut self, expr: &'a Expr) {
         match expr {
             Expr::Name(name) if name.ctx == ExprContext::Load => {
@@ -585,7 +593,7 @@ impl<'a> Builder<'a> {
                 if attribute.ctx == ExprContext::Load {
                     self.uses(name).loads += 1;
                 }
-                // Methods that only read a container.
+                // These methods only read the container.
                 if matches!(name, "get" | "items" | "keys" | "values" | "copy" | "index" | "count")
                 {
                     self.count_read(&attribute.value);
@@ -595,7 +603,8 @@ impl<'a> Builder<'a> {
                 self.count_read(&subscript.value);
             }
             Expr::Call(call) => {
-                // With an argument, `vars` returns the namespace of another object.
+                // With an argument, `vars` returns the namespace of another object, so only a call without arguments
+                // counts.
                 let is_vars = is_name(&call.func, &["vars"]) && is_namespace(expr);
                 self.namespace_uses += usize::from(is_vars);
                 self.count_call(call);
@@ -609,7 +618,7 @@ impl<'a> Builder<'a> {
         let scope = self.scope;
         self.uses(name).calls.push((scope, call));
         let arguments = call.arguments.args.iter();
-        // Functions that only read the containers in their arguments.
+        // These functions only read the containers in their arguments.
         #[rustfmt::skip]
         let only_reads = matches!(name,
             "all" | "any" | "dict" | "enumerate" | "len" | "list" | "max" | "min" | "print"
@@ -624,11 +633,12 @@ impl<'a> Builder<'a> {
                 arguments.for_each(|argument| self.count_read(argument));
                 return;
             }
-            // The engine judges the string that these functions run.
+            // The engine judges the string that these functions run, so a namespace that they receive by keyword counts
+            // as read.
             "Timer" | "repeat" | "timeit" => {
                 call.arguments.keywords.iter().for_each(|keyword| self.count_read(&keyword.value));
             }
-            // An import by a function counts as an import.
+            // A call of an import function counts as an import.
             "__import__" | "import_module" => {
                 if let Some(Expr::StringLiteral(module)) = call.arguments.args.first() {
                     self.symbols.imported.insert(top(module.value.to_str()));
@@ -636,7 +646,7 @@ impl<'a> Builder<'a> {
             }
             _ => {}
         }
-        // Functions that take or set attributes by name.
+        // These functions take or set attributes by name.
         #[rustfmt::skip]
         let takes_members = matches!(name,
             "__getattribute__" | "__setattr__" | "attrgetter" | "get_field" | "getattr"
@@ -655,12 +665,14 @@ impl<'a> Builder<'a> {
         }
         let Expr::Attribute(method) = &*call.func else { return };
         let keywords = call.arguments.keywords.iter().map(|keyword| &keyword.value);
-        // Methods that put their arguments, or the elements of their arguments, into a container.
+        // True for methods that put their arguments themselves into a container. Other methods put the elements of
+        // their arguments into it.
         let is_putting = match name {
             "append" | "appendleft" | "add" | "insert" | "setdefault" | "put" | "set_result" => {
                 true
             }
-            // A method of context variables. Other classes have a method with this name too.
+            // `set` sets a context variable. Other classes have a method with this name too, so it counts only if the
+            // script imports `contextvars`.
             "set" => self.symbols.imported.contains("contextvars") && arguments.len() == 1,
             _ => false,
         };
@@ -704,7 +716,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Finds the function around `scope` that binds `name`.
+    /// Finds the function around `scope` that binds the `nonlocal` name `name`.
     fn enclosing_owner(&self, name: &str, scope: ScopeId) -> ScopeId {
         let Symbols { scopes, named, names, uses, .. } = &self.symbols;
         let Some(uses) = names.get(name).map(|id| &uses[*id]) else { return MODULE };
@@ -726,7 +738,7 @@ impl<'a> Builder<'a> {
         self.bind_target_in(target, source, from, self.scope);
     }
 
-    /// Binds the names of a target. Its value is evaluated in another scope.
+    /// Binds the names of a target. The value is evaluated in the scope `evaluated_in`.
     fn bind_target_in(
         &mut self,
         target: &'a Expr,
@@ -813,7 +825,7 @@ impl<'a> Builder<'a> {
         self.in_loop = outer_loop;
     }
 
-    /// Runs `work` within `block`. Names that it binds are bound only if the block has run.
+    /// Runs `work` within `block`. Names that `work` binds are bound only if the block has run.
     fn in_block(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.block, block);
         work(self);
@@ -874,12 +886,13 @@ impl<'a> Builder<'a> {
         self.comprehension = around;
     }
 
-    /// Binds the target of a walrus. In a comprehension, the name belongs to the scope outside.
+    /// Binds the target of a walrus. In a comprehension, the name belongs to the scope outside of the comprehension.
     fn bind_walrus(&mut self, target: &'a Expr, value: &'a Expr, from: TextSize) {
         let inner = std::mem::replace(&mut self.scope, self.outside_comprehensions);
         if let Expr::Name(name) = target {
-            // A comprehension may run for no element. Its conditions run before the element expression, which precedes
-            // them in the source.
+            // A comprehension may run for no element, so only the code in the comprehension can rely on the name. The
+            // conditions run before the element expression, although they follow it in the source. So the name counts
+            // as bound from the start of the comprehension.
             let (block, from) = match self.comprehension {
                 Some(comprehension) => (comprehension, comprehension.start()),
                 None => (self.block, from),
@@ -909,14 +922,15 @@ fn repeated(stmt: &Stmt) -> TextRange {
     }
 }
 
-/// Returns the offset from which a top-level statement may call a function of the script.
+/// Returns the offset from which a top-level statement may call a function of the script. Returns `None` if it calls no
+/// such function.
 fn calls_from(stmt: &Stmt) -> Option<TextSize> {
     match stmt {
         Stmt::FunctionDef(function) => {
             let parameters = function.parameters.iter_non_variadic_params();
             let mut defaults = parameters.filter_map(|parameter| parameter.default.as_deref());
             if !function.decorator_list.is_empty() {
-                // A decorator may call the function before its name is bound.
+                // A decorator may call the function before the function's name is bound.
                 return Some(function.name.start());
             }
             let annotations = function.parameters.iter().filter_map(AnyParameterRef::annotation);
@@ -926,7 +940,8 @@ fn calls_from(stmt: &Stmt) -> Option<TextSize> {
         }
         Stmt::ClassDef(class) => {
             let is_plain = class.decorator_list.is_empty()
-                // A base class may inspect its subclasses when they are created.
+                // A base class may inspect the new class when it is created, so only a class without bases calls
+                // nothing.
                 && class.arguments.as_ref().is_none_or(|a| a.args.is_empty() && a.keywords.is_empty())
                 && class.body.iter().all(|stmt| calls_from(stmt).is_none());
             (!is_plain).then_some(stmt.start())
@@ -960,8 +975,8 @@ fn is_plain_type(expr: &Expr) -> bool {
     }
 }
 
-/// Returns whether evaluating `expr` calls no function of the script. True for names, literals, members of names, and
-/// displays of these.
+/// Returns whether evaluating `expr` calls no function of the script. This holds for names, literals and members of
+/// names, and for lists, tuples and dictionaries of such expressions.
 fn is_plain(expr: &Expr) -> bool {
     match expr {
         Expr::Name(_) => true,

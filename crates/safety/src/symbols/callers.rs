@@ -2,18 +2,18 @@
 
 use ruff_python_ast::{Expr, ExprCall, Parameters};
 
-/// The part of a call that is for a parameter.
+/// The value that a call passes to one parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Passed<'a> {
     Argument(&'a Expr),
-    /// No argument, so the default applies.
+    /// The call passes no argument, so the default of the parameter applies.
     Default,
-    /// Perhaps an argument from a `*` or `**`.
+    /// A `*` or `**` in the call may contain an argument for the parameter.
     Unseen,
 }
 
 /// Returns the argument that a call passes to the parameter `name`. The function receives `bound` arguments before the
-/// first one in the call.
+/// first argument in the call, for example `self`.
 pub(crate) fn argument_for<'a>(
     parameters: &Parameters,
     name: &str,
@@ -43,7 +43,8 @@ pub(crate) fn argument_for<'a>(
     if has_unpacked { Passed::Unseen } else { Passed::Default }
 }
 
-/// Returns the positional arguments of a call that no other parameter takes.
+/// Returns the positional arguments of a call that go to the `*` parameter, because no other parameter takes them. The
+/// function receives `bound` arguments before the first argument in the call.
 pub(crate) fn rest_of<'a>(parameters: &Parameters, call: &'a ExprCall, bound: usize) -> &'a [Expr] {
     let taken = (parameters.posonlyargs.len() + parameters.args.len()).saturating_sub(bound);
     call.arguments.args.get(taken..).unwrap_or_default()

@@ -22,14 +22,14 @@ use ruff_python_ast::{
 use ruff_text_size::{TextRange, TextSize};
 use smallvec::SmallVec;
 
-/// A scope, by its index.
+/// The index of a scope.
 pub(super) type ScopeId = usize;
-/// A name in a scope, by its index.
+/// The index of a symbol, which is a name in a scope.
 pub(super) type SymbolId = usize;
-/// A binding, by its index.
+/// The index of a binding.
 pub(super) type BindingId = usize;
 
-/// The scope of the module.
+/// The index of the module's scope.
 pub(super) const MODULE: ScopeId = 0;
 
 /// The kind of a scope.
@@ -38,9 +38,9 @@ pub(super) enum ScopeKind {
     /// The script itself.
     #[default]
     Module,
-    /// The body of a class. Functions in it do not see its names.
+    /// The body of a class. Functions in the class do not see the names that the body binds.
     Class,
-    /// A function or `lambda`. Its body runs later.
+    /// A function or `lambda`. Its body runs when it is called.
     Function,
     /// A comprehension or generator expression.
     Comprehension,
@@ -65,42 +65,44 @@ impl Symbol {
     }
 }
 
-/// The bindings that a use can see.
+/// The bindings of a symbol that a use of the name can see.
 pub(super) type Reaching = SmallVec<[BindingId; 16]>;
 
-/// The number of reaching bindings up to which the analysis distinguishes them.
+/// The maximum number of bindings that a use can see and that the analysis still distinguishes.
 pub(super) const REACHING_MAX: usize = 64;
 
-/// The source of a binding's value.
+/// The origin of a binding's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// `import a.b as c`, with the module.
+    /// The module of `import a.b as c`.
     Import(&'a str),
-    /// `from a import b`, with the module and the member.
+    /// The module and the member of `from a import b`.
     Member(&'a str, &'a str),
     /// The value of an expression.
     Value(&'a Expr),
-    /// An element of the value of an expression, by its index.
+    /// The element at an index of the value of an expression.
     Item(&'a Expr, usize),
     /// Any element of the value of an expression: the target of a `for`.
     Element(&'a Expr),
-    /// An element, by its index, of any element of the value of an expression.
+    /// The element at an index of any element of the value of an expression.
     ElementItem(&'a Expr, usize),
     /// The value of an expression, or anything inside it at any depth.
     Within(&'a Expr),
-    /// The object that the value of an expression gives to a `with`.
+    /// The object that a `with` statement binds for the value of an expression.
     Entered(&'a Expr),
     /// The result of `a += b`.
     Augmented(&'a StmtAugAssign),
-    /// A parameter of the function that opens this scope, with its default.
+    /// A parameter of a function, with its default and the scope of the function.
     Parameter(Option<&'a Expr>, ScopeId),
-    /// The parameter that takes all remaining positional arguments, or all remaining keywords.
+    /// The parameter that takes all remaining arguments of the function with this scope. If the Boolean is true, it
+    /// takes the keywords, otherwise the positional arguments.
     Rest(ScopeId, bool),
-    /// The argument of a class for an annotated name in its body, by the index among the annotated names.
+    /// The argument that calls of a class pass for one of its fields. The scope is the body of the class, and the index
+    /// counts the annotated names in the body.
     Field(ScopeId, usize),
     /// A class or function of the script, by the range of its definition.
     Definition(TextRange),
-    /// A caught exception: one that the script raises, or any other.
+    /// A caught exception. The script or any other code may have raised it.
     Caught,
     /// Any other source.
     Unknown,
@@ -109,18 +111,19 @@ pub(super) enum Source<'a> {
 /// One place that binds a name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding<'a> {
-    /// The bound name. For an attribute, its last name.
+    /// The bound name. For an attribute `a.b`, this is `b`.
     pub(super) name: &'a str,
-    /// The index of the name.
+    /// The index of the bound name in the table of names.
     known: usize,
     pub(super) source: Source<'a>,
-    /// The scope in which the source is evaluated.
+    /// The scope in which the source of the value is evaluated.
     pub(super) evaluated_in: ScopeId,
-    /// The offset from which the name is bound.
+    /// The offset in the script from which on the name is bound.
     bound_from: TextSize,
-    /// The code that runs only if this binding has run, as far as it comes after the binding.
+    /// The block that contains the binding. Code in the block after the binding runs only if the binding has run.
     block: TextRange,
-    /// The outermost loop around it in its scope. In a loop, later code may run earlier.
+    /// The outermost loop around the binding in the binding's scope. In a loop, code that comes later in the source may
+    /// run earlier.
     in_loop: Option<TextRange>,
 }
 
@@ -131,19 +134,19 @@ pub(super) struct Symbol {
     pub(super) id: SymbolId,
     /// The bindings in the symbol's own scope, in source order.
     bindings: SmallVec<[BindingId; 1]>,
-    /// The bindings in its own scope that are in loops.
+    /// The bindings in the symbol's own scope that are in loops.
     in_loops: SmallVec<[BindingId; 1]>,
-    /// The bindings in its own scope that run each time a block is entered: targets of `for`.
+    /// The bindings in the symbol's own scope that run each time a block is entered, for example the target of a `for`.
     starting_blocks: SmallVec<[BindingId; 1]>,
-    /// The bindings from other scopes, by `global` or `nonlocal`.
+    /// The bindings in other scopes, which declare the name `global` or `nonlocal`.
     from_elsewhere: SmallVec<[BindingId; 1]>,
-    /// `global` or `nonlocal`, if the name belongs to another scope.
+    /// The declaration of the name as `global` or `nonlocal`, if the name belongs to another scope.
     elsewhere: Option<Elsewhere>,
-    /// The offset from which a `del` may have removed the name.
+    /// The lowest offset from which a `del` may have removed the name.
     deleted_from: Option<TextSize>,
-    /// True if that `del` is in a loop.
+    /// True if a `del` of the name is in a loop.
     is_deleted_in_loop: bool,
-    /// True if Python removes the name at the end of an `except`.
+    /// True if an `except` clause binds the name. Python removes the name at the end of the clause.
     ends_with_handler: bool,
 }
 
@@ -156,19 +159,20 @@ enum Elsewhere {
 /// The statement or expression that opens a scope.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum Definition<'a> {
-    /// A scope with neither parameters nor members.
+    /// A scope that is neither a function nor a class.
     #[default]
     Other,
     /// A class.
     Class(&'a StmtClassDef),
     /// A function.
     Function(&'a StmtFunctionDef),
-    /// A `lambda`, with the name that it is assigned to, or the call that contains it.
+    /// A `lambda`, with the name that it is assigned to and the call that contains it, if any.
     Lambda(&'a ExprLambda, Option<&'a str>, Option<&'a ExprCall>),
 }
 
 impl<'a> Definition<'a> {
-    /// Returns the name by which a function is called.
+    /// Returns the name by which a function or class is called. For a `lambda`, returns the name that it is assigned
+    /// to.
     pub(super) fn name(self) -> Option<&'a str> {
         match self {
             Self::Other => None,
@@ -186,7 +190,7 @@ impl<'a> Definition<'a> {
         }
     }
 
-    /// Returns the last names of the decorators of a function or class.
+    /// Returns the names of the decorators of a function or class. For a decorator `a.b` or `a.b()`, this is `b`.
     pub(super) fn decorators(self) -> impl Iterator<Item = &'a str> {
         let list = match self {
             Self::Function(function) => function.decorator_list.as_slice(),
@@ -203,17 +207,17 @@ impl<'a> Definition<'a> {
 /// The uses of a name in a script, as a variable or as an attribute.
 #[derive(Debug, Default)]
 pub(super) struct Uses<'a> {
-    /// The index of the name.
+    /// The index of the name in the table of names.
     pub(super) id: usize,
-    /// True if the name is used and not only bound.
+    /// True if the script uses the name, and does not only bind it.
     is_used: bool,
-    /// The scopes that know the name, in order, each with its symbol.
+    /// The scopes in which the name has a symbol, in ascending order, each with the symbol.
     symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
-    /// The number of times that the name is read.
+    /// The number of times that the script reads the name.
     loads: usize,
-    /// The number of these reads that only read from the container.
+    /// The number of times that the script reads the name only to read from the container.
     reads: usize,
-    /// The calls of the name, with their scopes.
+    /// The calls of a function with this name, each with its scope.
     pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
     /// The bindings of attributes with this name.
     pub(super) attribute: SmallVec<[BindingId; 1]>,
@@ -232,12 +236,13 @@ impl Uses<'_> {
         symbols.get(place).filter(|(of, _)| *of == scope).map(|(_, symbol)| *symbol)
     }
 
-    /// Returns whether another name may change a container with this name.
+    /// Returns whether the script may change a container with this name under another name.
     pub(super) fn is_aliased(&self) -> bool {
         self.loads > self.reads
     }
 
-    /// Returns whether a function with this name may be called by other means than the name.
+    /// Returns whether a function with this name may be called in other ways than by the name, because the script also
+    /// uses the name as a value.
     pub(super) fn is_passed_on(&self) -> bool {
         self.loads > self.calls.len()
     }
@@ -251,12 +256,13 @@ struct Scope<'a> {
     results: Vec<BindingId>,
     /// True for a function that yields.
     is_generator: bool,
-    /// The number of annotated names in a class.
+    /// The number of annotated names in the body of a class.
     fields: usize,
     parent: Option<ScopeId>,
-    /// The number of enclosing scopes.
+    /// The number of scopes around this scope.
     depth: usize,
-    /// The start of the outermost enclosing function, if the code of this scope runs later.
+    /// The start of the outermost enclosing function, if there is one. The code of this scope then runs later than its
+    /// definition.
     deferred_from: Option<TextSize>,
 }
 
@@ -270,37 +276,38 @@ pub(super) struct Symbols<'a> {
     range: TextRange,
     scope_of: HashMap<TextRange, ScopeId>,
     names: HashMap<&'a str, usize>,
-    /// The uses of each name, and the scopes that bind it.
+    /// The uses of each name, by the index of the name.
     uses: Vec<Uses<'a>>,
-    /// The top-level statements that may call functions, in order.
+    /// The offsets of the top-level statements that may call functions of the script, in order.
     running: Vec<TextSize>,
     pub(super) star_imports: StarImports<'a>,
     /// The attributes that the script itself defines: methods, class variables and assigned attributes.
     pub(super) own_attributes: HashSet<&'a str>,
-    /// The keywords in calls that name attributes which matter if a script sets them.
+    /// The keywords in calls with the name of an attribute that makes a call dangerous if the script sets it.
     pub(super) keywords: HashSet<&'a str>,
-    /// The exceptions that the script raises by a call, each with its scope.
+    /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
-    /// The names that imports bind.
+    /// The names that the script's imports bind.
     pub(super) imports: Vec<&'a str>,
-    /// The topmost packages of all imports.
+    /// The topmost packages of all imports in the script.
     pub(super) imported: HashSet<&'a str>,
     /// True if names of the script may change in ways that the table does not show.
     pub(super) has_dynamic_names: bool,
-    /// True if the script takes members by computed names, so it may call methods by them.
+    /// True if the script takes members by computed names. It may then call any method by such a name.
     pub(super) has_computed_members: bool,
     /// True if the script may set attributes by computed names.
     pub(super) has_dynamic_attributes: bool,
 }
 
-/// The modules from which everything is imported.
+/// The modules from which the script imports all members with `*`.
 #[derive(Debug, Default)]
 pub(super) struct StarImports<'a> {
-    /// The modules, each with its index.
+    /// The modules, each with its place in the order of the star imports.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The first modules in which calls of any member are judged, with their indexes.
+    /// The first few modules for which a rule judges calls of any member, each with its place in the order of the star
+    /// imports.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
-    /// The offset of the last star import.
+    /// The offset of the last star import in the script.
     pub(super) last: Option<TextSize>,
 }
 
@@ -314,7 +321,6 @@ impl<'a> Symbols<'a> {
         self.bindings.len()
     }
 
-    /// Returns the number of symbols.
     pub(super) fn symbols_len(&self) -> usize {
         self.named.len()
     }
@@ -323,7 +329,6 @@ impl<'a> Symbols<'a> {
         self.scopes.len()
     }
 
-    /// Returns the number of names.
     pub(super) fn names_len(&self) -> usize {
         self.uses.len()
     }
@@ -360,12 +365,12 @@ impl<'a> Symbols<'a> {
         self.scopes[scope].parent.filter(|parent| self.scopes[*parent].kind == ScopeKind::Class)
     }
 
-    /// Returns the values that a function returns or yields, and whether it yields.
+    /// Returns the values that a function returns or yields, and whether the function yields.
     pub(super) fn results(&self, scope: ScopeId) -> (&[BindingId], bool) {
         (&self.scopes[scope].results, self.scopes[scope].is_generator)
     }
 
-    /// Returns the uses of the bound name.
+    /// Returns the uses of the name that a binding binds.
     pub(super) fn uses_of(&self, binding: &Binding<'a>) -> &Uses<'a> {
         &self.uses[binding.known]
     }
@@ -385,12 +390,12 @@ impl<'a> Symbols<'a> {
         all.map(|id| self.bindings[*id].name)
     }
 
-    /// Returns the uses of a name.
+    /// Returns the uses of a name, even if the script only binds it.
     pub(super) fn known(&self, name: &str) -> Option<&Uses<'a>> {
         self.names.get(name).map(|id| &self.uses[*id])
     }
 
-    /// Returns the uses of the name in this expression.
+    /// Returns the uses of the name in this expression, by the index that the builder stored in the expression.
     pub(super) fn known_here(&self, name: &ExprName) -> Option<&Uses<'a>> {
         let id = name.node_index.load().as_u32().and_then(|id| usize::try_from(id).ok());
         id.map_or_else(|| self.known(name.id.as_str()), |id| self.uses.get(id))
@@ -409,17 +414,18 @@ impl<'a> Symbols<'a> {
         let Some(uses) = known else { return false };
         let Some((outermost, _)) = uses.symbols.first() else { return false };
         let mut next = Some(scope);
-        // A scope has a higher index than its enclosing scopes.
+        // A scope has a higher index than its enclosing scopes, so the search ends at the outermost scope that has the
+        // name.
         while let Some(id) = next.filter(|id| id >= outermost) {
             let current = &self.scopes[id];
             next = current.parent;
             let Some(symbol) = uses.symbol_in(id) else { continue };
-            // Only the body of a class sees the names of the class.
+            // Only the body of a class sees the names of the class. A use in an inner scope skips the class.
             if current.kind == ScopeKind::Class && id != scope {
                 continue;
             }
             let symbol = &self.named[symbol];
-            // At the top level, `global` changes nothing.
+            // At the top level, the statement `global` changes nothing.
             if let Some(elsewhere) = symbol.elsewhere.filter(|_| id != MODULE) {
                 if matches!(elsewhere, Elsewhere::Global) {
                     next = Some(MODULE);
@@ -441,13 +447,14 @@ impl<'a> Symbols<'a> {
     /// Returns whether the symbol of scope `owner` is certainly bound for a use in scope `user`.
     fn is_certain(&self, symbol: &Symbol, owner: ScopeId, user: ScopeId, offset: TextSize) -> bool {
         match self.scopes[owner].kind {
-            // An unbound local variable is an error. Python does not search outer scopes for it.
+            // An unbound local variable is an error, and Python does not search outer scopes for it. So the name counts
+            // as bound.
             ScopeKind::Function | ScopeKind::Comprehension => return true,
             ScopeKind::Module | ScopeKind::Class => {}
         }
         let starts_block_around =
             |id: &BindingId| self.bindings[*id].block.contains_inclusive(offset);
-        // A function may be called after the `del`.
+        // A use in another scope may run after the `del`, regardless of its place in the source.
         let deleted_from = symbol.deleted_from.filter(|at| *at <= offset || user != owner);
         if deleted_from.is_some() {
             return false;
@@ -462,30 +469,32 @@ impl<'a> Symbols<'a> {
         }
         let deferred_from = self.scopes[user].deferred_from.filter(|_| user != owner);
         let used_at = deferred_from.unwrap_or(offset);
-        // Checking the first few bindings is enough. If none of them matches, the symbol counts as uncertain.
+        // Only the first bindings are checked. If none of them matches, the symbol counts as uncertain.
         symbol.bindings.iter().take(REACHING_MAX).any(|id| {
             let binding = &self.bindings[*id];
             if !binding.block.contains_inclusive(used_at) {
                 return false;
             }
             binding.bound_from <= used_at
-                // A function may use a name that is defined below it, if no call can run in between.
+                // A function may use a name that is bound after the function, if no statement in between can call a
+                // function.
                 || (deferred_from.is_some()
                     && binding.block == self.range
                     && !self.runs_between(used_at, binding.bound_from))
         })
     }
 
-    /// Returns whether a use at `offset` in the same scope can see the only binding of a symbol.
+    /// Returns whether a use at `offset` in the same scope can see the binding `id`, which is the only binding of its
+    /// symbol.
     pub(super) fn reaches(&self, id: BindingId, offset: TextSize) -> bool {
         let binding = &self.bindings[id];
-        // In a loop, later code may have run before.
+        // In a loop, a binding after the use may have run in an earlier iteration.
         binding.bound_from <= offset
             || binding.in_loop.is_some_and(|range| range.contains_inclusive(offset))
     }
 
     /// Returns the bindings of `symbol` that a use at `offset` in the same scope can see. Returns `None` if there are
-    /// more than [`REACHING_MAX`].
+    /// more than [`REACHING_MAX`] such bindings.
     pub(super) fn reaching(&self, symbol: &Symbol, offset: TextSize) -> Option<Reaching> {
         if symbol.from_elsewhere.len() > REACHING_MAX {
             return None;
@@ -495,7 +504,7 @@ impl<'a> Symbols<'a> {
         let before = symbol.bindings.partition_point(comes_before);
         for id in symbol.bindings[..before].iter().rev() {
             reaching.push(*id);
-            // A binding that has certainly run hides earlier bindings.
+            // A binding that has certainly run before the use hides earlier bindings.
             if self.bindings[*id].block.contains_inclusive(offset) {
                 break;
             }
@@ -503,7 +512,7 @@ impl<'a> Symbols<'a> {
                 return None;
             }
         }
-        // In a loop, later code may have run before.
+        // In a loop, a binding after the use may have run in an earlier iteration.
         for id in &symbol.in_loops[symbol.in_loops.partition_point(comes_before)..] {
             let in_loop = self.bindings[*id].in_loop;
             if !in_loop.is_some_and(|range| range.contains_inclusive(offset)) {
@@ -528,7 +537,7 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Returns the name of an expression that is a name or an attribute.
+/// Returns the name of a name expression, or the attribute name of an attribute expression.
 pub(super) fn last_name(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Name(name) => Some(name.id.as_str()),
@@ -537,7 +546,7 @@ pub(super) fn last_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the elements of a tuple or list in the source.
+/// Returns the elements of a tuple or list in the source. For other expressions, there are none.
 pub(super) fn elements(expr: &Expr) -> &[Expr] {
     if let Expr::Tuple(tuple) = expr {
         &tuple.elts
@@ -548,8 +557,8 @@ pub(super) fn elements(expr: &Expr) -> &[Expr] {
     }
 }
 
-/// Splits a comprehension into the expressions of its elements and its loops. For a dictionary the key comes first.
-/// Empty for other expressions.
+/// Splits a comprehension into the expressions for its elements and its `for` clauses. For a dictionary, the
+/// expressions are the key and the value. For other expressions, both parts are empty.
 pub(super) fn comprehension(expr: &Expr) -> ([Option<&Expr>; 2], &[Comprehension]) {
     match expr {
         Expr::ListComp(comp) => ([Some(&comp.elt), None], &comp.generators),

@@ -2,7 +2,8 @@
 //! none of them.
 //!
 //! The fork server is Python (`executor/python/fork_server.py`). Its children make the same system calls in the same
-//! order as the launcher of a cold run. The values come from the tables that the launcher uses itself.
+//! order as the launcher of a run in a new interpreter. The arguments of these calls come from the tables that the
+//! launcher itself uses.
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -16,18 +17,21 @@ use super::super::{LaunchError, Order};
 use super::file_access::{self, RawRuleset};
 use super::resources;
 
-/// The layers that each child applies to itself.
+/// The data for the layers that each child of the fork server applies to itself.
 #[derive(Debug, Serialize)]
 pub(super) struct Confinement {
-    /// A descriptor of the machine's `/proc`, through which a child maps its user. It is closed before the script runs.
+    /// A descriptor of the machine's `/proc`, through which a child maps its user. The descriptor is closed before the
+    /// script runs.
     proc: RawFd,
-    /// The user that the child keeps; `gid` is its group.
+    /// The UID that the child keeps.
     uid: u32,
+    /// The GID that the child keeps.
     gid: u32,
     /// The folder in which the child starts.
     scratch: PathBuf,
     /// The mount point and the options of each tmpfs of the child.
     own_folders: Vec<(PathBuf, String)>,
+    /// The mount flags of each tmpfs.
     own_folder_flags: u64,
     /// The name and the value of each limit (`setrlimit(2)`).
     limits: Vec<(String, u64)>,
@@ -37,7 +41,7 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// Computes the steps for the children of this process, which is the launcher of `order`.
+    /// Computes the steps for the children of the fork server that this process becomes according to `order`.
     pub(super) fn new(order: &Order, proc: RawFd) -> Result<Self, LaunchError> {
         let plan = &order.plan;
         let filters = syscalls::compile(Filtered::new(plan, Becomes::Nothing))?;
@@ -50,7 +54,7 @@ impl Confinement {
             scratch: plan.scratch.clone(),
             own_folders: own_folders.map(|(at, options)| (at.to_owned(), options)).into(),
             own_folder_flags: file_tree::OWN_FOLDER.bits(),
-            // nix uses the names of the C headers.
+            // The `Debug` text of nix's `Resource` is the name from the C headers, such as `RLIMIT_AS`.
             limits: limits.map(|(resource, most)| (format!("{resource:?}"), most)).into(),
             landlock: file_access::ruleset(plan, &plan.scratch)?,
             filters: filters.bytes().iter().map(hex::encode).collect(),

@@ -14,8 +14,8 @@ use serde::Serialize;
 use super::super::linux::{DEVICES, SHARED_MEMORY};
 use super::super::{LaunchError, Plan, Tier};
 
-/// The Landlock ABIs that this module knows, newest first. Rights that a newer kernel adds stay unrestricted until a
-/// person has checked which programs they would break.
+/// The Landlock ABIs that this module knows, newest first. Rights that a newer ABI adds stay unrestricted until a
+/// developer has checked which programs this restriction would break.
 const ABIS: [(u8, ABI); 6] =
     [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
@@ -25,7 +25,7 @@ pub fn supported_abi() -> u8 {
     supported.next().map_or(0, |(number, _)| number)
 }
 
-/// Restricts this process, irrevocably, to the paths of the plan and to its own folders.
+/// Restricts this process, irrevocably, to the paths that `plan` lists and to the run's own folders, such as `scratch`.
 pub(super) fn restrict(plan: &Plan, scratch: &Path) -> Result<(), LaunchError> {
     if plan.tier.landlock_abi_min() == 0 {
         return Ok(());
@@ -45,8 +45,8 @@ pub(super) fn restrict(plan: &Plan, scratch: &Path) -> Result<(), LaunchError> {
     }
 }
 
-/// Returns the same restriction as the numbers that the system calls take, for a process that does not run our code. It
-/// allows no execution.
+/// Returns the restriction of [`restrict`] as the numbers that the Landlock system calls take. It is for the children
+/// of a fork server, which do not run our code. It allows no program to be executed.
 pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchError> {
     let abi = abi(plan)?;
     let plan = Plan { executable: Vec::new(), ..plan.clone() };
@@ -54,7 +54,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
     let scoped = if abi >= ABI::V6 { Scope::from_all(abi).bits() } else { 0 };
     let rules = allowed(&plan, scratch, abi)?;
     Ok(RawRuleset {
-        // The fields of `struct landlock_ruleset_attr`. A kernel with an older ABI takes only the first ones.
+        // The fields of `struct landlock_ruleset_attr`. A kernel with an older ABI knows only the first fields.
         handled: [AccessFs::from_all(abi).bits(), network, scoped],
         handled_count: if abi >= ABI::V6 {
             3
@@ -70,7 +70,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
 /// A ruleset as the system calls take it (`landlock(7)`).
 #[derive(Debug, Serialize)]
 pub(super) struct RawRuleset {
-    /// The restricted rights: files, network, scopes.
+    /// The bit masks of the restricted rights, in this order: to files, to the network, scopes.
     handled: [u64; 3],
     /// The number of entries of `handled` that the kernel knows.
     handled_count: usize,
@@ -86,7 +86,7 @@ fn abi(plan: &Plan) -> Result<ABI, LaunchError> {
     }
 }
 
-/// Returns the rights of a run to files. All other access is denied.
+/// Returns each path that a run may access, and its rights to that path. Landlock denies all other access.
 fn allowed(
     plan: &Plan,
     scratch: &Path,
@@ -107,7 +107,8 @@ fn allowed(
         rules.push((device.into(), access));
     }
     if let Some(artifacts) = &plan.artifacts {
-        // Artifacts outlive the run, so they must not contain symlinks: a later reader would follow them elsewhere.
+        // Artifacts outlive the run, so the run must not create symlinks in them: a later reader would follow a symlink
+        // out of the folder.
         rules.push((
             artifacts.path.clone(),
             own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer),
@@ -120,7 +121,7 @@ fn allowed(
     for (path, access) in &mut rules {
         let is_folder = fs::metadata(path).map_err(|error| failed_at(&error))?.is_dir();
         if !is_folder {
-            // Landlock rejects a rule that gives a file a right for folders.
+            // Landlock rejects a rule that gives a file a right that only folders have, so remove such rights.
             *access &= AccessFs::ReadFile
                 | AccessFs::WriteFile
                 | AccessFs::Execute
@@ -136,7 +137,7 @@ fn failed_at(error: &dyn std::fmt::Display) -> LaunchError {
 }
 
 /// Creates a ruleset that restricts everything that this ABI can restrict, and allows nothing yet. Fails if the kernel
-/// lacks any of these rights.
+/// lacks one of the restrictions.
 fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -150,8 +151,8 @@ fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     rules.create()
 }
 
-/// Returns the rights in a folder of the run's own: files, folders and symlinks, but no devices, sockets or pipes, and
-/// no execution.
+/// Returns the rights of a run in a folder of its own. The run may create and change files, folders and symlinks. It
+/// may not create devices, sockets or pipes, and may not execute files.
 fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
     let rights = AccessFs::ReadFile
         | AccessFs::ReadDir
@@ -163,6 +164,6 @@ fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
         | AccessFs::MakeSym
         | AccessFs::Refer
         | AccessFs::Truncate;
-    // Rights unknown to the ABI are not restricted anyway.
+    // Remove the rights that the ABI does not know. Landlock does not restrict them, so they need no rule.
     rights & AccessFs::from_all(abi)
 }

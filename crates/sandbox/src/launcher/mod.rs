@@ -1,8 +1,8 @@
-//! The launcher: gives up its own rights step by step, then becomes Python. It never decides which layers a run has;
-//! the order does.
+//! The launcher: a process that gives up its own rights step by step, and then becomes Python. It never decides which
+//! layers a run has; the order from the server does.
 //!
-//! It is our own binary, started again before any runtime exists: single-threaded, and with nothing open but its
-//! standard streams.
+//! The launcher is our own binary, started again. It works before any async runtime exists, so it has only one thread.
+//! Only its standard streams are open.
 
 mod confinement;
 mod file_access;
@@ -43,7 +43,7 @@ pub(super) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 /// Reads an order from standard input and carries it out. Returns only if that failed, after sending the error to the
 /// supervisor.
 ///
-/// `proc` is the path of `/proc`. At tier 3 it is a detached copy of the mount.
+/// `proc` is the path at which the proc file system is mounted. At tier 3 this is a detached copy of the `/proc` mount.
 pub(crate) fn become_python(proc: &Path) -> ExitCode {
     let Ok(supervisor) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
@@ -52,7 +52,7 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
         Ok(never) => match never {},
         Err(error) => error,
     };
-    // The write fails only if the supervisor is gone, which then does not need the error.
+    // Ignore a failed write: it means that the supervisor has ended, and then it does not need the error.
     let _ = serde_json::to_writer(&supervisor, &error);
     ExitCode::FAILURE
 }
@@ -61,18 +61,19 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
 type Never = std::convert::Infallible;
 
 fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
-    // The script's signals to its own process group must not reach the supervisor. The session matters because many
-    // kernels share the processors fairly between sessions (`sched(7)`, autogroup): there the supervisor gets its turn,
-    // however many processes the run's session has.
+    // A new session has two effects. The script's signals to its own process group do not reach the supervisor. And on
+    // the many kernels that share the processors fairly between sessions (`sched(7)`, autogroup), the supervisor gets
+    // its turn, however many processes the run has.
     setsid().or_fail(LaunchError::StartLauncher)?;
     let parent = getppid();
-    // Read and opened now, because at tier 3 the machine's `/proc` is gone when the order arrives.
+    // Read the user map and open `/proc` now, because at tier 3 the machine's `/proc` is gone when the order arrives.
     let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let (order, input) = Order::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
-    // Stays open until this process becomes Python, which inherits it.
+    // Give the descriptor for pictures its fixed number. It stays open until this process becomes Python, which
+    // inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
@@ -88,7 +89,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
 }
 
 /// Makes the OOM killer choose this run first if the machine runs out of memory (`proc_pid_oom_score_adj(5)`). A
-/// failure is ignored, because this is not a layer of the sandbox.
+/// failure is ignored, because this setting is not a layer of the sandbox.
 fn prefer_for_oom_killer(own_process: &OwnProcess) {
     let _ = own_process.write("oom_score_adj", "1000");
 }
@@ -97,12 +98,13 @@ fn prefer_for_oom_killer(own_process: &OwnProcess) {
 /// this after the last change of the user, because such a change resets the setting (`PR_SET_PDEATHSIG(2const)`).
 fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
     prctl::set_pdeathsig(Signal::SIGKILL).or_fail(LaunchError::PrepareProcess)?;
-    // The supervisor may have died before the call above.
+    // If the supervisor died before the call above, the kernel sends no signal. Then the parent is another process, so
+    // fail.
     let is_there = if getppid() == supervisor { Ok(()) } else { Err(Errno::ESRCH) };
     is_there.or_fail(LaunchError::PrepareProcess)
 }
 
-/// Becomes Python with the rights of the server's user. The admin has chosen to run without a sandbox.
+/// Becomes Python with the rights of the server's user. Used only if the admin has turned the sandbox off.
 fn become_unconfined(order: &Order, input: &[u8], supervisor: Pid) -> Result<Never, LaunchError> {
     let plan = &order.plan;
     dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
@@ -132,7 +134,7 @@ fn become_script(
     dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
     let program = open_program(&plan.program_file)?;
     if user == RunUser::Nobody {
-        // Must happen before the change of user, because `nobody` may not do it.
+        // Empty the bounding set before the change of user, because `nobody` may not change it.
         capabilities::empty_bounding_set()?;
         identity::become_nobody()?;
         if plan.tier == Tier::T3 {
@@ -143,7 +145,8 @@ fn become_script(
     if plan.tier < Tier::T3 {
         end_with_supervisor(supervisor)?;
     }
-    // Without transparent huge pages every new page takes a fault. The memory watch counts these faults.
+    // Turn off transparent huge pages, so that every new page causes one page fault. The memory watch counts these
+    // faults.
     prctl::set_thp_disable(true).or_fail(LaunchError::LimitResources)?;
     check_program(plan)?;
     chdir(scratch).or_fail(LaunchError::EnterScratch)?;
@@ -157,15 +160,15 @@ fn become_script(
 
     resources::limit(plan, order.cpu_seconds)?;
     capabilities::drop_all()?;
-    // Landlock comes before seccomp, because the filter refuses the calls that set up Landlock.
+    // Landlock comes before seccomp, because the seccomp filter refuses the calls that set up Landlock.
     file_access::restrict(plan, scratch)?;
     filters.install()?;
     execute(&program, filters.program_path(), &arguments, &environment)
 }
 
-/// Becomes Python that forks for each script, and whose children apply the other layers to themselves. It may create
-/// namespaces and mounts in a user namespace of its own. Beyond that it has only the rights of other processes of the
-/// user. It sees the same files as every run, read-only.
+/// Becomes the fork server: Python that forks for each script. Each child applies the remaining layers to itself. The
+/// fork server may create namespaces and mounts in a user namespace of its own. Apart from this, it has only the rights
+/// of an ordinary process of its user. It sees the same files as every run, read-only.
 fn become_fork_server(
     order: &Order,
     mut input: Vec<u8>,
@@ -177,8 +180,8 @@ fn become_fork_server(
     if user == RunUser::Nobody {
         identity::become_nobody()?;
     }
-    // Needed even if this process is in a user namespace already: mounts that a parent namespace made read-only cannot
-    // be made writable from a child namespace.
+    // Enter a new user namespace, even if this process is in a user namespace already: mounts that a parent namespace
+    // made read-only cannot be made writable from a child namespace.
     own_process.enter_user_namespace()?;
     // The PID namespace must belong to this user namespace, so that the children can create PID namespaces of their
     // own.
@@ -200,8 +203,8 @@ fn become_fork_server(
     )
 }
 
-/// Checks that the program exists, because Python locates its library from this path. This error is clearer than
-/// Python's own.
+/// Checks that the interpreter exists at `plan.program`, because Python locates its library from this path. The error
+/// of this check is clearer than Python's own error.
 fn check_program(plan: &Plan) -> Result<(), LaunchError> {
     fs::metadata(&plan.program).map(drop).or_fail(LaunchError::OpenProgram)
 }
@@ -227,8 +230,9 @@ fn input_file(content: &[u8]) -> Result<OwnedFd, LaunchError> {
     stored().or_fail(LaunchError::StoreScript)
 }
 
-/// Opens the interpreter as [`PROGRAM_FD`], the only descriptor from which the filter allows a program to be executed.
-/// Call this while the process still has all rights: if the server is root, the interpreter's folder may be private.
+/// Opens the interpreter as [`PROGRAM_FD`], the only descriptor from which the seccomp filter allows a program to be
+/// executed. Call this while the process still has all rights, because the folder of the interpreter may be private to
+/// root if the server runs as root.
 fn open_program(path: &Path) -> Result<OwnedFd, LaunchError> {
     let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
     let file = open(path, flags, Mode::empty()).or_fail(LaunchError::OpenProgram)?;
@@ -242,7 +246,8 @@ fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
     strings(program.chain([b"-c".as_slice(), PYTHON_COMMAND.as_bytes()]))
 }
 
-/// Returns the run's environment, plus the variables in `scratch_names`, which contain the path of the scratch folder.
+/// Returns the run's environment. Adds each variable in `scratch_names`, with the path of the scratch folder as its
+/// value.
 fn environment(
     order: &Order,
     scratch_names: &[&str],

@@ -1,5 +1,5 @@
-//! Sets the limits of each process and of the user's processes (`setrlimit(2)`). It does not bound the memory of the
-//! run as a whole; the memory watch and control groups do.
+//! Sets the limits of each process, and the limit for the number of the user's processes (`setrlimit(2)`). This module
+//! does not limit the memory of the run as a whole; the memory watch and control groups do.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::sysinfo::sysinfo;
@@ -7,8 +7,8 @@ use nix::sys::sysinfo::sysinfo;
 use super::super::error::OrFail as _;
 use super::super::{LaunchError, Plan, Tier};
 
-/// Limits this process and everything that it becomes. The soft and hard limits are equal, so raising one takes a
-/// capability.
+/// Limits this process and the programs that it becomes. The soft and hard limits are equal, so raising a limit
+/// requires a capability.
 pub(super) fn limit(plan: &Plan, cpu_seconds: u64) -> Result<(), LaunchError> {
     for (resource, value) in rows(plan, cpu_seconds) {
         let (_, hard) = getrlimit(resource).or_fail(LaunchError::LimitResources)?;
@@ -19,7 +19,7 @@ pub(super) fn limit(plan: &Plan, cpu_seconds: u64) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Returns the limits of each process of a run.
+/// Returns each limited resource and its limit, for each process of a run.
 pub(super) fn rows(plan: &Plan, cpu_seconds: u64) -> [(Resource, u64); 10] {
     let limits = &plan.limits;
     [
@@ -28,9 +28,9 @@ pub(super) fn rows(plan: &Plan, cpu_seconds: u64) -> [(Resource, u64); 10] {
         (Resource::RLIMIT_NOFILE, limits.open_files),
         (Resource::RLIMIT_NPROC, processes(plan)),
         (Resource::RLIMIT_CPU, cpu_seconds),
-        // No core dumps: they would write the script's memory to a file.
+        // Forbid core dumps, because they would write the script's memory to a file.
         (Resource::RLIMIT_CORE, 0),
-        // Locked memory cannot be swapped out, so it reduces the memory of the whole machine.
+        // Allow only a little locked memory: it cannot be swapped out, so it reduces the memory of the whole machine.
         (Resource::RLIMIT_MEMLOCK, 64 * 1024),
         (Resource::RLIMIT_MSGQUEUE, 0),
         (Resource::RLIMIT_NICE, 0),
@@ -38,15 +38,16 @@ pub(super) fn rows(plan: &Plan, cpu_seconds: u64) -> [(Resource, u64); 10] {
     ]
 }
 
-/// The number of concurrent runs of one user for which the limit of processes leaves room.
+/// The number of concurrent runs of one user that must fit within the limit for the user's processes and threads.
 const RUNS_OF_USER: u64 = 64;
 
-/// Returns the limit of processes and threads of the run's user.
+/// Returns the limit for the number of processes and threads of the run's user (`RLIMIT_NPROC`).
 ///
-/// In a user namespace of its own, the run's user has no other processes. Elsewhere the kernel counts all processes of
-/// the user, so the number of processes on the machine is added. Other runs may be among them. The watch counts a
-/// script's own threads, so the limit can leave room for the threads of other scripts too. Otherwise one run could keep
-/// another run from starting a thread.
+/// At tier 3 the run has a user namespace of its own, in which its user has no other processes. At the other tiers the
+/// kernel counts all processes of the user together, including other runs. So the limit is higher there. It includes
+/// the number of processes on the machine, and, for a run that must stay one process, the threads of [`RUNS_OF_USER`]
+/// runs. Otherwise one run could keep another run from starting a thread. The memory watch limits the number of a
+/// script's own threads.
 fn processes(plan: &Plan) -> u64 {
     let own = plan.limits.processes;
     let others = || sysinfo().map_or(0, |machine| u64::from(machine.process_count()));

@@ -1,15 +1,16 @@
 //! Turns off address space randomization, so that addresses are the same in each run of a program (`personality(2)`).
-//! It never decides which runs need that.
+//! This module never decides which runs need the same addresses.
 
 use nix::sys::personality::{self, Persona};
 
-/// Makes the addresses of the programs that this thread executes or starts the same each time.
+/// Turns off address space randomization for the programs that this thread executes or starts.
 pub(crate) fn fix() -> nix::Result<()> {
     personality::set(personality::get()? | Persona::ADDR_NO_RANDOMIZE).map(drop)
 }
 
-/// Returns whether the kernel allows it, by a test. Seccomp filters of containers may not.
+/// Returns whether this process may turn off address space randomization, by trying it. The seccomp filter of a
+/// container may forbid it.
 pub fn can_fix_addresses() -> bool {
-    // Each thread has its own personality, so the test changes nothing else.
+    // Try it in a new thread. Each thread has its own personality, so the test changes no other thread.
     std::thread::spawn(|| fix().is_ok()).join().unwrap_or_default()
 }

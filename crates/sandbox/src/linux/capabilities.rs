@@ -10,15 +10,16 @@ use rustix::thread::{
 use super::{LaunchError, OrFail as _};
 
 /// Removes every capability from the bounding set, so that no program executed later can gain one. Does nothing if this
-/// process may not (`CAP_SETPCAP`). The process keeps its current capabilities.
+/// process lacks `CAP_SETPCAP`, which the removal requires. The process keeps its current capabilities.
 pub(crate) fn empty_bounding_set() -> Result<(), LaunchError> {
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
     if !own.effective.contains(CapabilitySet::SETPCAP) {
-        // An ordinary user has no capabilities, and with no_new_privs cannot gain any.
+        // An ordinary user has no capabilities. With no_new_privs it cannot gain any, so the bounding set needs no
+        // change.
         return Ok(());
     }
     for capability in CapabilitySet::all().iter() {
-        // An older kernel does not know every capability, and has none of those in the set.
+        // Skip a capability that an older kernel does not know, because it cannot be in the bounding set.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
             remove_capability_from_bounding_set(capability)
                 .or_fail(LaunchError::DropCapabilities)?;
@@ -27,7 +28,7 @@ pub(crate) fn empty_bounding_set() -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Checks that this process may kill processes of other users.
+/// Checks that this process may kill processes of other users (`CAP_KILL`).
 pub(crate) fn require_kill() -> Result<(), LaunchError> {
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
     if own.effective.contains(CapabilitySet::KILL) {
@@ -42,10 +43,12 @@ pub(crate) fn require_kill() -> Result<(), LaunchError> {
 pub(crate) fn keep_only_namespaces() -> Result<(), LaunchError> {
     let kept = CapabilitySet::SYS_ADMIN;
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
-    // Must come before the bounding set is emptied: a capability outside of it cannot become inheritable.
+    // Set the inheritable capability before the bounding set is emptied: a capability outside of the bounding set
+    // cannot become inheritable.
     set_capabilities(None, CapabilitySets { inheritable: kept, ..own })
         .or_fail(LaunchError::DropCapabilities)?;
-    // A program that is not a set-user-ID program of root has only these capabilities after execve(2).
+    // A program that is not a set-user-ID program of root has only the ambient capabilities after execve(2), so add the
+    // kept capability to the ambient set.
     configure_capability_in_ambient_set(kept, true).or_fail(LaunchError::DropCapabilities)?;
     empty_bounding_set()?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };

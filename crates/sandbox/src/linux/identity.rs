@@ -19,18 +19,19 @@ use super::{LaunchError, NOBODY, OrFail as _, Tier};
 pub(crate) enum RunUser {
     /// The server's user.
     Server,
-    /// The user `nobody`. The server's user is root, and the run gives it up.
+    /// The user `nobody`. The server runs as root, and the run gives up root's rights.
     Nobody,
 }
 
 impl RunUser {
     /// Returns the user for the runs of a server that runs as this process's user.
     ///
-    /// Root in a user namespace that maps no other user is an ordinary user under another name.
+    /// Root in a user namespace that maps no other user is an ordinary user under another name, so the run keeps this
+    /// user.
     pub(crate) fn of_server() -> Self {
         let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
             Ok(uid_map) => maps_nobody(&uid_map),
-            // Unknown, so assume that root must be given up. If that is not possible, the launch fails.
+            // The map cannot be read, so assume that root must be given up. If that is not possible, the launch fails.
             Err(_) => true,
         };
         if geteuid().is_root() && maps_nobody() { Self::Nobody } else { Self::Server }
@@ -45,8 +46,8 @@ pub fn script_user(tier: Tier) -> u32 {
     }
 }
 
-/// Returns whether a `uid_map` (`user_namespaces(7)`) maps `nobody`. Each line is: first ID inside, first ID outside,
-/// count.
+/// Returns whether a `uid_map` (`user_namespaces(7)`) maps `nobody`. Each line contains the first ID inside of the
+/// namespace, the first ID outside of it, and the number of IDs.
 fn maps_nobody(uid_map: &str) -> bool {
     let nobody = u64::from(NOBODY);
     uid_map.lines().any(|line| {
@@ -68,7 +69,8 @@ impl OwnProcess {
 
     /// Maps this process's user and group to themselves, in the user namespace that it has just created.
     pub(crate) fn map_to_itself(&self, uid: Uid, gid: Gid) -> Result<(), LaunchError> {
-        // The kernel allows mapping groups only after they can no longer be dropped (CVE-2014-8989).
+        // The kernel lets a process map its group only after it can no longer drop groups (CVE-2014-8989), so deny
+        // `setgroups` first.
         self.write("setgroups", "deny")?;
         self.write("uid_map", &format!("{uid} {uid} 1"))?;
         self.write("gid_map", &format!("{gid} {gid} 1"))
@@ -81,14 +83,14 @@ impl OwnProcess {
         self.map_to_itself(uid, gid)
     }
 
-    /// Leaves the folder open for the program that this process becomes. Returns the descriptor.
+    /// Leaves `/proc` open for the program that this process becomes. Returns the descriptor.
     pub(crate) fn leave_open(self) -> Result<RawFd, LaunchError> {
         let flags = FcntlArg::F_SETFD(FdFlag::empty());
         fcntl(&self.0, flags).or_fail(LaunchError::MapIdentity)?;
         Ok(self.0.into_raw_fd())
     }
 
-    /// Writes to a file in `self` of this `/proc`.
+    /// Writes `content` to the file `self/{name}` of this `/proc`.
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
         let path = format!("self/{name}");
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -108,7 +110,8 @@ pub(crate) fn become_nobody() -> Result<(), LaunchError> {
     if geteuid() != uid || getegid() != gid || setresuid(Uid::from_raw(0), uid, uid).is_ok() {
         return Err(LaunchError::DropIdentity(Errno::EPERM.into()));
     }
-    // After a change of the user, a process is not dumpable, and its files in /proc belong to root.
+    // Make this process dumpable again. A change of the user makes it not dumpable, and then its files in /proc belong
+    // to root.
     nix::sys::prctl::set_dumpable(true).or_fail(LaunchError::DropIdentity)
 }
 

@@ -6,16 +6,17 @@
 //!
 //! - **Pages of the processes.** Pages that processes share after a fork must count only once. Counting them exactly
 //!   takes a walk through all page tables. So the watch takes the lower of two cheap upper bounds. The first is the sum
-//!   of the resident pages of all processes. The second is the number of pages that all processes ever took: their page
-//!   faults, or the growth of their resident pages where that is more. The second is an upper bound for two reasons.
-//!   Transparent huge pages are off in a run, so each new page and each copy of a shared page takes one fault. And the
-//!   filter lets no script have processes that share their memory. Only if both bounds exceed the limit are the pages
-//!   counted exactly (`smaps_rollup`), one process at a time, so that the watching process is never busy for long.
-//! - **Kernel memory** of the run that is in no process: page tables, mappings, and buffers of sockets and pipes, at
-//!   their largest size.
+//!   of the resident pages of all processes. The second is the number of pages that all processes ever took. For each
+//!   process, this is the number of page faults or the growth of the resident pages, whichever is greater. The second
+//!   is an upper bound for two reasons. Transparent huge pages are off in a run, so each new page and each copy of a
+//!   shared page takes one fault. And the seccomp filter lets no script have processes that share their memory. If both
+//!   bounds exceed the limit, the watch counts the pages exactly (`smaps_rollup`). It counts one process at a time, so
+//!   that the watching process is never busy for long.
+//! - **Kernel memory** of the run that is in no process: page tables, data about mappings, and buffers of sockets and
+//!   pipes. Each buffer counts with its maximum size.
 //!
-//! Each look also counts the resources that the run shares with other runs of its user or of the machine: pipes,
-//! threads and processors (`processor`).
+//! A look is one sample of a run. Each look also counts the resources that the run shares with other runs of its user
+//! or of the machine: pipes, threads and processors (`processor`).
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -31,85 +32,90 @@ use super::process_tree::{ProcessTable, Stat};
 use super::processor::{ProcessorShare, ProcessorTime};
 use crate::Neighbours;
 
-/// The longest interval between two looks.
+/// The maximum interval between two looks at a run.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The longest interval between two looks while the memory grows.
+/// The maximum interval between two looks at a run while its memory grows.
 const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The shortest interval between two looks, used when little memory is left.
+/// The minimum interval between two looks at a run. It applies if little memory is left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
-/// The fastest growth on one processor, in bytes per second: the next look comes before the remaining memory can be
-/// used up. Buffers of sockets grow by up to 3 GiB per second: their content is copied from the processor's cache, and
-/// takes no page faults.
+/// The maximum growth of a run's memory on one processor, in bytes per second. The next look comes before the run can
+/// use up its remaining memory at this rate. Buffers of sockets grow by up to 3 GiB per second: their content is copied
+/// from the processor's cache, and takes no page faults.
 const GROWTH_RATE: u64 = 4 << 30;
 
-/// The factor by which the sum of resident pages may exceed the limit if processes share pages. An exact count takes a
+/// The maximum sum of resident pages, as a multiple of the memory limit. The sum may exceed the limit, because
+/// processes may share pages. Above this multiple the pages are not counted exactly, because an exact count takes a
 /// tenth of a second for each 3 GiB.
 const SHARED_MAX: u64 = 8;
 
-/// The growth of a run that is allowed during an exact count: the limit divided by this.
+/// During an exact count, a run may grow by its memory limit divided by this number.
 const GROWTH_WHILE_COUNTING: u64 = 10;
 
-/// The kernel's memory for a mapping and its data structures, in bytes.
+/// The kernel's memory for one mapping and its data structures, in bytes.
 const MAPPING_BYTES: u64 = 512;
 
-/// The most mappings of a process. Python with large libraries has a few hundred.
+/// The maximum number of mappings of a process. Python with large libraries has a few hundred.
 const MAPPINGS_MAX: u64 = 16 * 1024;
 
-/// The interval between counts of a process's mappings, and the most bytes of the list to read in one look. Each
-/// mapping takes about a hundred bytes.
+/// The minimum interval between two counts of the mappings of a process.
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
+/// The maximum number of bytes that one look reads from lists of mappings. Each mapping takes about a hundred bytes.
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
-/// The smallest capacity of a socket buffer (`net.core.wmem_default`), in bytes. A pipe's capacity is smaller. Other
-/// descriptors cost almost nothing, but the table does not show the type of a descriptor.
+/// The minimum number of bytes that are charged for a descriptor: the default capacity of a socket buffer
+/// (`net.core.wmem_default`). A pipe's capacity is smaller, and other descriptors cost almost nothing. All descriptors
+/// are charged alike, because the process table does not show the type of a descriptor.
 const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 
-/// Descriptors per process that are not charged.
+/// The number of descriptors of each process that are not charged.
 const DESCRIPTORS_FREE: u64 = 8;
 
-/// The pages of a pipe of the default size (`pipe(7)`).
+/// The number of pages of a pipe of the default size (`pipe(7)`).
 const PIPE_PAGES: u64 = 16;
 
-/// The share of a user's pipe pages that all runs together may take: one part in this many. The rest is for data in
-/// sockets, and for the user's other processes.
+/// All runs together may take the user's limit for pipe pages, divided by this number. The remaining pages are for data
+/// in sockets, and for the user's other processes.
 const PIPES_SHARE: u64 = 2;
 
-/// The number of pipes that every run may have.
+/// The number of pipes that every run may have, even if its share of the user's pipes is smaller.
 const PIPES_MIN: u64 = 16;
 
-/// The interval between counts of a run's pipes. The shorter one is for a run that has opened more descriptors since
-/// the last count.
+/// The minimum interval between two counts of a run's pipes.
 const PIPES_INTERVAL: Duration = Duration::from_millis(100);
+/// The minimum interval between two counts of a run's pipes if the run has opened more descriptors since the last
+/// count.
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Looks take at most one part in this many of a processor, however many processes a run has, unless the run's memory
-/// grows.
+/// All looks at a run take at most the time of one processor divided by this number, however many processes the run
+/// has. This does not apply while the run's memory grows.
 const LOOK_COST: u32 = 5;
 
-/// A run is growing if it has taken more than its limit divided by this since the last look.
+/// A run counts as growing if its memory has grown by more than its memory limit divided by this number since the last
+/// look.
 const GROWTH_SEEN: u64 = 32;
 
-/// The most consecutive incomplete looks. In an incomplete look a process ended or could not be read, so other
-/// processes may be missing.
+/// The maximum number of consecutive incomplete looks. In an incomplete look a process ended or could not be read, so
+/// other processes may be missing.
 const INCOMPLETE_MAX: u32 = 40;
 
-/// The interval between searches of the whole machine, which are needed if threads end while they are listed.
+/// The minimum interval between two searches of the whole machine for processes of a run. A search is needed if threads
+/// end while they are listed.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The most processes in one exact count, including those that were forked during it.
+/// The maximum number of processes in one exact count, including processes that were forked during the count.
 const COUNTED_MAX: usize = 512;
 
-/// The result of a look.
+/// The result of a look at a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// The run is within its limits. The next look must come after this time at the latest.
+    /// The run is within its limits. The next look must come within the time `next`.
     Within { next: Duration },
-    /// The run exceeds a limit, or has more than can be counted.
+    /// The run exceeds a limit, or its processes or memory cannot be counted.
     Exceeded,
-    /// The run exceeds its limit of pipes. Pipes that other runs created meanwhile may be too small.
+    /// The run exceeds its limit for pipes. Pipes that other runs created meanwhile may be too small.
     TooManyPipes,
 }
 
@@ -119,35 +125,36 @@ pub struct MemoryWatch {
     table: ProcessTable,
     page_bytes: u64,
     limit_bytes: u64,
-    /// The fastest growth on all processors, in bytes per second.
+    /// The maximum growth of a run's memory on all processors together, in bytes per second.
     growth_rate: u64,
-    /// The bytes charged for a descriptor.
+    /// The number of bytes that are charged for each descriptor.
     descriptor_bytes: u64,
-    /// The number of consecutive incomplete looks.
+    /// The number of consecutive incomplete looks up to now.
     incomplete: u32,
     /// The time of the last search of the whole machine for processes of the run.
     searched: Option<Instant>,
-    /// The processes found by the last look.
+    /// The processes that the last look found.
     seen: HashMap<Pid, Seen>,
-    /// An upper bound of the pages in memory, with shared pages counted once.
+    /// An upper bound for the memory in the pages of all processes, in bytes. Shared pages count once.
     allocated_bytes: u64,
     counting: Option<Counting>,
     mappings: Option<MappingsCount>,
     neighbours: Neighbours,
-    /// The limit of the run's threads, if the kernel counts them together with threads of other runs.
+    /// The maximum number of the run's threads. It is set only if the kernel counts these threads together with threads
+    /// of other runs.
     threads_max: Option<u64>,
-    /// The limit of pipe pages of the run's user. `None` if there is no limit.
+    /// The limit for the pipe pages of the run's user. `None` if there is no limit.
     pipe_pages: Option<u64>,
     /// The time of the last count of pipes, and the number of descriptors at that time.
     pipes_counted: Option<(Instant, u64)>,
     share: ProcessorShare,
-    /// The bytes found by the last look.
+    /// The memory that the last look found, in bytes.
     used_bytes: u64,
     /// True if the last look found much more memory than the look before it.
     is_growing: bool,
 }
 
-/// A process at the last look.
+/// The state of a process at the last look.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     started: u64,
@@ -163,20 +170,20 @@ struct Seen {
 /// The memory of one process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
-    /// Its pages, including swapped pages.
+    /// The memory in the pages of the process, including swapped pages.
     resident_bytes: u64,
     /// The kernel's memory for the process.
     kernel_bytes: u64,
-    /// The number of its open descriptors.
+    /// The number of the process's open descriptors.
     descriptors: u64,
 }
 
-/// The sum over all processes in one look.
+/// The sums over all processes of a run in one look.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    /// True if no process ended during the look, and the memory of each could be read.
+    /// True if no process ended during the look, and the memory of each process could be read.
     is_complete: bool,
-    /// True if no thread ended during the listing either.
+    /// True if no process or thread ended during the listing, so that the list of processes is complete.
     is_listed: bool,
     resident_bytes: u64,
     kernel_bytes: u64,
@@ -194,18 +201,19 @@ impl Sum {
     }
 }
 
-/// An unfinished exact count.
+/// An exact count of a run's pages that is not finished yet.
 #[derive(Debug)]
 struct Counting {
+    /// The processes that are not counted yet.
     left: Vec<Pid>,
-    /// All processes of the count, finished or not.
+    /// All processes of the count, whether they are already counted or not.
     known: HashSet<Pid>,
     counted_bytes: u64,
     /// [`MemoryWatch::allocated_bytes`] at the start of the count.
     allocated_before: u64,
 }
 
-/// An unfinished count of a process's mappings.
+/// A count of one process's mappings that is not finished yet.
 #[derive(Debug)]
 struct MappingsCount {
     pid: Pid,
@@ -215,7 +223,7 @@ struct MappingsCount {
 }
 
 impl MemoryWatch {
-    /// Creates a watch that has not looked yet.
+    /// Creates a watch with this memory limit. It has not looked at a run yet.
     ///
     /// # Errors
     ///
@@ -256,23 +264,23 @@ impl MemoryWatch {
         Self { neighbours, ..self }
     }
 
-    /// Sets the limit of the run's threads.
+    /// Sets the maximum number of the run's threads. `None` means that the watch does not limit them.
     pub(crate) fn with_threads_max(self, threads_max: Option<u64>) -> Self {
         Self { threads_max, ..self }
     }
 
-    /// Sets the current number of runs.
+    /// Sets the current number of runs of the server.
     pub fn note_runs(&mut self, runs: u64) {
         self.neighbours.now = runs;
     }
 
-    /// Returns how long the run had a processor, and how long it was kept from one.
+    /// Returns how long the run had a processor, and how long other processes kept it from one.
     pub fn processor_time(&self) -> ProcessorTime {
         self.share.time()
     }
 
-    /// Looks at `python` and its descendants, as `look_once` does. Delays the next look so that looks at a run of many
-    /// processes do not take the processors from other processes.
+    /// Looks at `python` and its descendants, as `look_once` does. Delays the next look so that the looks at a run of
+    /// many processes do not take the processors from other processes.
     pub fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let began = time_of_thread();
         match self.look_once(python, init) {
@@ -284,9 +292,9 @@ impl MemoryWatch {
         }
     }
 
-    /// Looks at `python` and its descendants. Descendants whose parent has ended are children of `init` if it is given,
-    /// otherwise of this process. Takes about 50 µs for each process. An exact count also takes the time that the
-    /// kernel needs to walk through one process.
+    /// Looks at `python` and its descendants. If the parent of a descendant has ended, the descendant is a child of
+    /// `init`, or of this process if `init` is `None`. Takes about 50 µs for each process. An exact count also takes
+    /// the time that the kernel needs to walk through one process.
     fn look_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
         self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
@@ -297,7 +305,7 @@ impl MemoryWatch {
         let used = bytes.saturating_add(sum.kernel_bytes);
         let growth = used.saturating_sub(self.used_bytes);
         (self.used_bytes, self.is_growing) = (used, growth > self.limit_bytes / GROWTH_SEEN);
-        // The memory comes first, because the other checks take long if there is much of it.
+        // Check the memory first, because the other checks take long if the run has much memory.
         if sum.mappings_max > MAPPINGS_MAX || sum.kernel_bytes > self.limit_bytes {
             return Look::Exceeded;
         }
@@ -323,18 +331,18 @@ impl MemoryWatch {
         self.count_one(sum)
     }
 
-    /// Returns the time until the next look if this much memory is left.
+    /// Returns the time until the next look if `left_bytes` of memory are left.
     fn next(&self, left_bytes: u64) -> Duration {
         let gone = left_bytes.saturating_mul(1_000_000) / self.growth_rate;
         let most = if self.is_growing { GROWING_INTERVAL } else { WATCH_INTERVAL };
         Duration::from_micros(gone).clamp(WATCH_INTERVAL_MIN, most)
     }
 
-    /// Samples all processes, and adds the memory that they have taken since the last look.
+    /// Samples all processes, and adds the memory that they have taken since the last look to `allocated_bytes`.
     fn sum(&mut self, python: Pid, reaper: Pid) -> Sum {
         let before = std::mem::take(&mut self.seen);
-        // Processes from the last look are roots too, so that a parent cannot hide them with threads that start and end
-        // during the listing.
+        // Start the listing at the processes from the last look too, so that a parent cannot hide them with threads
+        // that start and end during the listing.
         let still_there = before.iter().filter_map(|(pid, seen)| {
             Some((*pid, self.table.stat(*pid).filter(|stat| stat.started == seen.started)?))
         });
@@ -351,7 +359,7 @@ impl MemoryWatch {
         let mut sum = Sum { is_listed, is_complete: true, ..Sum::default() };
         let mut found = Vec::new();
         for pid in processes {
-            // It may just have ended.
+            // The process may have ended after it was listed.
             match stats.remove(&pid).or_else(|| self.table.stat(pid)) {
                 Some(stat) => {
                     let usage = self.usage(pid, stat.is_headless);
@@ -362,7 +370,8 @@ impl MemoryWatch {
         }
         let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
         for (pid, stat, usage) in found {
-            // A process that cannot be read is not watched, however much memory it has.
+            // The look is incomplete if a process cannot be read: this process is not watched, however much memory it
+            // has.
             sum.is_complete &= usage.is_some();
             let usage = usage.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
@@ -381,7 +390,8 @@ impl MemoryWatch {
                 None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
-            // A forked process starts with the mappings of its parent.
+            // A forked process starts with the mappings of its parent, so use the parent's count until the process has
+            // its own.
             let like = known.or(parent);
             let seen = Seen {
                 started: stat.started,
@@ -409,7 +419,7 @@ impl MemoryWatch {
         sum
     }
 
-    /// Returns the memory of one process: its pages, and the kernel's memory for it. `None` if it has ended.
+    /// Returns the memory of one process: its pages, and the kernel's memory for it. `None` if the process has ended.
     fn usage(&self, pid: Pid, is_headless: bool) -> Option<Usage> {
         self.of_a_thread(pid, is_headless, |folder| {
             let status = self.table.read(&format!("{folder}/status")).ok()?;
@@ -423,15 +433,16 @@ impl MemoryWatch {
         })
     }
 
-    /// Returns the memory of a process that is ending: none, if its first thread is the last one. While the process has
-    /// other threads, at least one of them is listed (`next_tid` in `fs/proc/base.c`).
+    /// Returns an empty usage if the process is ending and has no thread except for the first: it has then released its
+    /// memory. Otherwise returns `None`. While the process has other threads, at least one of them is listed
+    /// (`next_tid` in `fs/proc/base.c`).
     fn usage_at_end(&self, pid: Pid, stat: &Stat) -> Option<Usage> {
         let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
         is_over.then(Usage::default)
     }
 
-    /// Returns whether the run exceeds its share of its user's pipes. Beyond the user's limit, the kernel gives others
-    /// pipes that are too small for their writes.
+    /// Returns whether the run exceeds its share of its user's pipes. If the user's limit is exceeded, the kernel gives
+    /// the user's other processes pipes that are too small for their writes.
     fn has_too_many_pipes(&mut self, sum: Sum) -> bool {
         let Some(pages) = self.pipe_pages else { return false };
         let share = pages / PIPE_PAGES / PIPES_SHARE / self.neighbours.most.max(1);
@@ -457,7 +468,7 @@ impl MemoryWatch {
         false
     }
 
-    /// Counts one more process exactly. After the last process the total is known.
+    /// Counts the pages of one more process exactly. After the last process the total is known and decides.
     fn count_one(&mut self, sum: Sum) -> Look {
         let mut counting = self.counting.take().unwrap_or_else(|| Counting {
             left: self.seen.keys().copied().collect(),
@@ -471,7 +482,8 @@ impl MemoryWatch {
         if is_endless || grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
             return Look::Exceeded;
         }
-        // Other processes now hold the pages that an ended process shared, and they may already have been counted.
+        // If the process has ended, use its resident pages from the last look: other processes now hold the pages that
+        // it shared, and these processes may already have been counted.
         let last_seen = self.seen.get(&pid).map_or(0, |seen| seen.resident_bytes);
         let bytes = self.proportional_bytes(pid).unwrap_or(last_seen);
         counting.counted_bytes += bytes;
@@ -487,8 +499,8 @@ impl MemoryWatch {
         Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) }
     }
 
-    /// Returns the proportional pages of a process. A page that it shares with three others counts a quarter
-    /// (`proc_pid_smaps(5)`).
+    /// Returns the proportional memory of a process, in bytes. A page that the process shares with three others counts
+    /// as a quarter (`proc_pid_smaps(5)`).
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
         let is_headless = self.seen.get(&pid)?.is_headless;
         self.of_a_thread(pid, is_headless, |folder| {
@@ -498,7 +510,8 @@ impl MemoryWatch {
         })
     }
 
-    /// Continues the counts of mappings, because the kernel only lists mappings.
+    /// Counts mappings in the lists of the processes, up to the maximum for one look. The kernel only lists mappings
+    /// and does not report their number.
     fn count_mappings(&mut self) {
         let mut block = [0; 16 * 1024];
         let mut left = MAPPINGS_BYTES_MAX;
@@ -520,8 +533,8 @@ impl MemoryWatch {
             if seen.started != count.started {
                 continue;
             }
-            // An unfinished count does not lower the number. A process with memory has at least one mapping, so 0 means
-            // that the list could not be read.
+            // Only a finished count may lower the number of mappings. A process with memory has at least one mapping,
+            // so a count of 0 means that the list could not be read.
             let is_told = is_over && count.count > 0;
             seen.mappings = if is_told { count.count } else { seen.mappings.max(count.count) };
             seen.mappings_counted = Some(Instant::now());
@@ -532,13 +545,14 @@ impl MemoryWatch {
         }
     }
 
-    /// Starts a count for the process whose mappings were counted longest ago. `None` if that was too recently.
+    /// Starts a count for the process with the oldest count of mappings. `None` if this count is too recent, or if the
+    /// list cannot be opened.
     fn next_mappings_count(&mut self) -> Option<MappingsCount> {
         let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
             return None;
         }
-        // Set even if the list cannot be read, so that the other processes get their turn.
+        // Set the time even if the list cannot be opened, so that the other processes get their turn.
         seen.mappings_counted = Some(Instant::now());
         let (pid, started, is_headless) = (*pid, seen.started, seen.is_headless);
         let list = self.of_a_thread(pid, is_headless, |folder| {
@@ -547,8 +561,9 @@ impl MemoryWatch {
         Some(MappingsCount { pid, started, list, count: 0 })
     }
 
-    /// Calls `read` with the folder of a process. If its first thread has ended before the others, that folder is
-    /// empty. Then `read` gets the folder of one of the other threads, which all report the whole process.
+    /// Calls `read` with the folder of a process in `/proc`. If the process's first thread has ended before the others
+    /// (`is_headless`), this folder has no content. Then `read` gets the folder of another thread, because each
+    /// thread's folder reports the whole process.
     fn of_a_thread<T>(
         &self,
         pid: Pid,
@@ -564,7 +579,7 @@ impl MemoryWatch {
     }
 }
 
-/// Returns the processor time of this thread.
+/// Returns the processor time that this thread has used.
 fn time_of_thread() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
     let times = [usage.user_time(), usage.system_time()];
@@ -572,7 +587,7 @@ fn time_of_thread() -> Duration {
     Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
 }
 
-/// Parses a number of kibibytes from a file of lines such as `VmRSS:  1234 kB`.
+/// Returns the number of kibibytes that follows `name` in a text with lines such as `VmRSS:  1234 kB`.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()

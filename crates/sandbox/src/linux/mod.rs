@@ -1,5 +1,5 @@
-//! The layers, tables and process lists of Linux that several processes of a run use. It never decides which of them a
-//! run gets.
+//! The layers, tables and process lists of Linux that several processes of a run use. This module never decides which
+//! layers a run gets.
 
 pub(super) mod addresses;
 pub(super) mod capabilities;
@@ -31,18 +31,17 @@ pub const IS_SUPPORTED: bool = true;
 /// False, because only macOS has Seatbelt.
 pub const HAS_SEATBELT: bool = false;
 
-/// Devices without state, and whether they are writable.
+/// The devices that a run may use, and whether it may write to each. They have no state.
 pub(super) const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
 
 /// The path of shared memory in a run's own file tree (`shm_overview(7)`).
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Sent by init and by a launcher to the supervisor when they are ready.
+/// The message that init and the launcher send to the supervisor when they are ready.
 pub(super) const READY: [u8; 1] = *b"\n";
 
-/// Unescapes a path from the kernel, in which spaces and some other characters are three octal digits after a
-/// backslash.
+/// Decodes a path from the kernel, in which a space or another special character is a backslash and three octal digits.
 pub(super) fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -23,20 +23,20 @@ pub(crate) struct ProcessTable {
 pub struct Stat {
     /// True if the process's first thread has ended. Then only the folders of its other threads have content.
     pub(crate) is_headless: bool,
-    /// True if the process's first thread is ending or has ended. It has released its memory by then. On a busy machine
-    /// it can take some time until the thread is gone.
+    /// True if the process's first thread is ending or has ended. A thread that is ending has already released its
+    /// memory, but on a busy machine it can take some time until the thread is gone.
     pub(crate) is_ending: bool,
     pub parent: Pid,
-    /// Page faults of all its threads since it was forked.
+    /// The number of page faults of all threads of the process since it was forked.
     pub(crate) faults: u64,
-    /// The number of its threads.
+    /// The number of threads of the process.
     pub threads: u64,
     /// The process's start time. Together with the PID it identifies a process uniquely.
     pub started: u64,
 }
 
 impl ProcessTable {
-    /// Opens the machine's table.
+    /// Opens the machine's process table, which is `/proc`.
     ///
     /// # Errors
     ///
@@ -70,8 +70,9 @@ impl ProcessTable {
         (found, is_complete)
     }
 
-    /// Returns the same set from the parent of each process of the machine. This takes longer, but no process can hide
-    /// its children with threads that start and end during the listing.
+    /// Returns the same processes as [`Self::descendants`], but finds them by the parent of each process of the
+    /// machine. This takes longer, but no process can hide its children with threads that start and end during the
+    /// listing.
     pub(crate) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
         let numbers = self.names(".").unwrap_or_default();
         let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
@@ -89,7 +90,8 @@ impl ProcessTable {
         found
     }
 
-    /// Returns the children of a process. Each thread lists the children that it started (`proc_pid_task(5)`).
+    /// Returns the children of a process. Each thread lists the children that it started (`proc_pid_task(5)`), so all
+    /// threads are read.
     pub(crate) fn children(&self, pid: Pid) -> io::Result<Vec<Pid>> {
         let tasks = self.tasks(pid)?;
         let children = tasks.iter().filter_map(|task| self.children_of_task(task).ok());
@@ -101,7 +103,7 @@ impl ProcessTable {
         Ok(list.split_ascii_whitespace().filter_map(number).collect())
     }
 
-    /// Returns the folders of a process's threads, starting with the first thread's.
+    /// Returns the folder of each thread of a process. The folder of the first thread comes first.
     pub(crate) fn tasks(&self, pid: Pid) -> io::Result<Vec<String>> {
         let folder = format!("{pid}/task");
         let names = self.names(&folder)?;
@@ -119,7 +121,7 @@ impl ProcessTable {
         let about = fstatat(self.proc.as_fd(), folder.as_str(), AtFlags::empty())?;
         match u64::try_from(about.st_size) {
             Ok(count @ 1..) => Ok(count),
-            // Before Linux 6.2 the kernel does not report the folder's size.
+            // Before Linux 6.2 the kernel does not report the folder's size, so count the entries.
             Ok(0) | Err(_) => Ok(u64::try_from(self.names(&folder)?.len()).unwrap_or(u64::MAX)),
         }
     }
@@ -133,14 +135,15 @@ impl ProcessTable {
         Ok(names.iter().filter_map(target).collect())
     }
 
-    /// Writes to a file of the table.
+    /// Writes `text` to a file of the table.
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let mut file = File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?);
         file.write_all(text.as_bytes())
     }
 
-    /// Reads a file of the table. A script chooses the names in it, so they may contain any bytes.
+    /// Reads a file of the table. The file may contain names that a script chose, so bytes that are not UTF-8 are
+    /// replaced.
     pub(crate) fn read(&self, path: &str) -> io::Result<String> {
         let mut bytes = Vec::new();
         self.open_file(path)?.read_to_end(&mut bytes)?;
@@ -164,14 +167,15 @@ impl ProcessTable {
     }
 }
 
-/// The most rounds in which the processes of a run are listed and stopped before they are killed.
+/// The maximum number of rounds in which the processes of a run are listed and stopped before they are killed.
 const STOP_ROUNDS_MAX: usize = 100;
 
 /// The flag of a thread that is in `do_exit` (`include/linux/sched.h`).
 const PF_EXITING: u64 = 0x4;
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name, in parentheses, may contain anything. The state, the parent and 50 numbers follow it.
+    // The process's name, in parentheses, may contain any characters. Fifty fields follow it: the state, the parent and
+    // numbers.
     let (_, behind_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
     let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -185,10 +189,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Kills the selected children of `parent`, and all processes below them.
+/// Kills the children of `parent` that `is_to_be_killed` selects, and all processes below these children.
 ///
-/// All of them are stopped first, until no new process is found. Killing without stopping makes room for new processes,
-/// so processes that fork without end could outrun it. A stopped process cannot fork.
+/// Stops all of these processes first, until no new process is found, because a stopped process cannot fork. Killing
+/// without stopping makes room for new processes, so processes that fork without end could outrun the kills.
 pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
     let Ok(table) = ProcessTable::open() else {
         return signal(children().iter().filter(|pid| is_to_be_killed(pid)), Signal::SIGKILL);
@@ -212,12 +216,12 @@ pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
 
 fn signal<'a>(processes: impl Iterator<Item = &'a Pid>, signal: Signal) {
     for process in processes {
-        // It may have ended already.
+        // Ignore a failure: the process may have ended already.
         let _ = nix::sys::signal::kill(*process, signal);
     }
 }
 
-/// Returns the direct children of this process. If the kernel does not list them, they are found by the parent in each
+/// Returns the direct children of this process. If the kernel does not list children, finds them by the parent in each
 /// process's `stat`.
 pub fn children() -> Vec<Pid> {
     match ProcessTable::open() {
@@ -233,7 +237,7 @@ fn children_by_stat() -> Vec<Pid> {
     numbers.filter(|process| stat(*process).is_some_and(|stat| stat.parent == own)).collect()
 }
 
-/// Returns the state of a process, without an open table.
+/// Returns the state of a process, or `None` if it has ended. Does not need an open process table.
 pub fn stat(pid: Pid) -> Option<Stat> {
     parse_stat(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
 }
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
-        // Field 9 is a set of flags.
+        // Each number is the position of its field minus 1, except for field 9, which contains the flags.
         let stat = |flags: u32| {
             let number = |n: u32| if n == 8 { flags } else { n }.to_string();
             let numbers = (4..30).map(number).collect::<Vec<_>>().join(" ");

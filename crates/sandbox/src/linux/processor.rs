@@ -5,18 +5,19 @@
 //! weight of each run (`nice(2)`) falls with the number of competing runs, and with the number of competing threads of
 //! the run. All runs together weigh as much as one thread per processor. Up to [`THREADS_LIKE_ONE`] threads of a run
 //! count as one. On kernels that are fair between sessions (`sched(7)`, autogroup), the nice value of a process applies
-//! within its session only. The session has a nice value of its own, in `/proc/{pid}/autogroup`. A run is one session,
-//! because scripts cannot create sessions. No weight is lowered while there are enough processors.
+//! within its session only. So this module also sets the nice value of the run's session, in `/proc/{pid}/autogroup`. A
+//! run is one session, because scripts cannot create sessions. No weight is lowered while there are enough processors.
 //!
-//! **The waits.** Other processes may have kept a run from the processors until its time limit was reached. For each
-//! thread the kernel counts how long it ran, and how long it waited while it could have run (`/proc/{pid}/schedstat`).
-//! Threads of one run also make each other wait, which does not count against others. So a run is entitled to the time
-//! that its busiest thread wanted. Only the part of this time that all its threads together did not get is charged to
-//! others. The work of a process that ended between two looks is unknown. Then the run counts as if it had its
-//! processor, so that no script can starve itself with short-lived processes. The looks come at irregular times, so
-//! that a script cannot hide between them. A weight that was lowered because of the run's own threads may stay low
-//! after they ended, because an ordinary user may not raise it. The run then waits longer through its own doing, so
-//! these waits do not count. They do count if other runs alone were enough to lower the weight as far.
+//! **The waits.** Other processes may have kept a run from the processors until its time limit was reached. To detect
+//! this, the watch reads two numbers that the kernel counts for each thread: how long it ran, and how long it waited
+//! while it could have run (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. Such waits are not
+//! charged to other processes. So a run is entitled to the time that its busiest thread wanted. Only the part of this
+//! time that all threads of the run together did not get is charged to other processes. The work of a process that
+//! ended between two looks is unknown. Then the run counts as if it had its processor, so that no script can starve
+//! itself with short-lived processes. The looks come at irregular times, so that a script cannot hide between them. A
+//! weight that was lowered because of the run's own threads may stay low after these threads ended, because an ordinary
+//! user may not raise a weight. The run then waits longer through its own doing, so these waits do not count. They do
+//! count if the other runs alone were enough to lower the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,18 +33,20 @@ use super::identity::OwnProcess;
 use super::process_tree::ProcessTable;
 use crate::Neighbours;
 
-/// The shortest interval between two looks. The longest is twice as long.
+/// The minimum interval between two looks at the processor time of a run. The maximum is twice as long, because the
+/// intervals are random.
 const INTERVAL: Duration = Duration::from_millis(60);
 
-/// The number of a run's threads that count as one. A few concurrent threads do not lower its weight.
+/// Up to this number of a run's threads count as one thread. So a few concurrent threads do not lower the run's weight.
 const THREADS_LIKE_ONE: u64 = 4;
 
-/// The nice value of the lowest weight (`nice(2)`), and the steps between the values in use. There are few steps,
-/// because an ordinary user may set the weights of ten sessions per second.
+/// The maximum nice value, which gives the lowest weight (`nice(2)`).
 const NICE_MAX: i32 = 19;
+/// The difference between two nice values in use. Few values are in use, because an ordinary user may set the weights
+/// of only ten sessions per second.
 const NICE_STEP: usize = 5;
 
-/// A run that waited for less than its time divided by this was not starved.
+/// A run was not starved if other processes kept it waiting for less than the observed time divided by this number.
 const WAIT_SHARE_MIN: u32 = 10;
 
 /// How long a run had a processor, and how long other processes kept it from one.
@@ -55,7 +58,8 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Adds an interval and the run's use of the processors in it. `None` if the use is unknown.
+    /// Adds an interval and the run's use of the processors in it. If `usage` is `None`, the use is unknown, and the
+    /// run counts as if it had a processor for the whole interval.
     fn add(&mut self, interval: Duration, usage: Option<Usage>) {
         self.observed += interval;
         match usage {
@@ -67,7 +71,8 @@ impl ProcessorTime {
         }
     }
 
-    /// Returns whether other processes kept the run from the processors for longer than it had one.
+    /// Returns whether other processes kept the run from the processors for longer than it had one, and for more than a
+    /// tenth of the observed time.
     pub fn is_starved(&self) -> bool {
         self.kept_waiting > self.ran && self.kept_waiting > self.observed / WAIT_SHARE_MIN
     }
@@ -87,7 +92,7 @@ struct Times {
 }
 
 impl Times {
-    /// Parses a `schedstat`: two numbers of nanoseconds, and a count.
+    /// Parses a `schedstat`: the running time and the waiting time in nanoseconds, and a count.
     fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_ascii_whitespace().map(str::parse);
         let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
@@ -98,15 +103,16 @@ impl Times {
 /// The use of the processors by all threads of a run in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Usage {
-    /// The sums of the running and waiting times of all threads.
+    /// The sum of the running times of all threads.
     ran: Duration,
+    /// The sum of the waiting times of all threads.
     waited: Duration,
-    /// The longest time that one thread ran or waited. Of its waits, at most the running time of the other threads is
-    /// the run's own doing. The waits of several threads may be for each other.
+    /// The maximum over all threads of one thread's running and waiting time. Waits of several threads may be for each
+    /// other. So the run itself causes at most as much of this thread's waits as its other threads ran.
     wanted: Duration,
 }
 
-/// The share of one run, and its account of time.
+/// The run's share of the processors, and the account of its processor time.
 #[derive(Debug)]
 pub(super) struct ProcessorShare {
     processors: u64,
@@ -117,11 +123,12 @@ pub(super) struct ProcessorShare {
     time: ProcessorTime,
     /// The nice value of the run's threads.
     nice: i32,
-    /// The highest nice value so far that the number of runs alone required. Other runs caused it.
+    /// The highest nice value up to now that the number of runs alone required, without the run's own threads.
     imposed_nice: i32,
-    /// False after this process was refused to lower a nice value, which requires `CAP_SYS_NICE` (`setpriority(2)`).
+    /// False after the kernel did not let this process lower a nice value, which requires `CAP_SYS_NICE`
+    /// (`setpriority(2)`).
     may_raise: bool,
-    /// The nice value of the run's session. `None` if sessions have none.
+    /// The nice value of the run's session. `None` if sessions have no nice value on this kernel.
     session_nice: Option<i32>,
 }
 
@@ -144,8 +151,8 @@ impl ProcessorShare {
         self.time
     }
 
-    /// Looks at the run's processes, each given with its number of threads, if a look is due. Lowers their weight if
-    /// the number of `runs` or of competing threads requires it.
+    /// Looks at the run's processes, each given with its number of threads, if a look is due. Lowers or raises their
+    /// weight if the number of `runs` or of competing threads requires it.
     pub(super) fn look(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
         let now = Instant::now();
         if self.due.is_some_and(|due| now < due) {
@@ -163,7 +170,7 @@ impl ProcessorShare {
             let usage = difference(&before, &threads);
             self.count(interval, usage, runs);
             if let Some(Usage { ran, waited, .. }) = usage {
-                // The average number of threads that ran or waited. The others slept.
+                // The average number of threads that ran or waited. The other threads slept, so they do not compete.
                 let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
                 competing = u64::try_from(ready).unwrap_or(u64::MAX);
             }
@@ -172,8 +179,8 @@ impl ProcessorShare {
         self.looked = Some((now, threads));
     }
 
-    /// Adds an interval with this number of `runs` to the account. Waits do not count while the run's weight is lower
-    /// than the number of runs has required at any time.
+    /// Adds an interval with this number of `runs` to the account. Waits do not count while the weight is lower than
+    /// the number of runs alone has required at any time, because the run's own threads have then lowered it.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -184,10 +191,10 @@ impl ProcessorShare {
         self.time.add(interval, usage);
     }
 
-    /// Sets the weight of the run according to its `competing` threads and the other runs. The weight is raised only if
-    /// it would be higher even with twice as many threads, so that it does not change with every look, and only if this
-    /// process may raise it. A weight that cannot be set stays, for example if the run has another user and the server
-    /// may not set that user's priorities.
+    /// Sets the weight of the run according to the numbers of `competing` threads and `runs`. Raises the weight only if
+    /// this process may raise it, and only if the weight would be higher even with twice as many threads. So the weight
+    /// does not change with every look. If a weight cannot be set, it stays. For example, the run may have another
+    /// user, and the server may not set that user's priorities.
     fn weigh<'a>(
         &mut self,
         table: &ProcessTable,
@@ -203,7 +210,8 @@ impl ProcessorShare {
         if self.session_nice.is_some_and(has_changed) {
             match table.write(&format!("{first}/autogroup"), &session_nice.to_string()) {
                 Ok(()) => self.session_nice = Some(session_nice),
-                // Try again at the next look, because the kernel limits how many may be set in a second.
+                // Leave the old value and try again at the next look. The kernel limits how many nice values of
+                // sessions may be set in a second.
                 Err(error) if error.raw_os_error() == Some(EAGAIN) => {}
                 Err(_) => self.session_nice = None,
             }
@@ -224,8 +232,9 @@ impl ProcessorShare {
     }
 }
 
-/// Lowers the weight of this process and of its session according to the number of runs, before it becomes one of them:
-/// a start takes as much processor time as many scripts. If this fails, the watch does it later.
+/// Lowers the weight of this process and of its session according to the number of runs. Call this before the process
+/// becomes a run, because a start takes as much processor time as many scripts. If this fails, the watch lowers the
+/// weight later.
 pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     let nice = nice_of(runs, processors());
     if nice > 0 {
@@ -234,7 +243,8 @@ pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     }
 }
 
-/// Does the same for a process that is about to become a run and has a session of its own.
+/// Lowers the weight of `process` and of its session according to the number of runs. The process is about to become a
+/// run and must have a session of its own.
 pub fn lower_beside(neighbours: Neighbours, process: Pid) {
     let nice = nice_of(neighbours.now, processors());
     if nice > 0 {
@@ -247,16 +257,18 @@ fn processors() -> u64 {
     available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
 }
 
-/// Lowers the weight of a thread if it is higher. Threads and processes that it starts from now on inherit the weight.
+/// Lowers the weight of a thread to the weight of `nice`, if it is higher. Threads and processes that this thread
+/// starts later inherit the weight.
 fn lower_thread(thread: Pid, nice: i32) {
     let thread = rustix::process::Pid::from_raw(thread.as_raw());
     if getpriority_process(thread).is_ok_and(|now| now < nice) {
-        // The thread may have ended, or belong to another user.
+        // Ignore a failure: the thread may have ended, or belong to another user.
         let _ = setpriority_process(thread, nice);
     }
 }
 
-/// Raises the weight of a thread. Returns whether this is permitted; true if the thread has ended.
+/// Raises the weight of a thread to the weight of `nice`. Returns false if this is not permitted, and true if the
+/// thread has ended.
 fn raise_thread(thread: Pid, nice: i32) -> bool {
     let thread = rustix::process::Pid::from_raw(thread.as_raw());
     match setpriority_process(thread, nice) {
@@ -265,19 +277,21 @@ fn raise_thread(thread: Pid, nice: i32) -> bool {
     }
 }
 
-/// Returns the weight of all runs, if each has `competing` threads. A run weighs as much as one thread at least,
-/// because a sleeping thread may wake at any moment.
+/// Returns the weight of all runs together, as a number of threads, if each run has `competing` threads. A run weighs
+/// at least as much as one thread, because a sleeping thread may wake at any moment.
 fn weighed(runs: u64, competing: u64) -> u64 {
     runs.saturating_mul(competing.div_ceil(THREADS_LIKE_ONE).max(1))
 }
 
-/// Returns the nice value with which this number of threads weighs as much as all runs may.
+/// Returns the nice value at which this number of threads weighs as much as one thread per processor. This is the
+/// maximum weight of all runs together.
 fn nice_of(threads: u64, processors: u64) -> i32 {
     let mut room = processors.saturating_mul(64);
     let wanted = threads.saturating_mul(64);
     let mut nice = 0;
     while nice < NICE_MAX && room < wanted {
-        // Each level weighs a fifth less than the level above it.
+        // At each nice value a thread weighs a fifth less than at the value before. So a quarter more threads have the
+        // same weight.
         room += room / 4;
         nice += 1;
     }
@@ -292,7 +306,7 @@ fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Opti
     }
     let mut usage = Usage::default();
     for (before, now) in before.values().zip(now.values()) {
-        // If a time has decreased, the ID belongs to another thread now.
+        // If a time has decreased, the thread ID belongs to another thread now, so the use is unknown.
         let ran = now.ran.checked_sub(before.ran)?;
         let waited = now.waited.checked_sub(before.waited)?;
         usage.ran += ran;
@@ -302,7 +316,7 @@ fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Opti
     Some(usage)
 }
 
-/// Returns the times of the threads of a process, as far as they can be read.
+/// Returns the times of the threads of a process. Skips threads with times that cannot be read.
 fn times_of_threads(table: &ProcessTable, pid: Pid, threads: u64) -> Vec<(Pid, Times)> {
     let read = |folder: &str| Times::parse(&table.read(&format!("{folder}/schedstat")).ok()?);
     if threads <= 1 {
@@ -325,7 +339,7 @@ mod tests {
     const TENTH: Duration = Duration::from_millis(100);
 
     /// Returns the account of a run after ten intervals of a tenth of a second. In each interval, each of its `threads`
-    /// ran and waited for these numbers of microseconds, or an unknown time if `None`.
+    /// ran and waited for the two numbers of microseconds in `times`. If `times` is `None`, the times are unknown.
     fn account(threads: i32, times: Option<(u64, u64)>) -> ProcessorTime {
         let mut time = ProcessorTime::default();
         let looked = |times: Times| (0..threads).map(|it| (Pid::from_raw(it), times)).collect();
@@ -342,22 +356,22 @@ mod tests {
     #[test]
     fn only_what_others_took_of_one_processor_is_a_wait() {
         for (threads, times, expected) in [
-            // One thread that computes.
+            // One thread computes all the time.
             (1, (100_000, 0), false),
             (1, (60_000, 40_000), false),
             (1, (49_000, 51_000), true),
             (1, (1000, 99_000), true),
-            // One thread that sleeps, and waits for a processor each time it wakes.
+            // One thread sleeps, and waits for a processor each time it wakes.
             (1, (0, 0), false),
             (1, (1000, 4000), false),
             (1, (1000, 11_000), true),
-            // Sixty threads that compete with each other: on two processors, on slightly more than half of one, and on
-            // slightly less than half.
+            // Sixty threads compete with each other. Together they ran on two processors, then on slightly more than
+            // half of one processor, then on slightly less than half of one.
             (60, (3333, 96_667), false),
             (60, (850, 99_150), false),
             (60, (816, 99_184), true),
-            // Eight threads that wake together and wait for each other for a third of the time, first alone and then
-            // next to other processes.
+            // Eight threads wake together and wait for each other for a third of the time, first alone and then next to
+            // other processes.
             (8, (4000, 28_000), false),
             (8, (4000, 90_000), true),
         ] {
@@ -399,15 +413,16 @@ mod tests {
     fn a_run_that_its_own_threads_have_lowered_is_not_starved() {
         let waiting = Usage { ran: TENTH / 5, waited: TENTH * 4 / 5, wanted: TENTH };
         for (threads, runs, expected) in [
-            // It waits next to others, with its full weight.
+            // The run waits next to other processes, with its full weight.
             (1, 1, true),
-            // A few threads of its own lower no weight.
+            // Four threads of the run do not lower its weight.
             (4, 1, true),
             (4, 2, true),
-            // It has or had sixty threads, and its weight has been low since.
+            // The run has or had sixty threads, which have lowered its weight.
             (60, 1, false),
             (60, 2, false),
-            // This number of runs alone would have lowered the weight as far.
+            // The number of runs has lowered the weight. Waits count unless the run's own threads have lowered it
+            // further.
             (1, 9, true),
             (2, 9, true),
             (60, 9, false),
@@ -465,7 +480,7 @@ mod tests {
         }
     }
 
-    /// Processes that compute, on one processor and in sessions of their own. Killed on drop.
+    /// Processes that compute on the same processor, each in a session of its own. They are killed on drop.
     struct Computing(Vec<Child>);
 
     impl Computing {
@@ -493,7 +508,7 @@ while True: pass";
         }
     }
 
-    /// Looks at the first process until `is_so` holds. Returns false if it does not hold within a minute.
+    /// Looks at the first process until `is_so` returns true. Returns false if this does not happen within a minute.
     fn comes(
         computing: &Computing,
         share: &mut ProcessorShare,
@@ -527,7 +542,7 @@ while True: pass";
             let pid = rustix::process::Pid::from_raw(computing.first().as_raw());
             getpriority_process(pid).unwrap()
         };
-        // Wait until it has its own session: the weight of the tests' session must not change.
+        // Wait until the process has its own session, because the weight of the tests' session must not change.
         let has_session = || nix::unistd::getsid(Some(computing.first())) == Ok(computing.first());
         while !has_session() {
             std::thread::sleep(Duration::from_millis(5));
@@ -539,7 +554,7 @@ while True: pass";
         let lowered = |share: &ProcessorShare| share.nice > 0 && share.session_nice != Some(0);
         assert!(comes(&computing, &mut share, 1000 * processors, lowered), "{share:?}");
         assert_eq!((share.nice, nice()), (NICE_MAX, NICE_MAX));
-        // It is raised again if this process may do that.
+        // With one run, the weight is raised again if this process may raise it.
         let raised = |share: &ProcessorShare| share.nice == 0 || !share.may_raise;
         assert!(comes(&computing, &mut share, 1, raised), "{share:?}");
         assert_eq!(nice(), share.nice);

@@ -1,10 +1,10 @@
-//! Keeps signals within a run, so that one call ends all of it. It never restricts files.
+//! Keeps signals within a run, so that one call of `kill(2)` ends all of it. This module never restricts files.
 //!
-//! A process in a Landlock domain with the signal scope (ABI 6, `landlock(7)`) can signal only processes in its domain
-//! or in a nested one. The supervisor enters such a domain before it starts anything, so every process of the run is in
-//! it, irrevocably. Then `kill(-1, SIGKILL)` reaches exactly the run. The kernel sends the signal to all processes
-//! under one lock. A fork takes the same lock, and then checks for a pending kill. So no process can fork faster than
-//! it is killed.
+//! A process in a Landlock domain with the signal scope (ABI 6, `landlock(7)`) can signal only processes in its own
+//! domain or in a domain nested in it. The supervisor enters such a domain before it starts anything, so every process
+//! of the run is in the domain, irrevocably. Then `kill(-1, SIGKILL)` by the supervisor reaches exactly the run. The
+//! kernel sends the signal to all processes under one lock. A fork takes the same lock, and then checks for a pending
+//! kill. So no process can fork faster than it is killed.
 
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope};
 use nix::errno::Errno;
@@ -13,16 +13,17 @@ use nix::unistd::{Pid, getppid};
 
 use super::LaunchError;
 
-/// Proof that this process can only signal its own run.
+/// Proof that this process can send signals only to its own run.
 #[derive(Debug)]
 pub(crate) struct SignalScope(());
 
 impl SignalScope {
-    /// Restricts the signals of this process, and of all processes that it starts from now on, to each other. This is
-    /// irrevocable. It requires `no_new_privs` or the rights of root.
+    /// Restricts this process, and all processes that it starts later, so that they can send signals only to each
+    /// other. This is irrevocable. It requires `no_new_privs` or the rights of root.
     pub(crate) fn enter() -> Result<Self, LaunchError> {
         restrict()?;
-        // Verify the restriction: the next signal may go to every process that this one can reach.
+        // Verify the restriction with a signal to the parent: a later `kill(-1)` may go to every process that this
+        // process can reach.
         match kill(getppid(), None) {
             Err(Errno::EPERM) => Ok(Self(())),
             Ok(()) | Err(_) => Err(failed(&"a signal to the parent was not refused")),
@@ -32,7 +33,7 @@ impl SignalScope {
     /// Kills every process of the run except for this one, all at once.
     pub(crate) fn kill_all(&self) {
         let Self(()) = self;
-        // Fails if there are none.
+        // Ignore a failure: it means that no other process exists.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
     }
 }

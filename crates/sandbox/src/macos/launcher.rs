@@ -21,10 +21,10 @@ use crate::{LaunchError, Limits, passing};
 /// The hidden first argument that makes our binary the launcher of a run.
 pub(crate) const LAUNCHER_ARGUMENT: &str = "__sandbox";
 
-/// The line that a launcher sends when it has its orders. All input after that is for Python.
+/// The line that the launcher sends when it has read its orders. All input after the orders is for Python.
 pub(crate) const READY: &[u8] = b"ready\n";
 
-/// The program that the launcher becomes, and its limits. Sent as a line of JSON.
+/// The program that the launcher becomes, and its limits. The supervisor sends it as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Launch {
     /// Apple's program that sets the memory limit.
@@ -36,29 +36,29 @@ pub(crate) struct Launch {
     /// The folder in which Python starts.
     pub scratch: PathBuf,
     pub limits: Limits,
-    /// The CPU time of the run, in seconds.
+    /// The limit for the CPU time of the run, in seconds.
     pub cpu_seconds: u64,
 }
 
-/// Reads its orders from standard input and carries them out. Returns only if that failed, after sending the error to
-/// the supervisor.
+/// Reads the launcher's orders from standard input and carries them out. Returns only if that failed, after sending the
+/// error to the supervisor.
 pub(crate) fn become_python() -> ExitCode {
-    // Must happen before anything is opened, because no value of this process owns the inherited descriptors.
+    // Close the inherited descriptors before this process opens any, because no value of this process owns them.
     let closed = close_inherited().or_fail(LaunchError::PrepareProcess);
     let Ok(supervisor) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
     };
     let Err(error) = closed.and_then(|()| carry_out(&supervisor));
-    // The writes fail only if the supervisor is gone, which then does not need the error.
+    // Ignore failed writes: they mean that the supervisor has ended, and then it does not need the error.
     let _ = serde_json::to_writer(&supervisor, &error);
     let _ = (&supervisor).write_all(b"\n");
     ExitCode::FAILURE
 }
 
 fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
-    // The script's signals to its own process group must reach no other process.
+    // Start a new session, so that the script's signals to its own process group reach no other process.
     setsid().or_fail(LaunchError::StartLauncher)?;
-    // The supervisor has blocked signals in order to wait for them. Python must receive them.
+    // Unblock the signals. The supervisor has blocked them in order to wait for them, but Python must receive them.
     SigSet::empty().thread_set_mask().or_fail(LaunchError::PrepareProcess)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let mut line = String::new();
@@ -66,17 +66,18 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
     let launch: Launch =
         serde_json::from_str(&line).map_err(io::Error::from).or_fail(LaunchError::StartLauncher)?;
     if geteuid().is_root() {
-        // This launcher cannot give up root's rights, and Seatbelt was not made to confine root.
+        // Refuse to run as root: this launcher cannot give up root's rights, and Seatbelt was not made to confine root.
         return Err(LaunchError::DropIdentity(nix::errno::Errno::EPERM.into()));
     }
     std::env::set_current_dir(&launch.scratch).or_fail(LaunchError::EnterScratch)?;
-    // Stays open until this process becomes Python, which inherits it.
+    // Give the descriptor for pictures its fixed number. It stays open until this process becomes Python, which
+    // inherits it.
     let numbered = pictures.as_ref().map(passing::hand_down).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     limit(&launch)?;
     supervisor.write_all(READY).or_fail(LaunchError::StartLauncher)?;
-    // `taskpolicy` replaces itself with Python in one step (POSIX_SPAWN_SETEXEC). So the last exec sets the limit, and
-    // no other process runs in between.
+    // `taskpolicy` replaces itself with Python in one step (POSIX_SPAWN_SETEXEC). So the exec that starts Python also
+    // sets the memory limit, and no other process runs in between.
     let memory_mib = launch.limits.memory_bytes.div_ceil(1024 * 1024);
     let error = Command::new(&launch.taskpolicy)
         .args(["-m", &memory_mib.to_string()])
@@ -87,30 +88,31 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
     Err(LaunchError::LimitMemory(error.into()))
 }
 
-/// Closes descriptors that were inherited from the server's parent: Seatbelt does not check a descriptor that is
-/// already open.
+/// Closes descriptors that were inherited from the server's parent, because Seatbelt does not check a descriptor that
+/// is already open.
 fn close_inherited() -> io::Result<()> {
     let names = fs::read_dir("/dev/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
     let numbers = names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok());
     for number in numbers.filter(|number| *number > 2) {
-        // The descriptor of the listing is among these numbers, but is closed already.
+        // Ignore a failure: these numbers include the descriptor of the listing, which is closed already.
         let _ = nix::unistd::close(number);
     }
     Ok(())
 }
 
-/// Limits this process and everything that it becomes. The soft and hard limits are equal, so none can be raised again.
+/// Limits this process and the programs that it becomes. The soft and hard limits are equal, so no limit can be raised
+/// again.
 fn limit(launch: &Launch) -> Result<(), LaunchError> {
     let Launch { limits, cpu_seconds, .. } = launch;
     let rows = [
         (Resource::Cpu, *cpu_seconds),
         (Resource::Fsize, limits.file_bytes),
         (Resource::Nofile, limits.open_files),
-        // No core dumps: they would write the script's memory to a file.
+        // Forbid core dumps, because they would write the script's memory to a file.
         (Resource::Core, 0),
-        // A second barrier after the profile: a fork fails if the user already has this number of processes, and every
-        // user has at least this one. macOS does not count threads here.
+        // Forbid forks, as a second barrier after the Seatbelt profile. A fork fails if the user already has this
+        // number of processes, and this process alone reaches the number. macOS does not count threads here.
         (Resource::Nproc, 1),
     ];
     for (resource, most) in rows {

@@ -8,10 +8,10 @@
 //!
 //! Python enters the sandbox itself (`sandbox_init_with_parameters`, through `ctypes`) instead of being started by
 //! `sandbox-exec`. `sandbox-exec` would need a profile that allows executing `taskpolicy` and Python. Then the script
-//! could execute them too, and each exec resets the memory limit. Before it enters the sandbox, Python has loaded only
-//! itself and its standard library, as when the server probes it (`executor/probe.rs`).
+//! could execute them too, and each exec would reset the memory limit. When Python enters the sandbox, it has loaded
+//! only itself and its standard library. The same holds when the server probes Python (`executor/probe.rs`).
 //!
-//! This code has never been run on macOS. Tests run it on Linux with stand-ins for Apple's parts (`tests/macos`).
+//! This code has never been run on macOS. Tests run it on Linux with replacements for Apple's files (`tests/macos`).
 
 #[cfg(not(all(target_os = "linux", not(qwed_portable))))]
 pub(super) mod launcher;

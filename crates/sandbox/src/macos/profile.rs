@@ -1,7 +1,7 @@
 //! Builds the Seatbelt profile of one run, as a pure function of its plan.
 //!
-//! The text is `profile.sb`, which states the reason for each rule. Parameters contain everything that differs between
-//! runs.
+//! The text of the profile comes from `profile.sb`, which states the reason for each rule. The paths of the run are
+//! parameters, so the text contains none of them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ use thiserror::Error;
 
 use crate::Plan;
 
-/// The template of the text, with placeholders for repeated forms.
+/// The template of the profile's text, with placeholders for repeated forms.
 const TEMPLATE: &str = include_str!("profile.sb");
 
-/// The most paths of one form. The compiler of profiles fails for forms of 2^16 bytes (Nix's issue 4119); these forms
-/// stay below 2^14.
+/// The maximum number of paths in one form. The compiler of profiles fails for forms of 2^16 bytes (Nix's issue 4119).
+/// With this number of paths, a form stays below 2^14 bytes.
 const PATHS_PER_FORM_MAX: usize = 256;
 
 /// A profile as `sandbox_init_with_parameters` takes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Profile {
-    /// The text, which contains no path of the run.
+    /// The text of the profile, which contains no path of the run.
     pub text: String,
     /// The name and the value of each parameter.
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// A path that is not UTF-8, so it cannot be a parameter.
+/// The error for a path that is not UTF-8 and so cannot be a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not UTF-8")]
 pub(crate) struct NotText(pub(crate) PathBuf);
@@ -56,7 +56,7 @@ impl Profile {
     }
 }
 
-/// Returns every ancestor of these paths except for the root, and the folders on the way to them.
+/// Returns every ancestor of `paths`, and `folders` with all of their ancestors. The root is not included.
 fn ancestors<'a>(
     paths: impl Iterator<Item = &'a Path>,
     folders: &'a [PathBuf],
@@ -78,8 +78,8 @@ impl Parameters {
         Ok(())
     }
 
-    /// Adds the paths as parameters whose names start with `prefix`, and returns the forms that allow `operation` on
-    /// them.
+    /// Adds each path as a parameter with a name that starts with `prefix`. Returns the forms that allow `operation` on
+    /// these paths.
     fn forms(
         &mut self,
         operation: &str,

@@ -26,7 +26,7 @@ fn what_the_admin_lists_has_to_be_there_and_to_be_a_folder_of_files() {
     for (path, expected) in [
         ("/missing", PlanError::ReadPathMissing("/missing".into())),
         ("relative", PlanError::ReadPathRelative("relative".into())),
-        // Exists, because tests run in the crate's folder.
+        // The path `src` exists, because tests run in the crate's folder.
         ("src", PlanError::ReadPathRelative("src".into())),
         ("/", PlanError::ReadPathRefused("/".into())),
         ("/proc", PlanError::ReadPathRefused("/proc".into())),
@@ -132,7 +132,7 @@ fn the_folder_of_a_project_is_apart_from_all_that_is_readable() {
     // The scratch folder must not contain the artifact folder either.
     assert_eq!(plan.scratch, PathBuf::from("/scratch"));
     assert_eq!(plan.limits.file_bytes, 64 * MIB);
-    // Without a file system of its own, only the limit of a file's size bounds the folder.
+    // At these tiers the folder is not a file system of its own, so only the limit for a file's size limits it.
     for tier in [Tier::T1, Tier::T2] {
         assert_eq!(project("/data/out", tier, 7).unwrap().limits.file_bytes, 7);
         let plan = project("/data/out", tier, 1 << 40).unwrap();

@@ -1,7 +1,7 @@
 //! Copies artifacts from a run's own file system to the machine's. It never follows a symlink.
 //!
-//! Every process of the run is dead by then, so nothing changes during the copy. The run could create only regular
-//! files and folders.
+//! Every process of the run is dead before the copy begins, so nothing changes during the copy. The run could create
+//! only regular files and folders.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -11,14 +11,14 @@ use qwed_files::folder::{Folder, Kind};
 
 use crate::{ArtifactFolder, Order, Tier};
 
-/// Folders nested deeper than this are not copied, because artifacts are never read from them.
+/// The maximum depth of copied folders. Deeper folders are not copied, because artifacts are never read from them.
 const DEPTH_MAX: usize = 32;
 
-/// The folder to copy at the end of a run.
+/// The artifact folder, which is copied at the end of a run.
 pub(super) struct CopyOut {
-    /// The folder of the machine.
+    /// The folder of the machine, to which the artifacts are copied.
     target: Folder,
-    /// The same path in the run's tree.
+    /// The path of the same folder in the run's file tree, from which the artifacts are copied.
     source: PathBuf,
     bytes_max: u64,
 }
@@ -37,8 +37,8 @@ impl CopyOut {
         Ok(Some(Self { target: open(path)?, source, bytes_max }))
     }
 
-    /// Copies the artifacts. Errors are ignored, because they cannot change how the run ended. The bound counts the
-    /// size of a sparse file with its holes. A file that exceeds the rest of the bound is left out.
+    /// Copies the artifacts. Ignores errors, because they cannot change how the run ended. Skips a file that is larger
+    /// than the bytes left of `bytes_max`. The size of a sparse file includes its holes.
     pub(super) fn copy(&self) {
         let mut bytes_left = self.bytes_max;
         let _ = open(&self.source)
@@ -60,7 +60,7 @@ fn copy_folder(
 ) -> io::Result<()> {
     if depth_left > 0 {
         for name in source.names(usize::MAX)? {
-            // An entry that cannot be copied must not keep the others from being copied.
+            // Ignore a failure: an entry that cannot be copied must not keep other entries from being copied.
             let _ = copy_entry(source, target, &name, bytes_left, depth_left);
         }
     }
@@ -74,7 +74,7 @@ fn copy_entry(
     bytes_left: &mut u64,
     depth_left: usize,
 ) -> io::Result<()> {
-    // The tests may have removed their own rights to it.
+    // Give the owner all rights first, because the tests may have removed their own rights to the entry.
     let _ = source.make_owners(name);
     let stat = source.stat(name)?;
     match stat.kind {
@@ -88,7 +88,7 @@ fn copy_entry(
             *bytes_left -= stat.bytes;
             let mut to = target.create_file(name)?;
             if stat.disk_bytes == 0 {
-                // The whole file is a hole.
+                // The whole file is a hole, so only its length is set.
                 return to.set_len(stat.bytes);
             }
             io::copy(&mut from.take(stat.bytes), &mut to)?;

@@ -1,8 +1,8 @@
-//! Builds the file tree of a run: the paths of the plan, read-only, and two small folders of its own. It never decides
-//! which paths are readable.
+//! Builds the file tree of a run: the paths of the plan, read-only, and two small folders of the run's own. This module
+//! never decides which paths are readable.
 //!
-//! The tree is laid out next to the machine's tree, in a mount namespace that no other process is in. When it is
-//! complete, it is entered (`pivot_root(2)`). Then paths that the plan does not list do not exist, instead of being
+//! The tree is laid out next to the machine's tree, in a mount namespace of the run. When the tree is complete, the
+//! run's processes enter it (`pivot_root(2)`). Then a path that the plan does not list does not exist, instead of being
 //! forbidden.
 
 use std::fs::{self, File};
@@ -24,16 +24,16 @@ const STAGE: &str = "/sys";
 /// The mount point of the old root inside the new root, until the old root is detached.
 const OLD_ROOT: &str = "/old";
 
-/// The limit of files for semaphores and shared memory. `multiprocessing` needs only a few.
+/// The maximum number of files for semaphores and shared memory. `multiprocessing` needs only a few.
 const SHARED_MEMORY_INODES: u64 = 256;
 
-/// Flags of every mount: no set-user-ID programs, no devices.
+/// The flags of every mount except for devices: set-user-ID bits have no effect, and device files cannot be used.
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
-/// Flags of the run's own folders.
+/// The mount flags of the run's own folders, in which programs also cannot be executed.
 pub(crate) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
 
-/// Returns the run's own folders, and the tmpfs options of each.
+/// Returns the paths of the run's own folders, and the tmpfs options of each.
 pub(crate) fn own_folders(plan: &Plan) -> [(&Path, String); 2] {
     let limits = &plan.limits;
     [
@@ -51,10 +51,10 @@ impl FileTree {
     /// Lays out the tree in this process's mount namespace. If `owner` is given, the run's own folders belong to this
     /// UID and GID.
     pub(super) fn lay_out(plan: &Plan, owner: Option<u32>) -> Result<Self, LaunchError> {
-        // Mounts made here must not propagate to other namespaces.
+        // Make all mounts private, because mounts made here must not propagate to other namespaces.
         mount_none("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)
             .map_err(LaunchError::IsolateMounts)?;
-        // Every user must be able to enter the folders, independent of the server's umask.
+        // Set the umask, because every user must be able to enter the folders, independent of the server's umask.
         umask(Mode::from_bits_truncate(0o022));
         mount_temporary(Path::new(STAGE), INERT, "mode=0755,size=1m")?;
         make_folder(&staged(OLD_ROOT))?;
@@ -68,7 +68,8 @@ impl FileTree {
         for path in &plan.readable {
             mount_readable(path)?;
         }
-        // The recursive bind mounts include further mounts below these paths. Each one must be made read-only.
+        // The recursive bind mounts include further mounts below these paths. Each of them must be made read-only
+        // separately.
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
         }
@@ -79,7 +80,8 @@ impl FileTree {
             mount_temporary(&at, OWN_FOLDER, &options)?;
         }
         for (device, _) in DEVICES {
-            // For a device, read-only protects its owner and mode. The device can still be written to.
+            // A read-only mount of a device protects only the device's owner and mode. The run can still write to the
+            // device.
             let device = Path::new(device);
             mount_readable(device)?;
             make_read_only(&staged(device), MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC)?;
@@ -90,8 +92,8 @@ impl FileTree {
         for (link, target) in &plan.links {
             make_link(link, target)?;
         }
-        // The dynamic loader reads the path of the program here ($ORIGIN in a library path, ld.so(8)). The run has
-        // nothing else of `/proc`.
+        // The dynamic loader reads the program's path from this link ($ORIGIN in a library path, ld.so(8)). The rest of
+        // `/proc` does not exist in the run's file tree.
         make_link(Path::new("/proc/self/exe"), &plan.program_file)?;
         Ok(Self(()))
     }
@@ -108,7 +110,7 @@ impl FileTree {
     }
 }
 
-/// Returns the path of an absolute path while the tree is laid out.
+/// Returns the path at which a path of the new tree is found while the tree is laid out. `path` is absolute.
 fn staged(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))
@@ -134,7 +136,7 @@ fn mount_readable(path: &Path) -> Result<(), LaunchError> {
         make_folder(at.parent().unwrap_or(&at))?;
         File::create(&at).map_err(|error| lay_out_failed(&at, error.into()))?;
     }
-    // Recursive, because a user namespace may not uncover files that a mount hides.
+    // The bind mount must be recursive, because a user namespace may not uncover files that a mount hides.
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
 }
@@ -163,7 +165,7 @@ fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let failed =
         |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
     let present = statvfs(at).map_err(failed)?.flags();
-    // A user namespace may not clear these flags of the machine's mount.
+    // Keep these flags if the machine's mount has them, because a user namespace may not clear them.
     let kept = [
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),

@@ -26,23 +26,25 @@ use crate::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier, pa
 /// The host name inside the run.
 const HOST_NAME: &str = "sandbox";
 
-/// The longest wait for a message of init or the launcher. It takes milliseconds unless the machine lacks memory or
-/// CPU.
+/// The maximum time to wait for a message of init or the launcher. A message takes milliseconds unless the machine
+/// lacks memory or CPU.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest error that a launcher sends, in bytes.
+/// The maximum length of an error that a launcher sends, in bytes.
 const ERROR_BYTES_MAX: u64 = 16 * 1024;
 
 /// A run that was started.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// Python's process, a child of this process.
+    /// The PID of Python, which is a child of this process.
     pub python: Pid,
-    /// Process 1 of the run, also a child of this process. Killing it kills the run.
+    /// Process 1 of the run's PID namespace, also a child of this process. Killing it kills the run. `None` below tier
+    /// 3.
     pub init: Option<Init>,
-    /// The signal scope that ends a run without a process 1. `None` if the kernel does not support it.
+    /// The signal scope that ends a run without a process 1. `None` if the run has a process 1, or if the kernel does
+    /// not support scopes.
     pub scope: Option<SignalScope>,
-    /// Python's control group, if one was ordered.
+    /// Python's control group. `None` if no group was ordered.
     pub group: Option<ControlGroup>,
 }
 
@@ -50,28 +52,30 @@ pub(crate) struct Launched {
 #[derive(Debug)]
 pub(crate) struct Init {
     pub pid: Pid,
-    /// Process 1 ends when this is closed.
+    /// Process 1 ends when this socket is closed.
     _lifeline: UnixStream,
 }
 
-/// Starts Python according to `order`. Its standard input is `input`, and its standard output and error are those of
-/// this process. After this, only Python holds `pictures`.
+/// Starts Python according to `order`. Python reads `input` from standard input, and inherits standard output and error
+/// from this process. After this call, only Python holds `pictures`.
 ///
-/// This process changes permanently. At tier 3 it enters the run's file tree, with the network, host name and shared
-/// memory of the run. At the other tiers its signals reach the run only, if the kernel supports that.
+/// The call changes this process permanently. At tier 3 this process enters the run's file tree, and the run's
+/// namespaces for network, host name and shared memory. At the other tiers this process can then send signals only to
+/// the run, if the kernel supports that.
 pub(super) fn launch(
     order: &Order,
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
-    // Created before this process leaves the machine's file tree. If anything fails, it is dropped last.
+    // Create the group before this process leaves the machine's file tree. If anything fails, the group is dropped
+    // last.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
         if order.plan.tier > Tier::Off && user == RunUser::Nobody {
-            // The run will belong to another user, and ends by a signal from this process.
+            // The run will belong to another user. This process must be able to kill it with a signal.
             capabilities::require_kill()?;
             let artifacts = order.plan.artifacts.as_ref().map(|artifacts| &artifacts.path);
             for folder in artifacts.into_iter().chain([&order.scratch]) {
@@ -86,18 +90,19 @@ pub(super) fn launch(
         return Ok(Launched { python, init: None, scope, group });
     }
     create_namespaces(user)?;
-    // Init and the launcher start while the tree is laid out, which takes as long as their start. If anything fails,
-    // the launcher is dropped first: process 1 ends after all others of its namespace.
+    // Start init and the launcher now. They start while this process lays out the tree, which takes as long as their
+    // start. If anything fails, the launcher is dropped first: process 1 ends after all other processes of its
+    // namespace.
     let mut init = own_program(INIT_ARGUMENT);
-    // Only Python may hold the output, so that its end is the end of Python.
+    // Init must not hold the output streams, so that the end of the output is the end of Python.
     init.stdout(Stdio::null()).stderr(Stdio::null());
     let init = Starting::new(&mut init, LaunchError::StartInit)?;
-    // The launcher finds `/proc` in its current folder.
+    // The launcher finds `/proc` in its current folder, which it inherits from this process.
     enter_copy_of_proc()?;
     let launcher = start_launcher(".")?;
     chdir("/").or_fail(LaunchError::IsolateMounts)?;
     let tree = FileTree::lay_out(&order.plan, (user == RunUser::Nobody).then_some(NOBODY))?;
-    // Only now do they need nothing more of the machine's file tree.
+    // Enter the tree only after both are ready, because until then they need the machine's file tree.
     init.wait_ready(LaunchError::StartInit)?;
     launcher.wait_ready(LaunchError::StartLauncher)?;
     tree.enter()?;
@@ -121,8 +126,8 @@ fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS;
-    // Root may create all of these, and gives up its rights in the launcher. An ordinary user may only in a new user
-    // namespace, in which it is the only user.
+    // Root may create all of these namespaces, and gives up its rights in the launcher. An ordinary user may create
+    // them only in a new user namespace, in which it is the only user.
     if user == RunUser::Server {
         namespaces |= CloneFlags::CLONE_NEWUSER;
     }
@@ -141,8 +146,9 @@ fn own_program(argument: &str) -> Command {
     command
 }
 
-/// Makes a detached copy of the machine's `/proc` mount this process's current folder. A descriptor of the original
-/// mount would be a way out: its `..` is the machine's root, even after `pivot_root(2)`, as long as a process holds it.
+/// Changes this process's current folder to a detached copy of the machine's `/proc` mount. A descriptor of the
+/// original mount would be a way out of the run's file tree: its `..` is the machine's root, even after
+/// `pivot_root(2)`, as long as a process holds the descriptor.
 fn enter_copy_of_proc() -> Result<(), LaunchError> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -151,26 +157,26 @@ fn enter_copy_of_proc() -> Result<(), LaunchError> {
     fchdir(copy).or_fail(LaunchError::IsolateMounts)
 }
 
-/// Starts a launcher, which finds `/proc` at `proc`.
+/// Starts a launcher. `proc` is the path at which the launcher finds the `/proc` mount.
 fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
     command.arg(proc);
-    // Python inherits these streams.
+    // Pass on the output streams, because the launcher becomes Python, which inherits them.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     Starting::new(&mut command, LaunchError::StartLauncher)
 }
 
-/// A process of our own during its start.
+/// A process of our own, init or a launcher, during its start.
 struct Starting {
     process: KilledOnDrop,
-    /// The other end of its standard input.
+    /// The other end of the socket that is the process's standard input.
     socket: UnixStream,
 }
 
 impl Starting {
     fn new(command: &mut Command, failed: fn(OsError) -> LaunchError) -> Result<Self, LaunchError> {
         let (socket, theirs) = UnixStream::pair().or_fail(failed)?;
-        // A stopped process must not delay the end of the run.
+        // Set timeouts, because a stopped process must not delay the end of the run.
         socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(failed)?;
         socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(failed)?;
         let process = command.stdin(OwnedFd::from(theirs)).spawn().or_fail(failed)?;
@@ -195,14 +201,14 @@ impl Starting {
         message: &[u8],
         pictures: Option<OwnedFd>,
     ) -> Result<Pid, LaunchError> {
-        // If this fails, the launcher has ended, and its error is read below.
+        // Ignore a failure: it means that the launcher has ended, and its error is read below.
         let _ = passing::send(&self.socket, pictures.as_ref().map(OwnedFd::as_fd))
             .and_then(|()| self.socket.write_all(message));
         drop(pictures);
         let mut answer = Vec::new();
         let read = (&self.socket).take(ERROR_BYTES_MAX).read_to_end(&mut answer);
-        // The launcher's end of the socket closes when it executes Python. Before that it sends one `READY`, and more
-        // only if something failed.
+        // The launcher's end of the socket closes when it executes Python. Before that it sends one `READY`, which may
+        // already have been read. It sends more only if something failed.
         let error = answer.strip_prefix(&READY).unwrap_or(&answer);
         match read {
             Ok(_) if error.is_empty() => Ok(self.process.release()),
@@ -225,7 +231,7 @@ impl KilledOnDrop {
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // It may have ended by itself. It must be reaped in any case.
+        // Ignore a failure: the process may have ended by itself. It must be reaped in any case.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }
@@ -233,6 +239,6 @@ impl Drop for KilledOnDrop {
 
 /// Returns the PID of a child.
 fn pid(process: &Child) -> Pid {
-    // A PID is an `int` everywhere in the kernel.
+    // A PID is an `int` everywhere in the kernel, so the conversion does not fail.
     Pid::from_raw(i32::try_from(process.id()).unwrap_or(i32::MAX))
 }

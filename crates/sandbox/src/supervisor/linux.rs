@@ -1,5 +1,5 @@
-//! The supervisor on Linux: a child subreaper, so that no process of the script can leave its tree. At tier 3 the run
-//! also has a PID namespace. This module never reads the script.
+//! The supervisor on Linux. It is a child subreaper, so that no process of the script can leave the supervisor's
+//! process tree. At tier 3 the run also has a PID namespace. This module never reads the script.
 
 mod copy_out;
 pub(crate) mod file_tree;
@@ -30,45 +30,48 @@ use crate::{
     process_tree,
 };
 
-/// The first real-time signal (`signal(7)`). It stands for all of them.
+/// The first real-time signal (`signal(7)`). It stands for every real-time signal, because nix cannot represent them.
 const REAL_TIME_SIGNAL: i32 = 34;
 
-/// The first and the longest wait for killed processes before they are killed again.
+/// The first wait for killed processes before they are killed again. Each further wait is twice as long.
 const KILL_ROUND: Duration = Duration::from_millis(5);
+/// The maximum wait for killed processes before they are killed again.
 const KILL_ROUND_MAX: Duration = Duration::from_millis(200);
 
-/// Closes descriptors that were inherited from the server's parent. Call this before anything is opened, because no
-/// value of this process owns these descriptors.
+/// Closes descriptors that were inherited from the server's parent. Call this before this process opens a descriptor:
+/// no value of this process owns the inherited descriptors.
 pub(super) fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
         open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // The descriptor of the listing is among these numbers, but is closed already.
+        // Ignore a failure: these numbers include the descriptor of the listing, which is closed already.
         let _ = nix::unistd::close(number);
     }
 }
 
 /// Makes this process the ancestor of every process of the run.
 pub(crate) fn prepare() -> io::Result<()> {
-    // In a session of its own, Ctrl-C in a terminal does not end this process before the server has decided.
+    // Start a new session, so that Ctrl-C in a terminal does not end this process. The server decides when the run
+    // ends.
     setsid()?;
     prctl::set_child_subreaper(true)?;
-    // No process of the run may gain rights by executing a set-user-ID program: this process could not kill it.
+    // Forbid every process of the run to gain rights by executing a set-user-ID program, because this process could not
+    // kill a process with such rights.
     prctl::set_no_new_privs()?;
     Ok(())
 }
 
-/// Starts Python with the layers of the plan.
+/// Starts Python with the layers of the order's plan.
 pub(crate) fn start(
     order: &Order,
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
-    // Sixty launches at once would take the processors from the server. So this process gets the initial weight of a
-    // run.
+    // Give this process the initial weight of a run, because sixty launches at once would take the processors from the
+    // server.
     processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
-    // Opens `/proc`, so it comes before the launch, after which `/proc` may be gone.
+    // Create the watch before the launch: it opens `/proc`, which may be gone after the launch.
     let memory = match order.plan.tier {
         Tier::Off => None,
         // Seatbelt exists on another system only.
@@ -78,19 +81,19 @@ pub(crate) fn start(
         Tier::T1 | Tier::T2 | Tier::T3 => {
             let Plan { limits, .. } = &order.plan;
             let watch = MemoryWatch::new(limits.memory_bytes).or_fail(LaunchError::WatchMemory)?;
-            // In other runs the kernel counts the threads of the run alone, or together with the other threads of a
-            // project's user.
+            // The watch limits threads only in a run of one process. In other runs the kernel counts the threads of the
+            // run alone, or together with the other threads of a project's user.
             let threads_max = order.plan.is_one_process().then_some(limits.processes);
             Some(watch.beside(order.neighbours).with_threads_max(threads_max))
         }
     };
-    // Also before the launch, after which the machine's file tree is gone.
+    // Open the artifact folder before the launch too, because the machine's file tree is gone after the launch.
     let copy_out = CopyOut::prepare(order).or_fail(LaunchError::CreateScratch)?;
     let Launched { python, init, scope, group } = launch(order, input, pictures)?;
     Ok(Run { python, init, scope, group, ended: None, memory, copy_out })
 }
 
-/// Reads pending signals. Returns whether one of them asks for the end of the run.
+/// Reads pending signals. Returns whether one of them asks this process to end the run.
 fn asked_to_end(signal_fd: &SignalFd) -> bool {
     let mut ends = false;
     while let Ok(Some(signal)) = signal_fd.read_signal() {
@@ -107,18 +110,18 @@ fn number(signal: Signal) -> i32 {
     }
 }
 
-/// The processes of the run.
+/// A started run.
 pub(crate) struct Run {
     python: Pid,
-    /// Process 1 of the run's PID namespace, if it has one.
+    /// Process 1 of the run's PID namespace. `None` if the run has no PID namespace.
     init: Option<Init>,
-    /// The signal scope that ends a run without a process 1.
+    /// The signal scope that ends a run without a process 1. `None` if there is none.
     scope: Option<SignalScope>,
     group: Option<ControlGroup>,
-    /// Python's exit code after it has ended. A signal is a negative number.
+    /// Python's exit code. A negative number is the signal that killed Python. `None` before Python has ended.
     ended: Option<i32>,
     memory: Option<MemoryWatch>,
-    /// Copies the artifacts at the end.
+    /// Copies the artifacts at the end of the run. `None` if nothing must be copied.
     copy_out: Option<CopyOut>,
 }
 
@@ -140,7 +143,7 @@ impl Run {
             Ok(signals) => self.wait(control, signals),
             Err(error) => Err(io::Error::from(error.kind())),
         };
-        // Read before the kill below, which would change Python's exit code.
+        // Read Python's exit code before the kill below, which would change it.
         let ended = self.ended;
         // The run must end even if the wait failed.
         self.end_all(signals.ok().as_ref());
@@ -162,18 +165,18 @@ impl Run {
         }
     }
 
-    /// Kills the run. Returns when every process of it is dead and reaped, however long that takes: an end is never
-    /// reported early.
+    /// Kills the run. Returns when every process of it is dead and reaped, however long that takes, because the end of
+    /// a run is never reported early.
     pub(crate) fn end(&mut self) {
         self.end_all(None);
     }
 
-    /// Does the same as [`Self::end`]. `signals` end each wait early when a child has ended.
+    /// Kills the run as [`Self::end`] does. If `signals` is given, the end of a child ends a wait early.
     fn end_all(&mut self, signals: Option<&SignalFd>) {
         let mut round = KILL_ROUND;
         while self.reap() {
             self.kill();
-            // A killed process can be reaped only after it has released its memory.
+            // Wait before the next round, because a killed process can be reaped only after it has released its memory.
             match signals {
                 Some(signals) => {
                     let mut watched = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
@@ -189,15 +192,16 @@ impl Run {
     /// Kills the run without waiting.
     fn kill(&self) {
         if let Some(group) = &self.group {
-            // The signals below kill processes that left the group or that the group does not kill in time.
+            // Ignore a failure: the signals below kill processes that left the group or that the group does not kill in
+            // time.
             let _ = group.kill();
         }
         match (&self.init, &self.scope) {
             (Some(init), _) => {
-                // The kernel then kills every process of the PID namespace. Process 1 may have ended already; killing a
-                // child cannot fail for another reason.
+                // The kernel then kills every process of the PID namespace. Ignore a failure: process 1 may have ended
+                // already, and killing a child cannot fail for another reason.
                 let _ = kill(init.pid, Signal::SIGKILL);
-                // After Python was reaped, its PID may belong to another process.
+                // Do not signal Python after it was reaped, because its PID may belong to another process.
                 if self.ended.is_none() {
                     let _ = kill(self.python, Signal::SIGKILL);
                 }
@@ -220,7 +224,7 @@ impl Run {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // The server sends nothing more; it only closes its side.
+            // The server sends nothing more. So the socket is readable only if the server has closed its side.
             let [server_closed, _] = watched.map(|fd| fd.any().unwrap_or(true));
             let is_asked = asked_to_end(signal_fd);
             self.reap();
@@ -247,7 +251,8 @@ impl Run {
                     self.ended = Some(-number(signal));
                 }
                 Ok(WaitStatus::StillAlive) => return true,
-                // A child was killed by a real-time signal, which nix cannot represent. It was reaped anyway.
+                // A child was killed by a real-time signal, which nix cannot represent. It was reaped anyway. If Python
+                // is gone, it was Python.
                 Err(Errno::EINVAL) => {
                     if self.ended.is_none() && kill(self.python, None) == Err(Errno::ESRCH) {
                         self.ended = Some(-REAL_TIME_SIGNAL);
@@ -261,8 +266,8 @@ impl Run {
 }
 
 /// Blocks the signals that end a run or announce a child's end, and returns a descriptor that receives them. Call this
-/// after Python was started, because Python inherits the signal mask. The first look at the children finds an end that
-/// happened before.
+/// after Python was started, because Python inherits the signal mask. If a child ended before this call, the first
+/// [`Run::reap`] notices it.
 fn block_signals() -> io::Result<SignalFd> {
     let signals =
         SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);

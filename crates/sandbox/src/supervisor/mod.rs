@@ -1,11 +1,11 @@
 //! The supervisor of a run, a process of its own: starts Python, watches it, and removes the run's leftovers. It never
 //! decides anything about the script.
 //!
-//! It is our own binary, started again before any runtime exists: single-threaded and small. It ends a run when Python
-//! ends, when the server asks for it, when the run exceeds its memory limit, or when the server is gone. Even if the
-//! server dies by SIGKILL, its end of the socket closes. The supervisor reports only when every process of the run is
-//! dead and reaped, however long that takes. Then it removes the run's folder, and only after that it exits. The server
-//! never kills it.
+//! The supervisor is our own binary, started again. It starts before any async runtime exists, so it starts
+//! single-threaded and small. It ends a run when Python ends, when the server asks for it, when the run exceeds its
+//! memory limit, or when the server is gone. If the server dies, even by SIGKILL, its end of the socket closes, and the
+//! supervisor notices this. The supervisor reports only when every process of the run is dead and reaped, however long
+//! that takes. Then it removes the run's folder, and only after that it exits. The server never kills the supervisor.
 
 #[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "linux.rs")]
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
@@ -44,7 +44,7 @@ pub fn supervise() -> ExitCode {
     }
 }
 
-/// Carries out one order. Returns whether no folder of the run is left.
+/// Carries out one order. Returns false if a folder of the run is left.
 fn carry_out_order() -> io::Result<bool> {
     platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -62,7 +62,7 @@ fn carry_out_order() -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::KILLED,
         Err(error) => return Err(error),
     };
-    // If the server is gone, the report is lost, but the folder is removed anyway.
+    // If the server is gone, the report cannot be sent. The folder is removed anyway.
     let sent = serde_json::to_vec(&report).map_err(io::Error::from).and_then(|mut answer| {
         answer.push(b'\n');
         control.write_all(&answer)
@@ -78,7 +78,8 @@ fn prepare_and_start(
     scratch: &mut Option<Scratch>,
 ) -> Result<platform::Run, LaunchError> {
     platform::prepare().or_fail(LaunchError::PrepareProcess)?;
-    // At tier 3 the scratch folder is a file system of the run's own, which ends with the run.
+    // Create a scratch folder only below tier 3. At tier 3 it is a file system of the run's own, which ends with the
+    // run.
     if order.plan.tier < Tier::T3 {
         let created = Scratch::create(&order.scratch);
         *scratch = Some(created.or_fail(LaunchError::CreateScratch)?);
@@ -86,8 +87,8 @@ fn prepare_and_start(
     let null = File::options().write(true).open("/dev/null");
     let null = null.or_fail(LaunchError::PrepareProcess)?;
     let mut run = platform::start(order, input, pictures)?;
-    // The server takes the end of the output as the end of the run's last process, so this process must not keep it
-    // open.
+    // Close the output streams of this process. The server takes the end of the output as the end of the run's last
+    // process, so this process must not keep the streams open.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
     if let Err(error) = closed {
         run.end();

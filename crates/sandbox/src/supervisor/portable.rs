@@ -1,7 +1,7 @@
 //! The supervisor on Unix systems other than Linux. On macOS a run is one process in Seatbelt (`seatbelt`). If the
 //! admin has turned the sandbox off, the run is Python's process group.
 //!
-//! An unconfined script that leaves its process group outlives the run here. On Linux it does not.
+//! Here a process of an unconfined script outlives the run if it leaves the process group. On Linux it does not.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -30,8 +30,8 @@ enum Event {
 /// Does nothing, because no list of a process's descriptors exists on every system.
 pub(super) fn close_inherited() {}
 
-/// Makes this process the leader of its own session. So Ctrl-C in a terminal does not end it before the server has
-/// decided.
+/// Makes this process the leader of its own session, so that Ctrl-C in a terminal does not end it. The server decides
+/// when the run ends.
 pub(super) fn prepare() -> io::Result<()> {
     setsid()?;
     Ok(())
@@ -49,14 +49,15 @@ pub(super) fn start(
     if order.plan.tier > Tier::Off {
         return Err(LaunchError::UnsupportedSystem);
     }
-    // Stays open while Python is started.
+    // Give the descriptor for pictures its fixed number. It stays open while Python is started, so that Python inherits
+    // it.
     let numbered = pictures.map(|pictures| passing::hand_down(&pictures)).transpose();
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     let input = unlinked_file(input, &order.scratch).or_fail(LaunchError::StoreScript)?;
     Ok(Run::Bare(start_bare(order, input.into())?))
 }
 
-/// Starts Python with the rights of the server's user. The admin has turned the sandbox off.
+/// Starts Python with the rights of the server's user. Used only if the admin has turned the sandbox off.
 fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
     Command::new(&order.plan.program)
         .args(["-c", PYTHON_COMMAND])
@@ -64,7 +65,7 @@ fn start_bare(order: &Order, input: Stdio) -> Result<Child, LaunchError> {
         .envs(order.environment.iter().map(|(name, value)| (name, value)))
         .env("TMPDIR", &order.scratch)
         .current_dir(&order.scratch)
-        // The script's signals to its own process group must not reach the supervisor.
+        // Start a new process group, so that the script's signals to its own group do not reach the supervisor.
         .process_group(0)
         .stdin(input)
         .spawn()
@@ -81,9 +82,9 @@ fn unlinked_file(content: &[u8], folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The processes of the run.
+/// A started run.
 pub(super) enum Run {
-    /// One process, in the sandbox.
+    /// One process in Seatbelt.
     Seatbelt(seatbelt::Run),
     /// A process group with the rights of the server's user.
     Bare(Child),
@@ -96,7 +97,7 @@ impl Run {
             Self::Seatbelt(run) => return run.watch(control),
             Self::Bare(python) => python,
         };
-        // A PID is an `int` everywhere.
+        // A PID is an `int` everywhere, so the conversion does not fail.
         let group = Pid::from_raw(i32::try_from(python.id()).unwrap_or(i32::MAX));
         wait(python, group, control).unwrap_or_else(|_| {
             // The run must end even if the wait failed.
@@ -124,23 +125,23 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
         let status = python.wait().map(|status| {
             status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(-1)
         });
-        // The receiver is gone if the server closed first.
+        // Ignore a failure: the receiver is gone if the server closed first.
         let _ = ended.send(Event::PythonEnded(status));
     });
     let mut control = control.try_clone()?;
     thread::spawn(move || {
-        // The server sends nothing more; it only closes its side.
+        // The server sends nothing more, so this read returns when the server closes its side.
         let _ = control.read(&mut [0]);
         let _ = events.send(Event::ServerClosed);
     });
 
     let event = received.recv().map_err(io::Error::other)?;
-    // The group may be empty already.
+    // Ignore a failure: the group may be empty already.
     let _ = killpg(group, Signal::SIGKILL);
     match event {
         Event::PythonEnded(code) => Ok(Report::Exited(code?)),
         Event::ServerClosed => {
-            // Wait for Python's end, because a report before it could be wrong.
+            // Wait until Python has ended, because an earlier report could be wrong.
             let _ = received.recv();
             Ok(Report::KILLED)
         }

@@ -1,5 +1,5 @@
-//! Creates and removes the scratch folder of a run without a file tree of its own, and sweeps abandoned folders. It
-//! never removes a folder that is locked.
+//! Creates and removes the scratch folder of a run without a file tree of its own, and removes abandoned folders of
+//! other runs. This module never removes a folder that another process has locked.
 //!
 //! The owner of a folder holds a lock on it (`flock(2)`) until the owner ends. If a folder is not locked, its owner was
 //! killed, and any process with the necessary rights may remove it.
@@ -16,14 +16,14 @@ use qwed_files::folder::Folder;
 
 use super::super::NOBODY;
 
-/// The prefix of all folders that this program creates in the temporary folder.
+/// The prefix of the names of all folders that this program creates in the temporary folder.
 const PREFIX: &str = "qwed-mcp-";
 
-/// The suffix of a folder that is not locked yet.
+/// The suffix of the name of a folder that is not locked yet.
 const UNLOCKED: &str = ".new";
 
-/// The age at which a folder that was never locked counts as abandoned: the process that created it was killed before
-/// it could lock it.
+/// A folder that was never locked counts as abandoned after this time: the process that created it was killed before it
+/// could lock it.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A locked scratch folder.
@@ -54,7 +54,7 @@ pub fn create_locked(folder: &Path) -> io::Result<File> {
     let locked = || -> io::Result<File> {
         let lock = File::open(&new)?;
         match lock.try_lock() {
-            // If folders cannot be locked (NFS), a sweep cannot lock them either, so it does not remove them.
+            // Accept a folder that cannot be locked (NFS): a sweep cannot lock it either, so it does not remove it.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
         }
@@ -95,16 +95,17 @@ fn sweep_one(place: &Folder, path: &Path) {
         return;
     }
     let opened = place.folder(name).or_else(|_| {
-        // A script may have removed its own right to read the folder. The mode is changed with the owner's rights,
-        // because the owner of the name could replace the folder meanwhile.
+        // A script may have removed its own right to read the folder. Then `folder_to_read` changes the folder's mode.
+        // This is done with the rights of the folder's owner instead of root's, because the owner could replace the
+        // folder meanwhile.
         let _rights = OwnersRights::take(&about)?;
         place.folder_to_read(name)
     });
     let Ok(lock) = opened.map(File::from) else { return };
-    // Its owner may have replaced the folder since the check.
+    // The folder's owner may have replaced the folder since the check of its metadata.
     let is_same =
         lock.metadata().is_ok_and(|now| now.ino() == about.ino() && now.uid() == about.uid());
-    // Other processes may sweep too. Only the one with the lock removes the folder.
+    // Other processes may sweep at the same time. Only the process that gets the lock removes the folder.
     if is_same && lock.try_lock().is_ok() {
         remove(path, lock);
     }
@@ -113,13 +114,13 @@ fn sweep_one(place: &Folder, path: &Path) {
 /// Removes the folder at `path`, which is open and locked as `lock`, with its content. Returns whether nothing is left.
 ///
 /// The removal uses the rights of the folder's owner, even if this process is root: meanwhile another run of the same
-/// owner could move a folder of another user into it. The rights apply to the whole process, so it must do nothing else
-/// at the time.
+/// owner could move a folder of another user into this folder. The change of rights applies to the whole process, so
+/// the process must do nothing else at the same time.
 fn remove(path: &Path, lock: File) -> bool {
     let Ok(rights) = lock.metadata().and_then(|about| OwnersRights::take(&about)) else {
         return !path.exists();
     };
-    // If this fails, the removal fails too.
+    // Ignore a failure: the removal below then fails too.
     let _ = lock.set_permissions(fs::Permissions::from_mode(0o700));
     let folder = Folder::from(lock);
     // Entries that cannot be removed, such as a mount or another user's file, are left.
@@ -128,7 +129,8 @@ fn remove(path: &Path, lock: File) -> bool {
     fs::remove_dir(path).is_ok()
 }
 
-/// The rights of a folder's owner instead of root's, until dropped. They apply to all threads of the process.
+/// Gives this process the rights of a folder's owner instead of root's, until this value is dropped. The rights apply
+/// to all threads of the process.
 struct OwnersRights {
     is_root: bool,
 }
@@ -138,7 +140,7 @@ impl OwnersRights {
     fn take(about: &Metadata) -> io::Result<Self> {
         let is_root = geteuid().is_root() && about.uid() != 0;
         if is_root {
-            // The group comes first, because another user may not change it.
+            // Change the group first, because this process may not change it after the change of the user.
             setegid(Gid::from_raw(about.gid()))?;
             seteuid(Uid::from_raw(about.uid()))?;
         }
@@ -186,7 +188,7 @@ mod tests {
         for number in 0..20_000 {
             fs::create_dir(path.join(number.to_string())).unwrap();
         }
-        // The folder must be listed once; a listing for each entry takes minutes.
+        // The removal must list the folder only once; a listing for each entry would take minutes.
         assert!(scratch.remove());
         assert!(!path.exists());
     }
@@ -196,7 +198,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("scratch");
         let scratch = Scratch::create(&path).unwrap();
-        // Built from the inside out, so that no path is longer than two names.
+        // The folders are created from the inside out, so that no path is longer than two names.
         fs::create_dir(path.join("0")).unwrap();
         for depth in 1..3000 {
             let (outer, inner) = (path.join(depth.to_string()), (depth - 1).to_string());
@@ -221,7 +223,7 @@ mod tests {
         fs::set_permissions(&left, fs::Permissions::from_mode(0o000)).unwrap();
         let canary = at(&format!("qwed-mcp-canary-{}", id("c")));
         fs::create_dir(&canary).unwrap();
-        // A folder that its creator has not locked yet.
+        // The creator of this folder has not locked it yet.
         let new = at(&format!("qwed-mcp-{}.new", id("d")));
         fs::create_dir(&new).unwrap();
         let strangers = [

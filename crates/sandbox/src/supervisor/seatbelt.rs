@@ -1,5 +1,5 @@
 //! The supervisor's part of a run on macOS. The run is one process, which the kernel ends if it exceeds its memory
-//! limit. This module never gives a script to a Python outside of the sandbox.
+//! limit. This module never sends a script to Python before Python is in the sandbox.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -29,25 +29,26 @@ use crate::{LaunchError, Limits, Order, SeatbeltOrder, passing};
 /// The line that Python sends when it is in the sandbox.
 const ENTERED: &[u8] = b"entered\n";
 
-/// The longest wait for the next message of the launcher, and then of Python.
+/// The maximum time to wait for each message, first of the launcher and then of Python.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest message of a launcher or of Python, in bytes.
+/// The maximum length of a message of the launcher or of Python, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// The interval between two looks at the scratch folder, which nothing else bounds. The kernel bounds the memory.
+/// The interval between two checks of the scratch folder's size. Nothing else limits the folder. The kernel limits the
+/// memory.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The unit in which the system counts the size of a file on disk.
+/// The unit in which the system counts the size of a file on disk, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// The process of a run.
+/// A started run, which is one process.
 pub(super) struct Run {
     python: Started,
     limits: Limits,
-    /// The watched folder.
+    /// The scratch folder, which is checked regularly.
     scratch: PathBuf,
-    /// The script's standard error, for a message if its folder exceeds a limit.
+    /// The script's standard error. It receives a message if the scratch folder exceeds a limit.
     stderr: File,
 }
 
@@ -56,7 +57,7 @@ enum Event {
     AskedToEnd,
 }
 
-/// The most events of a run: its own end, and two kinds of requests to end it.
+/// The maximum number of events of a run: one for its own end, and one for each of two kinds of requests to end it.
 const EVENTS_MAX: usize = 3;
 
 /// The reason why the wait for Python is over.
@@ -68,12 +69,12 @@ enum Wait {
     Unwatched,
 }
 
-/// The signals that ask for the end of a run.
+/// Returns the signals that ask this process to end the run.
 fn asking_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
 }
 
-/// Starts Python. Returns after it has entered the sandbox and the script is being sent to it.
+/// Starts Python. Returns after Python has entered the sandbox. The script is then being sent to Python.
 pub(super) fn start(
     order: &Order,
     input: &[u8],
@@ -86,16 +87,17 @@ pub(super) fn start(
         .or_fail(LaunchError::StoreScript)?;
     // A profile needs canonical paths, and the path of the folder for temporary files often contains a symlink.
     let scratch = fs::canonicalize(&order.scratch).or_fail(LaunchError::CreateScratch)?;
-    // Clients see the reason, so it must not contain the path.
+    // The error must not contain the path, because clients see it.
     let profile = Profile::new(&order.plan, &scratch)
         .map_err(|_| LaunchError::EnterSeatbelt("a readable path is not UTF-8".to_owned()))?;
     let launch = launch(order, seatbelt, &scratch)?;
     let (socket, theirs) = UnixStream::pair().or_fail(LaunchError::StartLauncher)?;
-    // A stopped process must not delay the end of the run.
+    // Set timeouts, because a stopped process must not delay the end of the run.
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
-    // Blocked before the child exists, which such a signal would leave running, and before any thread exists, which
-    // would receive it. The launcher inherits the mask, and resets it.
+    // Block the signals before the child exists, because a signal that ends this process would leave the child running.
+    // Also block them before any thread exists, because a thread would receive them. The launcher inherits the mask,
+    // and resets it.
     asking_signals().thread_block().or_fail(LaunchError::PrepareProcess)?;
     let program = std::env::current_exe().or_fail(LaunchError::StartLauncher)?;
     let child = Command::new(program)
@@ -109,7 +111,7 @@ pub(super) fn start(
     let mut orders =
         serde_json::to_vec(&launch).map_err(io::Error::from).or_fail(LaunchError::StartLauncher)?;
     orders.push(b'\n');
-    // If this fails, the launcher has ended, and its error is read below.
+    // Ignore a failure: it means that the launcher has ended, and its error is read below.
     let _ = passing::send(&socket, pictures.as_ref().map(OwnedFd::as_fd))
         .and_then(|()| (&socket).write_all(&orders));
     drop(pictures);
@@ -124,8 +126,8 @@ pub(super) fn start(
     Ok(Run { python, limits: order.plan.limits, scratch, stderr: File::from(stderr) })
 }
 
-/// Returns the program for the launcher to become: Python, which loads only its standard library before it is in the
-/// sandbox.
+/// Returns the launcher's orders. The launcher becomes Python, which loads only its standard library before it is in
+/// the sandbox.
 fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Launch, LaunchError> {
     let plan = &order.plan;
     let text = |path: &Path| {
@@ -134,13 +136,13 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
     };
     let program = text(&plan.program)?;
     let folder = text(scratch)?;
-    // The folders in this variable come before the standard library, even when the interpreter starts.
+    // Leave out `PYTHONPATH`: its folders come before the standard library, even when the interpreter starts.
     let own = order.environment.iter().filter(|(name, _)| name != PYTHON_PATH).cloned();
     let mut environment: Vec<(String, String)> = own.collect();
     environment.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), folder.clone())));
     let file = match &seatbelt.program_file {
-        // The called program would execute this one, and the exec would reset the memory limit. So the variable that
-        // the called program sets is set here.
+        // Start the real interpreter, because the called program would execute it, and this exec would reset the memory
+        // limit. The called program sets a variable for the real interpreter, so this variable is set here.
         Some(file) => {
             environment.push(("__PYVENV_LAUNCHER__".to_owned(), program));
             text(file)?
@@ -158,10 +160,11 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
     })
 }
 
-/// The environment variable with additional module folders.
+/// The environment variable that lists additional module folders.
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// Returns the line with the parameters of the sandbox, and of the module search path after entering it.
+/// Returns the line with the parameters of the sandbox, and with the module search path for the time after Python has
+/// entered it.
 fn instructions(
     order: &Order,
     seatbelt: &SeatbeltOrder,
@@ -182,7 +185,8 @@ fn instructions(
     line
 }
 
-/// Reads a line, which must be `word`. Any other line is the error that stopped the sender.
+/// Reads a line, which must be `word`. Any other line is the error that stopped the sender. Without such an error, the
+/// result is `ended`.
 fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<(), LaunchError> {
     let mut line = Vec::new();
     while line.len() < ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
@@ -191,7 +195,7 @@ fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<()
         match (&mut &*socket).read(&mut byte) {
             Ok(1..) => line.extend(byte),
             Ok(0) => break,
-            // The process ended without reading all that was sent to it.
+            // The process ended without reading all that was sent to it, so no line follows.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(LaunchError::StartLauncher(error.into())),
@@ -203,17 +207,17 @@ fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<()
     Err(serde_json::from_slice(&line).unwrap_or(ended))
 }
 
-/// Sends Python its input in a thread. If importing a package never ends, the run can still be ended.
+/// Sends Python its input in a thread, so that the run can be ended even if importing a package never ends.
 fn send(socket: UnixStream, input: Vec<u8>) {
     thread::spawn(move || {
-        // If this fails, Python has ended, which another thread notices.
+        // Ignore a failure: it means that Python has ended, which another thread notices.
         let _ = socket.set_write_timeout(None).and_then(|()| (&socket).write_all(&input));
         let _ = socket.shutdown(std::net::Shutdown::Both);
     });
 }
 
 impl Run {
-    /// Waits until Python ends, exceeds a limit, or the server asks for the end. Then kills it.
+    /// Waits until Python ends, exceeds a limit, or the server asks for the end. Then kills Python.
     pub(super) fn watch(mut self, control: &UnixStream) -> Report {
         let waited = match self.events(control) {
             Ok(events) => self.wait(&events),
@@ -234,7 +238,7 @@ impl Run {
             }
             Wait::Unwatched => Report::KILLED,
             Wait::PythonEnded | Wait::AskedToEnd => match status.map(code) {
-                // SIGKILL came from this supervisor, so it is not how the script ended.
+                // This supervisor sent SIGKILL, so the signal does not show how the script ended.
                 Some(KILLED) if was_there => Report::KILLED,
                 Some(KILLED) if self.was_killed_for_memory() => Report::OutOfMemory,
                 Some(code) => Report::Exited(code),
@@ -248,10 +252,10 @@ impl Run {
         self.python.end();
     }
 
-    /// Returns whether the kernel's memory limit probably ended the run: nothing else here kills it, and it used at
-    /// least half of its limit.
+    /// Returns whether the kernel's memory limit probably ended the run. This is assumed if the run used at least half
+    /// of its memory limit, because nothing else here kills it.
     fn was_killed_for_memory(&self) -> bool {
-        // Covers all reaped children, and there is only one.
+        // `RUSAGE_CHILDREN` covers all reaped children, but Python is the only child.
         let most = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.max_rss());
         let most = u64::try_from(most).unwrap_or(0);
         // macOS reports bytes in `getrusage(2)`, other systems kibibytes.
@@ -271,7 +275,7 @@ impl Run {
         let mut control = control.try_clone()?;
         let of_server = events.clone();
         thread::spawn(move || {
-            // The server sends nothing more; it only closes its side.
+            // The server sends nothing more, so this read returns when the server closes its side.
             let _ = control.read(&mut [0]);
             let _ = of_server.send(Event::AskedToEnd);
         });
@@ -296,13 +300,13 @@ impl Run {
     }
 }
 
-/// Returns whether a folder contains more bytes, or more files and folders, than these limits. Stops at the first entry
-/// that exceeds one.
+/// Returns whether a folder contains more than `bytes_max` bytes, or more than `inodes_max` files and folders. Stops at
+/// the first entry that exceeds a limit.
 fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     let (mut bytes, mut inodes) = (0_u64, 0_u64);
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        // A folder that is removed or made unreadable meanwhile cannot be counted.
+        // Skip a folder that is removed or made unreadable meanwhile, because it cannot be counted.
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
             inodes += 1;
@@ -319,7 +323,7 @@ fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     false
 }
 
-/// Waits until a child has ended, without reaping it, so that its PID cannot belong to another process yet.
+/// Waits until a child has ended, without reaping it. So the child's PID cannot belong to another process yet.
 fn await_end(python: rustix::process::Pid, events: &SyncSender<Event>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(python), options) {}
@@ -329,7 +333,7 @@ fn await_end(python: rustix::process::Pid, events: &SyncSender<Event>) {
 /// The exit code of a process that was killed by SIGKILL.
 const KILLED: i32 = -9;
 
-/// Returns the exit code of a process. A signal is a negative number.
+/// Returns the exit code of a process. A negative number is the signal that killed it.
 fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(KILLED)
 }
@@ -343,7 +347,7 @@ struct Started {
 
 impl Started {
     fn new(child: Child) -> Self {
-        // A PID is an `int` everywhere.
+        // A PID is an `int` everywhere, so the conversion does not fail.
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
         Self { child, pid, ended: None }
     }
@@ -352,13 +356,13 @@ impl Started {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Kills the process and waits for it. Returns its exit status, which is the original one if it had ended by
-    /// itself.
+    /// Kills the process and waits for it. Returns the process's exit status. If it had already ended by itself, this
+    /// is the status of that end.
     fn end(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             let _ = kill(self.pid, Signal::SIGKILL);
-            // The process leads its session, and cannot have created other processes. If it could, this would kill
-            // them.
+            // The process cannot have created other processes. If it could, this would kill them, because the process
+            // leads its session.
             let _ = killpg(self.pid, Signal::SIGKILL);
             self.ended = self.child.wait().ok();
         }

@@ -23,7 +23,7 @@ use crate::ledger::store::pending::Pending;
 use crate::ledger::user_name::UserName;
 use crate::postgres::{Database, DatabaseError};
 
-/// The rows of one query.
+/// The maximum number of rows in one query of a chain.
 const ROWS_AT_ONCE: usize = 1000;
 
 const FILTERED: &str = "SELECT instance, seq, time, run_id, event, user_name, tool, arguments_hash, \
@@ -36,8 +36,8 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
     ORDER BY time, instance, seq LIMIT $2";
 
-/// Returns SQL that appends a row and rolls it back. The row is in a chain of its own, so it blocks no replica. The texts
-/// contain no quotation marks.
+/// Returns SQL that appends a row and rolls it back. The row is in a chain of its own, so it blocks no replica. The
+/// texts contain no quotation marks, so they need no escaping.
 fn rehearsal() -> String {
     let row = AuditRow {
         instance: Some(format!("rehearsal {}", Uuid::new_v4())),
@@ -243,7 +243,7 @@ async fn verify(database: &Database, known: &[AuditHash]) -> Result<AuditVerific
     let begun = session.client_mut().build_transaction();
     let begun = begun.isolation_level(IsolationLevel::RepeatableRead).read_only(true).start().await;
     let transaction = begun.map_err(DatabaseError::Statement)?;
-    // A long log takes longer than the timeout of other statements.
+    // Disable the timeout, because verifying a long log takes longer than the timeout of other statements.
     let unbounded = transaction.batch_execute("SET LOCAL statement_timeout = 0").await;
     unbounded.map_err(DatabaseError::Statement)?;
     let mut walks = walk(&transaction, known).await?;
@@ -296,7 +296,7 @@ async fn walk(
     Ok(walks)
 }
 
-/// Returns the flaws of the triggers.
+/// Returns the triggers that are missing, disabled or unknown.
 async fn schema_flaws(transaction: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
     let mut missing: Vec<&str> = TRIGGERS.to_vec();
     let mut flaws = Vec::new();

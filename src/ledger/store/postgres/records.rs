@@ -12,7 +12,7 @@ use crate::ledger::tokens::{TokenId, TokenRecord};
 pub(super) const ALL_TOKENS: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
     FROM qwed_mcp.tokens ORDER BY id";
 
-/// Reads the record of a row.
+/// Reads the record of a token from a row.
 pub(super) fn record(row: &Row) -> Result<TokenRecord, StoreError> {
     let optional = |column| {
         let text: Option<&str> = value(row, column)?;
@@ -32,7 +32,7 @@ fn parsed<T: FromStr>(text: &str) -> Result<T, StoreError> {
     text.parse().map_err(|_| StoreError::Unreadable("tokens"))
 }
 
-/// Reads the same as the audit log has it.
+/// Reads a token from a row, in the form that rows of the audit log have.
 pub(super) fn recorded(row: &Row) -> Result<RecordedToken, StoreError> {
     Ok(RecordedToken {
         token: value::<i64>(row, 0)?.to_string(),

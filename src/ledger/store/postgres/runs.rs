@@ -1,4 +1,4 @@
-//! Runs, as the rows of the audit log have them.
+//! Queries of runs in the audit log.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use crate::ledger::audit::{RecordedEvidence, RecordedRun, RunRow};
 use crate::ledger::store::backend::RunLog;
 use crate::ledger::store::error::StoreError;
 
-/// The runs that are asked for at once.
+/// The maximum number of runs in one query.
 const RUNS_AT_ONCE: usize = 1000;
 
 const OF_RUN: &str = "SELECT event, user_name, tool, outcome, details, instance FROM qwed_mcp.audit \
@@ -126,7 +126,8 @@ impl RunLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns the ends of some runs of this instance, behind the row of this number: run, details, number.
+    /// Returns the next ends of this replica's runs after row `after`: the run id, the details and the row number of
+    /// each.
     fn ends_after(&self, after: i64) -> Result<Vec<(String, String, i64)>, StoreError> {
         let own = self.instance.clone();
         self.ask(move |session| {

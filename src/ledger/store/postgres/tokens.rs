@@ -19,7 +19,7 @@ const BY_HASH: &str = "SELECT id, user_name, role, created, expires, revoked, ha
 const BY_ID: &str = "SELECT id, user_name, role, created, expires, revoked \
     FROM qwed_mcp.tokens WHERE id = $1";
 
-// The details are canonical JSON, in which a quotation mark within a text is escaped.
+// The details are canonical JSON, which escapes quotation marks within texts. So the pattern matches only a key.
 const LAST_USES: &str = "SELECT token, max(time) FROM ( \
         SELECT substring(details from '\"token\":\"([0-9]+)\"') AS token, time \
         FROM qwed_mcp.audit WHERE event = 'MCP_TOOL_CALL') AS uses \
@@ -27,7 +27,7 @@ const LAST_USES: &str = "SELECT token, max(time) FROM ( \
 
 impl TokenStore for PostgresStore {
     fn record_older_tokens(&self) -> Result<(), StoreError> {
-        // All tokens there have rows from the beginning.
+        // In this database, tokens have had rows from the beginning.
         Ok(())
     }
 

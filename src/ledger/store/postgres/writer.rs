@@ -26,16 +26,18 @@ use crate::ledger::tokens::{NewToken, Replaced, Replacement, Revoked, TokenId, T
 use crate::logging::Causes;
 use crate::postgres::{Database, DatabaseError, Session};
 
-/// The most jobs of one transaction: as many as calls can be in flight.
+/// The maximum number of jobs in one transaction. As many calls can be in flight.
 const GROUP_MAX: usize = 256;
-/// The timeout of a group, for a network that drops packets. The statements have shorter timeouts.
+/// The time limit for writing a group, for a network that drops packets. The statements have shorter timeouts.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The advisory locks: for changes of tokens, for counts of a user's runs, and for appends to a chain. Transactions take
-/// them in this order, which prevents deadlocks.
+/// The advisory lock for changes of tokens. Transactions take this lock first, then [`LOCK_USER`], then [`LOCK_CHAIN`].
+/// The fixed order prevents deadlocks.
 const LOCK_TOKENS: &str = "SELECT pg_advisory_xact_lock(hashtextextended('qwed_mcp tokens', 0))";
+/// The advisory lock for counting a user's runs.
 const LOCK_USER: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended('qwed_mcp runs of ' || $1::text, 0))";
+/// The advisory lock for appending to a chain.
 const LOCK_CHAIN: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended('qwed_mcp chain of ' || $1::text, 0))";
 
@@ -71,7 +73,7 @@ pub(super) enum Job {
     RevokeToken(TokenId, Slot<Revoked>),
 }
 
-/// The result of a job, which is sent after the commit.
+/// The result of a job, and the sender for it. The result is sent after the commit.
 #[derive(Debug)]
 pub(super) struct Slot<T> {
     done: Option<T>,
@@ -87,7 +89,7 @@ impl<T> From<Reply<T>> for Slot<T> {
 impl<T> Slot<T> {
     fn tell(self, group: Result<(), StoreError>) {
         let Self { done, reply } = self;
-        // The waiter may have gone.
+        // Sending fails if the caller no longer waits. Ignore this.
         drop(reply.send(group.and_then(|()| done.ok_or(StoreError::GivenUp))));
     }
 }
@@ -102,7 +104,7 @@ impl Job {
         }
     }
 
-    /// Returns the user whose runs this job counts.
+    /// If this job counts the runs of a user, returns the user.
     fn counted(&self) -> Option<&str> {
         match self {
             Self::AppendWithin(_, quota, _) => Some(quota.user.as_str()),
@@ -135,7 +137,7 @@ impl Job {
         Ok(())
     }
 
-    /// Sends the result to the waiter, or the error of the whole group.
+    /// Sends the result of the job to the waiting caller. If the whole group failed, sends the group's error instead.
     pub(super) fn tell(self, group: Result<(), StoreError>) {
         match self {
             Self::Append(_, slot) => slot.tell(group),
@@ -149,7 +151,7 @@ impl Job {
     }
 }
 
-/// The chain that is appended to, and the clock of its rows.
+/// This replica's chain, to which rows are appended, and the clock for the rows.
 pub(super) struct OwnChain {
     pub(super) instance: String,
     pub(super) clock: Arc<Clock>,
@@ -175,8 +177,8 @@ pub(super) async fn write_all(
     }
 }
 
-/// Writes a group. Retries once if the connection was lost before the commit, because then nothing was written. If it
-/// was lost during the commit, the result is unknown, and this fails.
+/// Writes a group. Retries once if the connection was lost before the commit, because then nothing was written. If the
+/// connection was lost during the commit, the result is unknown, so this fails.
 async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result<(), StoreError> {
     let written = match write_group(database, own, group).await {
         Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {
@@ -188,7 +190,8 @@ async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result
     written.map_err(|not_written| not_written.error)
 }
 
-/// The reason why a group may not be written.
+/// The reason why a group was not written, or may not have been written. `was_to_be_confirmed` is whether the commit
+/// failed.
 struct NotWritten {
     error: StoreError,
     was_to_be_confirmed: bool,
@@ -208,7 +211,8 @@ async fn write_group(
     let mut exclusive = database.exclusive().await?;
     let session = exclusive.session().ok_or(StoreError::GivenUp)?;
     let statements = Statements::of(session).await?;
-    // A statement behind one that has waited for a lock has to see what was committed meanwhile.
+    // Use `ReadCommitted`, because a statement that runs after a wait for a lock must see the rows that were committed
+    // meanwhile.
     let level = IsolationLevel::ReadCommitted;
     let begun = session.client_mut().build_transaction().isolation_level(level).start().await;
     let transaction = begun.map_err(DatabaseError::Statement)?;
@@ -226,13 +230,13 @@ async fn write_group(
     chain.flush().await?;
     drop(chain);
     transaction.commit().await.map_err(|source| NotWritten {
-        // An error from the database means that nothing was written.
+        // If the database itself reports the error, nothing was written.
         was_to_be_confirmed: true,
         error: DatabaseError::Statement(source).into(),
     })
 }
 
-/// The statements that each group needs.
+/// The prepared statements that each group needs.
 struct Statements {
     lock: Statement,
     now: Statement,
@@ -271,8 +275,8 @@ impl<'t> Chain<'t> {
         own: &'t OwnChain,
     ) -> Result<Self, StoreError> {
         let instance = own.instance.as_str();
-        // Pipelined: the database runs them in order, so the later ones see the rows that were committed while the
-        // first one waited.
+        // These queries are pipelined. The database runs them in order, so the later queries see the rows that were
+        // committed while the first query waited for the lock.
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&instance];
         let (_, now, head) = futures_util::future::try_join3(
             transaction.query(&statements.lock, &parameters),
@@ -299,7 +303,7 @@ impl<'t> Chain<'t> {
 
     fn append_one(&mut self, entry: &AuditEntry, time: String) {
         self.seq += 1;
-        // A client may choose a name with a NUL character, which PostgreSQL does not store.
+        // A client may choose a name with a NUL character, which PostgreSQL does not store. Replace it.
         let tool = entry.tool.replace('\0', "\u{FFFD}");
         let entry = AuditEntry { tool, ..entry.clone() };
         let row =
@@ -401,7 +405,7 @@ impl<'t> Chain<'t> {
         }
     }
 
-    /// Revokes a token if it is valid, and appends the row about it.
+    /// Revokes a token that is not revoked yet, and appends the row about it.
     async fn revoke(&mut self, id: TokenId) -> Result<(), StoreError> {
         let row = self.transaction.query_one(REVOKE, &[&id.0, &time_text(self.now)]).await;
         let row = row.map_err(DatabaseError::Statement)?;

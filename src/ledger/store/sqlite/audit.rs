@@ -24,7 +24,7 @@ use crate::ledger::store::error::StoreError;
 use crate::ledger::store::pending::Pending;
 use crate::ledger::user_name::UserName;
 
-/// All columns, in the order of [`AuditRow`].
+/// All columns of the audit log, in the order of [`AuditRow`].
 const COLUMNS: &str = "seq, time, run_id, event, user, tool, arguments_hash, outcome, details, \
                        previous, hash";
 
@@ -47,7 +47,7 @@ impl AuditLog for SqliteStore {
             transaction.execute_batch("SAVEPOINT rehearsal")?;
             append(transaction, &[AuditEntry::rehearsal()])?;
             transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
-            // The current value. SQLite still has to write the page.
+            // Set the version to its current value. This changes nothing, but SQLite must write the page to the disk.
             let version = crate::ledger::store::error::SCHEMA_VERSION;
             transaction.pragma_update(None, "user_version", version)
         })
@@ -120,7 +120,7 @@ impl AuditLog for SqliteStore {
         let database = flaws(self)?;
         self.read(|transaction| {
             let mut walk = Walk::new(known);
-            // An attacker may have changed the number of the first row.
+            // An attacker may have changed the number of the first row, so start at the smallest possible number.
             for_each_after(transaction, i64::MIN, &mut |row| {
                 walk.follow(row);
                 ControlFlow::Continue(())
@@ -129,7 +129,8 @@ impl AuditLog for SqliteStore {
                 Ok((row.get(0)?, text(row, 1)?))
             });
             walk.end(head.optional()?);
-            // Damage is already reported, and reading it would fail.
+            // If the database is damaged, do not read the tokens. The damage is already reported, and reading would
+            // fail.
             let is_comparable = walk.broken.is_none() && database.damage.is_empty();
             let table = is_comparable.then(|| recorded_tokens(transaction)).transpose()?;
             Ok(AuditVerification::of(walk, table, unfinished(transaction)?, database))
@@ -140,7 +141,7 @@ impl AuditLog for SqliteStore {
 fn runs_of_day(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<u64> {
     let time = time_text(Utc::now());
     let day = time.get(..10).unwrap_or_default();
-    // Backwards, because today's rows are at the end of the log.
+    // Read backwards, because today's rows are at the end of the log.
     let mut select = transaction
         .prepare("SELECT time, event, user, tool, outcome FROM audit ORDER BY seq DESC")?;
     let mut rows = select.query([])?;
@@ -193,12 +194,13 @@ fn for_each_after(
     Ok(())
 }
 
-/// Returns a text for invalid UTF-8. It differs from every text that was hashed.
+/// Returns a text for bytes that are not valid UTF-8. It differs from every text that was hashed, so the chain reveals
+/// it.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
 }
 
-/// Reads a text, even if it was replaced by another type. The chain reveals the change.
+/// Reads a text, even if the value was replaced by another type. The chain reveals such a change.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }
@@ -210,7 +212,7 @@ fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String
             Ok(text) => text.to_owned(),
             Err(_) => no_text(bytes),
         }),
-        // Even the same bytes as another type are a change, because SQL no longer matches them.
+        // A blob is a change even if its bytes are the same, because comparisons in SQL no longer match it.
         ValueRef::Blob(bytes) => Some(no_text(bytes)),
         ValueRef::Integer(number) => Some(number.to_string()),
         ValueRef::Real(number) => Some(number.to_string()),

@@ -1,4 +1,4 @@
-//! The end of the chain, where rows are appended.
+//! Appends rows at the end of the chain.
 
 use chrono::Utc;
 use rusqlite::{Transaction, params};

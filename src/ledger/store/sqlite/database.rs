@@ -1,4 +1,4 @@
-//! The check of the store's file: undamaged, with exactly the schema of this program.
+//! Checks that the store's file is undamaged, and has exactly the schema of this program.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::{SCHEMA, SqliteStore};
 use crate::ledger::audit::DatabaseFlaws;
 use crate::ledger::store::error::StoreError;
 
-/// The most defects in the result.
+/// The maximum number of defects in the result.
 const DAMAGE_MAX: usize = 20;
 
-/// Checks the whole file.
+/// Checks the whole file, and returns its flaws.
 pub(super) fn flaws(store: &SqliteStore) -> Result<DatabaseFlaws, StoreError> {
-    // In a separate transaction, because a transaction that found damage cannot be committed.
+    // Use a separate transaction, because a transaction that has found damage cannot be committed.
     let damage = match store.read(damage) {
-        // Damage that stops the check.
+        // The damage stopped the check, so the error is the only known defect.
         Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
         checked => checked?,
     };
@@ -29,7 +29,7 @@ fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// The objects of a schema: type and name, with their SQL.
+/// The objects of a schema: the SQL of each, by its type and name.
 type Objects = BTreeMap<(String, String), String>;
 
 fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
@@ -56,13 +56,13 @@ fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
         let sql: Option<String> = row.get(2)?;
         Ok(((row.get(0)?, row.get(1)?), statement(&sql.unwrap_or_default())))
     })?;
-    // SQLite's internal objects, such as statistics. It never creates a trigger.
+    // Skip SQLite's internal objects, such as statistics. Skip no trigger, because SQLite never creates one.
     let is_internal = |kind: &str, name: &str| kind != "trigger" && name.starts_with("sqlite_");
     let objects = objects.collect::<rusqlite::Result<Vec<((String, String), String)>>>()?;
     Ok(objects.into_iter().filter(|((kind, name), _)| !is_internal(kind, name)).collect())
 }
 
-/// Returns a statement on one line and without comments, which may differ between versions.
+/// Returns a statement on one line and without comments, because line breaks and comments may differ between versions.
 fn statement(sql: &str) -> String {
     let code = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
     code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")

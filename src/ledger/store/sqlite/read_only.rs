@@ -1,4 +1,4 @@
-//! Read-only stores, such as those on a read-only file system or in another user's backup.
+//! Opens stores only for reading, such as stores on a read-only file system or in another user's backup.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::{FILE_NAME, SqliteStore, error_of, owner, require_ours};
 use crate::ledger::store::error::StoreError;
 
-/// The characters to percent-encode in the path of a URI.
+/// The characters that are percent-encoded in the path of a URI.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 impl SqliteStore {
     /// Opens the store in `folder` for reading, even if it is not writable.
     pub(in crate::ledger) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
-        // Reading another user's copy is harmless.
+        // Do not check permissions here, because reading another user's copy is harmless.
         match Self::open_whosever(folder) {
             Err(error) if needs_writing(&error) => Self::open_as_it_is(folder),
             opened => opened,
         }
     }
 
-    /// Opens the file as immutable. Otherwise SQLite creates files next to it even for reading.
+    /// Opens the file as immutable. Otherwise SQLite would create files next to it, even for reading.
     fn open_as_it_is(folder: &Path) -> Result<Self, StoreError> {
         let file = folder.join(FILE_NAME);
         let log = folder.join(format!("{FILE_NAME}-wal"));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::ledger::store::error::SCHEMA_VERSION;
 
-    /// A closed store, in a folder whose name contains characters that are special in a URI.
+    /// Creates and closes a store, in a folder with a name that contains characters with a special meaning in a URI.
     fn folder() -> (TempDir, PathBuf) {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("a?mode=rw&b#c%20 \u{e9}");
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn only_what_cannot_be_written_to_is_read_as_it_is() {
         let (_parent, folder) = folder();
-        // An obstacle that works for root too, who can write everywhere.
+        // A folder with the name of the log prevents writes even for root, which may write to any file.
         let log = folder.join(LOG);
         fs::create_dir_all(log.join("not empty")).unwrap();
         let error = SqliteStore::open_existing(&folder).unwrap_err();

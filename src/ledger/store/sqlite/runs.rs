@@ -1,4 +1,4 @@
-//! Runs, as the rows of the audit log have them.
+//! Queries of runs in the audit log.
 
 use std::ops::ControlFlow;
 

@@ -15,7 +15,7 @@ fn store() -> (TempDir, SqliteStore) {
     (folder, store)
 }
 
-/// Writes, and so has all files of a store.
+/// Writes to the store, so that all its files exist.
 fn touch(store: &SqliteStore) -> Result<(), StoreError> {
     store.write(|transaction| transaction.pragma_update(None, "user_version", SCHEMA_VERSION))
 }
@@ -77,7 +77,7 @@ fn both_connections_have_the_settings() {
         let others = names.map(|name| pragma(transaction, name));
         Ok((journal, others.into_iter().collect::<rusqlite::Result<Vec<_>>>()?))
     };
-    // 2 is FULL.
+    // The value 2 of `synchronous` is FULL.
     let expected = ("wal".to_owned(), vec![2, 0]);
     assert_eq!(store.read(settings).unwrap(), expected);
     assert_eq!(store.write(settings).unwrap(), expected);
@@ -101,7 +101,7 @@ fn a_store_that_was_replaced_is_neither_read_nor_written_to() {
     refused("removed");
     fs::copy(&aside, &file).unwrap();
     refused("replaced");
-    // It is the same file again.
+    // The path now names the original file again, so the store works.
     fs::rename(&aside, &file).unwrap();
     touch(&store).unwrap();
     assert_eq!(
@@ -110,7 +110,7 @@ fn a_store_that_was_replaced_is_neither_read_nor_written_to() {
     );
 }
 
-/// Jobs that wait while something is written are written together, but no more than so many.
+/// Jobs that wait during a write are written together, but at most [`GROUP_MAX`] of them.
 #[test]
 fn what_waits_is_written_in_groups() {
     let (folder, store) = store();
@@ -130,7 +130,7 @@ fn what_waits_is_written_in_groups() {
             let reader = Arc::clone(&reader);
             store.submit(move |transaction| {
                 transaction.execute("INSERT INTO marks VALUES (1)", [])?;
-                // Others see what groups before this one have written.
+                // This second connection sees only the writes of earlier groups.
                 let reader = reader.lock().unwrap();
                 reader.query_row("SELECT count(*) FROM marks", [], |row| row.get(0))
             })
@@ -151,7 +151,8 @@ fn a_connection_is_kept_until_a_group_fails() {
     let look = || store.write(|connection| connection.execute_batch("SELECT * FROM temp.kept"));
     store.write(|connection| connection.execute_batch("CREATE TEMP TABLE kept (a)")).unwrap();
     look().unwrap();
-    // The transaction of the group is gone, and nobody can tell what the connection is in.
+    // This ends the transaction of the group. The state of the connection is unknown then, so it must not be used
+    // again.
     store.write(|connection| connection.execute_batch("ROLLBACK")).unwrap_err();
     look().unwrap_err();
     touch(&store).unwrap();
@@ -212,13 +213,13 @@ fn the_file_of_the_turn_is_no_link_and_no_pipe_and_never_shortened() {
 fn a_turn_is_waited_for_and_not_without_end() {
     let (folder, store) = store();
     let turnstile = File::create(folder.path().join(TURNSTILE)).unwrap();
-    // It comes.
+    // The lock is released while the store waits for it.
     turnstile.lock().unwrap();
     let pending = store.submit(|_| Ok(()));
     thread::sleep(Duration::from_millis(50));
     turnstile.unlock().unwrap();
     pending.wait().unwrap();
-    // It does not.
+    // The lock is not released, so the wait ends with an error.
     turnstile.lock().unwrap();
     let since = Instant::now();
     let error = touch(&store).unwrap_err();
@@ -244,13 +245,13 @@ fn a_store_that_is_closed_waits_for_no_turn() {
 fn a_lock_of_another_process_is_waited_for_and_not_without_end() {
     let (folder, store) = store();
     let other = Connection::open(folder.path().join(FILE_NAME)).unwrap();
-    // It is given back.
+    // The lock is released while the store waits for it.
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let pending = store.submit(|_| Ok(()));
     thread::sleep(Duration::from_millis(50));
     other.execute_batch("COMMIT").unwrap();
     pending.wait().unwrap();
-    // It is not: by the connection that writes, nor by the others.
+    // The lock is not released. Neither the connection that writes nor another connection waits without end.
     let mut later = patience(|| false);
     let own = connect(&folder.path().join(FILE_NAME)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -263,7 +264,7 @@ fn a_lock_of_another_process_is_waited_for_and_not_without_end() {
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     assert!(!is_before_timeout(since));
     assert!(!waits.join().unwrap());
-    // Each wait begins when it begins.
+    // The timeout counts from the beginning of each wait, not from the creation of the handler.
     assert!(later(0));
     assert!(!patience(|| true)(0));
 }

@@ -20,7 +20,7 @@ const COLUMNS: &str = "id, user, role, created, expires, revoked";
 
 impl TokenStore for SqliteStore {
     fn record_older_tokens(&self) -> Result<(), StoreError> {
-        // A write would wait for other processes, and is rarely needed.
+        // Read first, because a write would wait for other processes and is rarely needed.
         if self.read(has_older)? { self.write(record_older) } else { Ok(()) }
     }
 
@@ -82,7 +82,7 @@ impl TokenStore for SqliteStore {
         })
     }
 
-    // Some 100,000 rows are looked through in a tenth of a second.
+    // This query reads the whole log. It takes a tenth of a second for some 100,000 rows.
     fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError> {
         self.read(|transaction| {
             let mut select = transaction.prepare(
@@ -118,7 +118,7 @@ fn insert(transaction: &Transaction<'_>, token: &NewToken) -> rusqlite::Result<T
     Ok(record)
 }
 
-/// Revokes a token if it is valid, and appends the row about it.
+/// Revokes a token that is not revoked yet, and appends the row about it.
 fn revoke(transaction: &Transaction<'_>, id: TokenId) -> rusqlite::Result<()> {
     record_older(transaction)?;
     let now = time_text(Utc::now());
@@ -126,7 +126,7 @@ fn revoke(transaction: &Transaction<'_>, id: TokenId) -> rusqlite::Result<()> {
     record_token(transaction, id.0, AuditEvent::TokenRevoked, AuditOutcome::REVOKED)
 }
 
-/// Reads the record of a row with [`COLUMNS`].
+/// Reads a token's record from a row with [`COLUMNS`].
 fn record(row: &Row<'_>) -> rusqlite::Result<TokenRecord> {
     Ok(TokenRecord {
         id: TokenId(row.get("id")?),
@@ -148,7 +148,7 @@ where
     })
 }
 
-/// The columns of a token with its hash.
+/// Selects all columns of a token, including its hash.
 const RECORDED: &str = "SELECT id, user, role, created, expires, revoked, hash FROM tokens";
 
 fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedToken> {
@@ -163,7 +163,7 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedToken> {
     })
 }
 
-/// Appends a row about the token `id`, as its table has it now.
+/// Appends a row about the token `id`, with the values that the table of tokens has now.
 fn record_token(
     transaction: &Transaction<'_>,
     id: i64,
@@ -175,7 +175,8 @@ fn record_token(
     append(transaction, &[token.entry(event, outcome)]).map(drop)
 }
 
-/// Appends rows about tokens from before tokens had rows. Verification finds every later change of these tokens.
+/// Appends rows about tokens that were created before tokens had rows. Verification finds every later change of these
+/// tokens.
 fn record_older(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     if !has_older(transaction)? {
         return Ok(());
@@ -193,7 +194,7 @@ fn has_older(transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
     transaction.query_row(select, parameters, |row| row.get(0))
 }
 
-/// Returns the table of tokens, to be compared with the rows about them.
+/// Returns the table of tokens, for the comparison with the rows about them.
 pub(super) fn recorded_tokens(
     transaction: &Transaction<'_>,
 ) -> rusqlite::Result<Vec<RecordedToken>> {

@@ -20,13 +20,13 @@ use super::{BUSY_PAUSE, StoreFile, error_of, identity};
 use crate::ledger::store::error::{BUSY_TIMEOUT, StoreError};
 use crate::ledger::store::pending::{Pending, Reply};
 
-/// The lock file of the process that writes next.
+/// The lock file by which processes take turns. The process that holds the lock writes next.
 pub(super) const TURNSTILE: &str = "governance.lock";
 
-/// SQLite's write-ahead log.
+/// The name of SQLite's write-ahead log.
 pub(super) const LOG: &str = "governance.db-wal";
 
-/// The most jobs of one transaction: as many as calls can be in flight.
+/// The maximum number of jobs in one transaction. As many calls can be in flight.
 pub(super) const GROUP_MAX: usize = 256;
 
 /// The writer of a store. Its thread starts with the first job.
@@ -38,16 +38,16 @@ pub(super) struct Writer {
 
 #[derive(Debug)]
 struct WriterThread {
-    /// The waiting jobs, in order. The thread ends when the sender is dropped.
+    /// The queue of waiting jobs, in order. The thread ends when this sender is dropped.
     jobs: Sender<Box<dyn Job>>,
     thread: JoinHandle<()>,
 }
 
 /// A job of the writer.
 trait Job: Send {
-    /// Writes the job in the transaction of its group. The result is sent after the commit.
+    /// Writes the job in the transaction of its group. The result is sent later, after the commit.
     fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()>;
-    /// Sends the result to the waiter, or the error of the whole group.
+    /// Sends the result of the job to the waiting caller. If the whole group failed, sends the group's error instead.
     fn tell(self: Box<Self>, group: Result<(), StoreError>);
 }
 
@@ -65,8 +65,8 @@ where
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A failed job does not affect the other jobs of its group. An error here fails the whole transaction: the disk is
-        // full, or does not respond.
+        // A savepoint keeps a failed job from affecting the other jobs of its group. If this statement itself fails,
+        // the disk is full or does not respond, so the whole transaction fails.
         transaction.execute_batch("SAVEPOINT job")?;
         let done = catch_unwind(AssertUnwindSafe(|| work(transaction)));
         let end = match done {
@@ -74,7 +74,7 @@ where
             Ok(Err(_)) | Err(_) => "ROLLBACK TO job; RELEASE job",
         };
         transaction.execute_batch(end)?;
-        // After a panic, the waiter receives `GivenUp`.
+        // After a panic, `done` is `None`, and the waiting caller receives `GivenUp`.
         self.done = done.ok().map(|done| done.map_err(|error| error_of(&self.file.path, error)));
         Ok(())
     }
@@ -85,7 +85,7 @@ where
             Ok(()) => done.unwrap_or(Err(StoreError::GivenUp)),
             Err(error) => Err(error),
         };
-        // The waiter may have gone.
+        // Sending fails if the caller no longer waits. Ignore this.
         drop(reply.send(done));
     }
 }
@@ -110,7 +110,7 @@ impl Writer {
             let thread = std::thread::spawn(move || write_all(&file, &waiting));
             WriterThread { jobs, thread }
         });
-        // If the thread is gone, the job is dropped, and the waiter receives `GivenUp`.
+        // If the thread is gone, the job is dropped, and the waiting caller receives `GivenUp`.
         drop(thread.jobs.send(Box::new(job)));
         pending
     }
@@ -137,7 +137,7 @@ fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
         group.extend(waiting.try_iter().take(GROUP_MAX - 1));
         let written = write_group(file, &mut connection, &mut log, &mut group);
         if written.is_err() {
-            // The connection may be in any state.
+            // After an error the state of the connection is unknown, so the next group opens a new one.
             connection = None;
         }
         for job in group {
@@ -153,7 +153,7 @@ fn write_group(
     group: &mut [Box<dyn Job>],
 ) -> Result<(), StoreError> {
     file.check()?;
-    // The write-ahead log contains commits that are not in the database file yet.
+    // The write-ahead log contains commits that are not in the database file yet. If it was replaced, these are lost.
     let log_path = file.path.with_file_name(LOG);
     if log.is_some() && identity(&log_path) != *log {
         return Err(StoreError::Replaced { file: log_path });
@@ -175,8 +175,8 @@ fn write_group(
     Ok(())
 }
 
-/// Waits for this process's turn to write. A process that has just written queues again, so that a busy process does not
-/// starve the others.
+/// Waits for this process's turn to write. A process that has just written must queue again, so that a busy process
+/// does not starve the others.
 fn wait_in_line(file: &StoreFile) -> Result<File, StoreError> {
     let is_over = || file.is_closing.load(Ordering::Relaxed);
     let path = file.path.with_file_name(TURNSTILE);
@@ -198,7 +198,7 @@ fn wait_in_line(file: &StoreFile) -> Result<File, StoreError> {
 }
 
 fn open_turnstile(path: &PathBuf) -> io::Result<File> {
-    // Does not follow a symlink. Does not truncate, because the file is always empty.
+    // Do not follow a symlink. Do not truncate, because the file is always empty.
     let no_link = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     OpenOptions::new()
         .write(true)

@@ -94,7 +94,7 @@ fn a_session_asks_for_each_module_once() {
         session.record_script(&strings(&["qwed_legal.A", "qwed_legal.B", "z3"])),
         Some(strings(&["qwed_legal", "z3"]))
     );
-    // Modules that were not found are not requested again either.
+    // A module must not be requested again, even if its package was not found.
     assert_eq!(session.record_script(&strings(&["qwed_legal.A", "z3"])), None);
 }
 
@@ -142,7 +142,7 @@ fn a_bill_is_written_whole_or_not_at_all() {
     session.write(&cyclonedx).unwrap();
     assert_eq!(read(&cyclonedx)["bomFormat"], "CycloneDX");
 
-    // Each write into a folder creates a new file.
+    // Each write into a folder must create a new file.
     let names = [(); 2].map(|()| session.write(folder.path()).unwrap());
     assert!(names[0] != names[1] && names.iter().all(|name| name.is_file()));
 
@@ -206,7 +206,7 @@ fn only_regular_files_are_replaced() {
     assert!(Path::new("/dev/null").metadata().unwrap().file_type().is_char_device());
     drop(socket);
 
-    // The target of a symlink is replaced. The symlink stays.
+    // The write must replace the target of a symlink, and keep the symlink itself.
     fs::create_dir(at("kept")).unwrap();
     fs::write(at("kept/bill"), "old").unwrap();
     symlink("kept/bill", at("link.cdx.json")).unwrap();

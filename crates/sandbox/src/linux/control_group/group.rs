@@ -1,4 +1,4 @@
-//! One group: its processes, its limits and its end. This module never chooses where a group is created.
+//! One control group: its processes, its limits and its removal. This module never chooses where a group is created.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,20 +14,21 @@ use nix::unistd::{AccessFlags, Pid, UnlinkatFlags, faccessat, unlinkat};
 
 use crate::GroupOrder;
 
-/// The interval between two looks at the remaining processes.
+/// The interval between two checks for remaining processes of a killed group.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The time to kill the processes of a group on a kernel without `cgroup.kill`.
+/// The maximum time for killing the processes of a group on a kernel without `cgroup.kill`.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The weight of a run. The server's weight is 100, so it replies in time however many runs there are. Compared with
-/// processes outside of the place, the weight of the server and its runs together is unchanged.
+/// The weight of a run's group in the distribution of processor time (`cpu.weight`). The server's weight is 100, so the
+/// server replies in time, however many runs there are. Compared with processes outside of the parent group, the total
+/// weight of the server and its runs is unchanged.
 const RUN_WEIGHT: u64 = 10;
 
-/// A control group of ours.
+/// A control group that our processes create for a run.
 ///
 /// All access goes through descriptors, so a process can use the group after it has left the machine's file tree. A
-/// script never gets a descriptor, because they are closed on `exec`.
+/// script never gets these descriptors, because they are closed on `exec`.
 #[derive(Debug)]
 pub struct ControlGroup {
     parent: OwnedFd,
@@ -37,7 +38,7 @@ pub struct ControlGroup {
 }
 
 impl ControlGroup {
-    /// Creates a group. Fails if a limit cannot be set.
+    /// Creates a group. Fails if one of the limits in `order` cannot be set.
     pub fn create(order: &GroupOrder) -> io::Result<Self> {
         let GroupOrder { place, name, limits } = order;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
@@ -48,12 +49,12 @@ impl ControlGroup {
         mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755))?;
         let group = Self::open(parent, name)?;
         if let Some(bytes) = limits.memory_bytes {
-            // Kill all processes together, because a run that loses one of them makes no sense. Allow no swap, because
-            // swapped memory would not count against the limit.
+            // Make the kernel kill all processes of the group together, because a run is useless without one of its
+            // processes. Allow no swap, because swapped memory would not count against the limit.
             group.limit_if_known("memory.oom.group", 1)?;
             group.limit_if_known("memory.swap.max", 0)?;
             group.limit("memory.max", bytes)?;
-            // Fails if the controller is not available.
+            // Ignore a failure: the weight cannot be set if the `cpu` controller is not available.
             let _ = group.limit("cpu.weight", RUN_WEIGHT);
         }
         if let Some(pids) = limits.pids {
@@ -62,7 +63,7 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens a group that its creator could not remove. `None` if it does not exist.
+    /// Opens the group of `order`, which its creator could not remove. `None` if the group does not exist.
     pub fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
@@ -73,16 +74,18 @@ impl ControlGroup {
         Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
     }
 
-    /// Moves a process with its threads into the group. Processes that it starts from now on begin here. Processes that
-    /// it has started before stay in their groups, and so does its present memory.
+    /// Moves a process and its threads into the group. Processes that it starts later begin in this group. Processes
+    /// that it has already started stay in their groups. The present memory of the process stays charged to its old
+    /// group.
     ///
-    /// Takes tens of microseconds. Takes milliseconds if no process was moved on this machine for the last few
-    /// milliseconds, because the kernel then waits for every core to pass a quiescent state.
+    /// The move takes tens of microseconds. It takes milliseconds if no process was moved on this machine for the last
+    /// few milliseconds, because the kernel then waits for every core to pass a quiescent state.
     pub fn add(&self, pid: Pid) -> io::Result<()> {
         write(&self.folder, "cgroup.procs", &pid.to_string())
     }
 
-    /// Kills every process of the group, including processes that are forked meanwhile. They may take a moment to end.
+    /// Kills every process of the group, including processes that are forked meanwhile. They may still exist for a
+    /// moment after this returns.
     pub fn kill(&self) -> io::Result<()> {
         match write(&self.folder, "cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.freeze_and_kill(),
@@ -100,23 +103,23 @@ impl ControlGroup {
         Ok(counter(&read(&self.folder, "cgroup.events")?, "populated") != Some(0))
     }
 
-    /// Returns whether processes were killed because the group exceeded its own memory limit, and not because a parent
-    /// group or the machine ran out of memory: `oom` counts only this group's limit, `oom_kill` every kill. Returns
-    /// false without a memory controller, because then it is unknown.
+    /// Returns whether the kernel killed processes because the group exceeded its own memory limit. Kills do not count
+    /// if a parent group or the machine ran out of memory: in `memory.events`, `oom` counts only this group's limit,
+    /// but `oom_kill` counts every kill. Returns false without a memory controller, because the reason is then unknown.
     pub fn was_out_of_memory(&self) -> bool {
         let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
         read(&self.folder, "memory.events")
             .is_ok_and(|events| is_counted(&events, "oom") && is_counted(&events, "oom_kill"))
     }
 
-    /// Removes the group if it contains no process. Returns whether it is gone.
+    /// Removes the group if it contains no process. Returns whether the group is gone.
     pub fn try_remove(&mut self) -> bool {
         let removed = unlinkat(&self.parent, self.name.as_str(), UnlinkatFlags::RemoveDir);
         self.is_removed |= matches!(removed, Ok(()) | Err(Errno::ENOENT));
         self.is_removed
     }
 
-    /// Returns the PIDs of its processes, one per line.
+    /// Returns the PIDs of the group's processes, one per line.
     pub fn processes(&self) -> io::Result<String> {
         read(&self.folder, "cgroup.procs")
     }
@@ -130,7 +133,7 @@ impl ControlGroup {
         write(&self.folder, file, &value.to_string())
     }
 
-    /// Sets a limit that older kernels, and kernels without swap, do not have.
+    /// Sets a limit. Does nothing if this kernel does not have the limit: it may be too old, or have no swap.
     fn limit_if_known(&self, file: &str, value: u64) -> io::Result<()> {
         match self.limit(file, value) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -138,7 +141,8 @@ impl ControlGroup {
         }
     }
 
-    /// Does the same as `cgroup.kill`, for kernels before 5.14. A frozen process cannot fork, but can be killed.
+    /// Kills every process of the group on kernels before 5.14, which have no `cgroup.kill`. Freezes the group first,
+    /// because a frozen process cannot fork, but can be killed.
     pub(super) fn freeze_and_kill(&self) -> io::Result<()> {
         write(&self.folder, "cgroup.freeze", "1")?;
         let deadline = Instant::now() + KILL_TIMEOUT;
@@ -149,7 +153,7 @@ impl ControlGroup {
             for pid in
                 self.processes()?.lines().filter_map(|pid| pid.parse().ok()).filter(|pid| *pid > 0)
             {
-                // It may have ended already.
+                // Ignore a failure: the process may have ended already.
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
             std::thread::sleep(LOOK_INTERVAL);
@@ -159,8 +163,8 @@ impl ControlGroup {
 }
 
 impl Drop for ControlGroup {
-    /// Kills the group's processes and removes it. If they take too long to end, the group is left, and
-    /// [`super::ControlGroups::find`] of a later server removes it.
+    /// Kills the group's processes and removes the group. If the processes take too long to end, the group is left, and
+    /// a later server removes it in [`super::ControlGroups::find`].
     fn drop(&mut self) {
         if !self.is_removed && !self.try_remove() {
             let _ = self.kill();
@@ -169,7 +173,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// Returns the value of `key` in a file of lines `key value`.
+/// Returns the value of `key` in a text with lines of the form `key value`.
 fn counter(text: &str, key: &str) -> Option<u64> {
     let values = text.lines().filter_map(|line| line.split_once(' '));
     values.filter(|(name, _)| *name == key).find_map(|(_, value)| value.trim().parse().ok())
@@ -184,7 +188,7 @@ fn open_folder_at(parent: &impl AsFd, name: &Path) -> io::Result<OwnedFd> {
     Ok(openat(parent, name, flags, Mode::empty())?)
 }
 
-/// Reads a file of the group `folder`.
+/// Reads the file `file` of a group. `folder` is the group's folder.
 pub(super) fn read(folder: &impl AsFd, file: &str) -> io::Result<String> {
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(folder, file, flags, Mode::empty())?);
@@ -193,7 +197,8 @@ pub(super) fn read(folder: &impl AsFd, file: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes to a file of the group `folder`. The kernel handles each write as a whole.
+/// Writes `text` to the file `file` of a group. `folder` is the group's folder. The kernel handles each write as a
+/// whole.
 pub(super) fn write(folder: &impl AsFd, file: &str, text: &str) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let mut file = File::from(openat(folder, file, flags, Mode::empty())?);

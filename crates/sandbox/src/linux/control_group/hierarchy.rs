@@ -1,4 +1,4 @@
-//! Decides the server's place among the control groups, and its rights there, from texts of the kernel. It performs no
+//! Decides below which control group the server may create groups, from texts of the kernel. This module performs no
 //! I/O.
 
 use std::path::{Component, Path, PathBuf};
@@ -14,8 +14,9 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds the mount in the text of `proc_pid_mountinfo(5)`. The mount point is different on machines with both
-    /// versions. If there are several mounts, the last one covers the others.
+    /// Finds the mount in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`). The text is needed because the
+    /// mount point is different on machines that mount both versions of control groups. If there are several mounts,
+    /// returns the last one, because it covers the others.
     pub(super) fn find(mountinfo: &str) -> Option<Self> {
         let mut mounts = mountinfo.lines().filter_map(|line| {
             let (mount, file_system) = line.split_once(" - ")?;
@@ -27,9 +28,10 @@ impl Hierarchy {
         mounts.next_back()
     }
 
-    /// Returns the folder of `group`, a name from `/proc/self/cgroup`. `None` if it is outside of the mounted part.
+    /// Returns the folder of `group`, a name from `/proc/self/cgroup`. `None` if the group is outside of the mounted
+    /// part of the hierarchy.
     pub(super) fn folder(&self, group: &Path) -> Option<PathBuf> {
-        // In a cgroup namespace, paths above its root start with `/..`.
+        // In a cgroup namespace, paths above its root start with `/..`. Such groups have no folder in this mount.
         let is_outside = |path: &Path| path.components().any(|part| part == Component::ParentDir);
         if is_outside(&self.root) || is_outside(group) {
             return None;
@@ -38,47 +40,51 @@ impl Hierarchy {
     }
 }
 
-/// Returns the group of version 2 from the text of `/proc/self/cgroup`.
+/// Returns this process's group of version 2 from the text of `/proc/self/cgroup`.
 pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
     let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(PathBuf::from(path))
 }
 
-/// The facts about the server's own group before anything is tried.
+/// Facts about the server's own control group, before the server tries to create groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(super) struct Facts {
-    /// True if the group is `/`, of the machine or of a container's namespace.
+    /// True if the group is `/`: the root group of the machine, or of a container's cgroup namespace.
     pub(super) is_root_group: bool,
-    /// True if its folder is writable, and so are the files that distribute its controllers and processes.
+    /// True if this process may write to the group's folder, and to the files in it that distribute its controllers and
+    /// processes.
     pub(super) is_writable: bool,
-    /// True if its folder belongs to this user, and this user is not root.
+    /// True if the group's folder belongs to this process's user, and this user is not root.
     pub(super) is_owned: bool,
     /// True if the creator of the group has marked it as delegated to the processes in it.
     pub(super) is_marked: bool,
     /// True if systemd runs this machine, or this container.
     pub(super) has_systemd: bool,
-    /// True if no other process is in the group.
+    /// True if no other process is in the group, or if it is the machine's root group, which may contain other
+    /// processes.
     pub(super) is_alone: bool,
 }
 
-/// A way to get a place where groups can be created.
+/// A way to get a parent group in which the server can create groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The server's own group, with its controllers. The server moves to a group below it, because a group that enables
-    /// controllers for the groups below cannot contain processes.
+    /// Use the server's own group, with its controllers. The server moves to a group below it, because a group that
+    /// enables controllers for the groups below cannot contain processes.
     OwnGroup,
-    /// A scope that systemd creates for the server.
+    /// Use a scope: a group that systemd creates for the server.
     Scope,
-    /// The server's own group. The server stays in it, so the groups below have no controllers.
+    /// Use the server's own group without controllers. The server stays in it, so the groups below it have no
+    /// controllers.
     OwnGroupShared,
 }
 
 /// Returns the ways to try, best one first.
 ///
-/// A group that systemd created belongs to systemd unless it is marked as delegated, even if the file modes allow us to
-/// write: a user's manager runs as the user. Without systemd, the group belongs to the owner of its folder. Root may
-/// write to every group, so for root only the root group counts as its own.
+/// If systemd runs the machine, a group belongs to systemd unless it is marked as delegated. The file modes do not
+/// decide this: a user's systemd manager runs as the user, so the user may write to its groups. Without systemd, a
+/// group belongs to the owner of its folder. Root may write to every group, so only the root group counts as root's own
+/// group.
 pub(super) fn ways(facts: Facts) -> Vec<Way> {
     let Facts { is_root_group, is_writable, is_owned, is_marked, has_systemd, is_alone } = facts;
     let is_ours = is_writable && (is_marked || !has_systemd && (is_root_group || is_owned));
@@ -92,8 +98,8 @@ pub(super) fn ways(facts: Facts) -> Vec<Way> {
     .collect()
 }
 
-/// Returns the groups whose limits the server would escape if it moved to a scope: `own` and its ancestors, except for
-/// ancestors of `manager` and `manager` itself. `manager` is the group of the manager that creates the scope.
+/// Returns the groups with limits that the server would escape if it moved to a scope: `own` and its ancestors, except
+/// for `manager` and the ancestors of `manager`. `manager` is the group of the systemd manager that creates the scope.
 pub(super) fn left_behind(own: &Path, manager: &Path) -> Vec<PathBuf> {
     own.ancestors().filter(|group| !manager.starts_with(group)).map(Path::to_owned).collect()
 }

@@ -1,19 +1,21 @@
-//! Control groups, version 2: bound and end all processes of a run together. This module never decides the limits; the
-//! order does.
+//! Uses control groups, version 2, to limit and end all processes of a run together. This module never decides the
+//! limits; the run's order does.
 //!
-//! One write kills a whole group, including processes that are forked meanwhile. No number of `kill(2)` calls is sure
-//! to do that. If its controllers are delegated, everything that the kernel holds for a run counts against one limit,
-//! including page tables, sockets, pipes and files in memory, which the watch of `memory` does not see. If no groups
-//! are available, the watch and the kill of the process tree remain. No run needs this module.
+//! One write to `cgroup.kill` kills a whole group, including processes that are forked meanwhile. Calls of `kill(2)`
+//! cannot guarantee this. If the memory controller is delegated to the server, all memory that the kernel holds for a
+//! run counts against one limit. This includes page tables, sockets, pipes and files in memory, which the memory watch
+//! (`memory`) only estimates or does not see. No run needs this module: without control groups, the memory watch and
+//! the kill of the process tree remain.
 //!
-//! [`ControlGroups::find`] looks for a place once: `hierarchy` decides where (a pure function), and `scope` asks
-//! systemd for a scope. [`ControlGroups::order`] then names a `group` for each run. Systemd's rule of a single writer
-//! is respected (<https://systemd.io/CGROUP_DELEGATION>): groups are created only below a group that is delegated to
-//! the server, or that no other program manages.
+//! [`ControlGroups::find`] looks once for a parent group, called the place: `hierarchy` decides where it may be (a pure
+//! function), and `scope` asks systemd for a scope. For each run, [`ControlGroups::order`] then names a group, and
+//! `group` creates it. The module respects systemd's rule of a single writer (<https://systemd.io/CGROUP_DELEGATION>):
+//! it creates groups only below a group that is delegated to the server, or that no other program manages.
 //!
-//! A script must not be able to write to its group, because it could leave it. At tier 3 it has no `/sys`. At tier 2
-//! Landlock lets it write only to its scratch folder. Descriptors of groups are closed on `exec`. At tier 1 and without
-//! a sandbox the script has the server's rights. There a group is not a reliable bound, only one more way to end a run.
+//! A script must not be able to write to its group's folder, because it could then leave the group. At tier 3 it has no
+//! `/sys`. At tier 2 Landlock lets it write only to its scratch folder. Descriptors of groups are closed on `exec`. At
+//! tier 1 and without a sandbox, the script has the server's rights to files. There the group is not a reliable limit,
+//! only one more way to end a run.
 
 mod group;
 mod hierarchy;
@@ -46,33 +48,35 @@ use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
 /// The target of this module's log lines. Like all targets of the server, it starts with `qwed_mcp`.
 const LOG_TARGET: &str = "qwed_mcp::sandbox";
 
-/// The prefix of our groups' names. A [`Maker`] follows it.
+/// The prefix of our groups' names. After it, the name identifies the group's [`Maker`].
 const NAME_PREFIX: &str = "qwed-mcp-";
 
-/// Exists if systemd runs the machine (`sd_booted(3)`).
+/// A folder that exists if systemd runs the machine (`sd_booted(3)`).
 const SYSTEMD_FOLDER: &str = "/run/systemd/system";
 
-/// Attributes that systemd sets on a group that it delegates. Only root can read the second one.
+/// The extended attributes that systemd sets on a group that it delegates. Only root can read the second attribute.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 
-/// The group itself, and the files in it that must be writable if it is delegated (`cgroups(7)`).
+/// The paths in a group's folder that must be writable if the group is delegated (`cgroups(7)`). The empty path is the
+/// folder itself.
 const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
 
-/// The controllers that bound a run.
+/// The name of the controller that limits memory.
 const MEMORY: &str = "memory";
+/// The name of the controller that limits the number of processes and threads.
 const PIDS: &str = "pids";
 
-/// The controller that shares the processors among the runs and the server.
+/// The name of the controller that shares the processors among the runs and the server.
 const CPU: &str = "cpu";
 
-/// The controllers and functions that are available in the groups.
+/// The controllers and functions that groups have on this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Controls {
-    /// The kernel bounds the groups' memory.
+    /// True if the kernel limits the memory of each group.
     pub memory: bool,
-    /// The kernel bounds the number of their processes.
+    /// True if the kernel limits the number of processes of each group.
     pub pids: bool,
-    /// The kernel has `cgroup.kill`. Without it, processes are frozen and killed one by one.
+    /// True if the kernel has `cgroup.kill`. Without it, the processes of a group are frozen and killed one by one.
     pub kill: bool,
 }
 
@@ -89,48 +93,48 @@ impl fmt::Display for Controls {
     }
 }
 
-/// An error that leaves runs without control groups. It names paths, because it is for the admin.
+/// The reason why runs have no control groups. The messages name paths, because they are for the admin.
 #[derive(Debug, Error)]
 pub enum NoControlGroups {
-    /// An old machine, or a container without control groups.
+    /// Version 2 is not mounted: the machine is old, or a container has no control groups.
     #[error("no control groups of version 2 are mounted")]
     NotMounted,
-    /// The mount shows another part of the hierarchy.
+    /// The mount does not show the server's own group, but another part of the hierarchy.
     #[error("the server's own control group {0} is not below what is mounted")]
     OutOfSight(PathBuf),
-    /// The group is not delegated to us, and systemd does not run the machine.
+    /// The server's own group is not delegated to the server, and systemd does not run the machine.
     #[error("the server's own control group is not delegated to it, and there is no systemd")]
     NotDelegated,
-    /// Systemd did not create a scope.
+    /// The server's own group cannot be used, and systemd did not create a scope.
     #[error("the server's own control group is not delegated to it, and systemd makes none: {0}")]
     Scope(#[from] ScopeError),
-    /// The group is delegated without a controller that we need. A scope may have it.
+    /// The server's own group is delegated without the memory controller. A scope may have this controller.
     #[error("the server's own control group has no controllers to pass on")]
     NoControllers,
-    /// The kernel refused.
+    /// The kernel refused an operation on a control group.
     #[error("no control group can be used: {0}")]
     Use(#[from] io::Error),
 }
 
-/// The group below which this server creates groups.
+/// The group below which this server creates the groups of its runs.
 #[derive(Debug)]
 pub struct ControlGroups {
     path: PathBuf,
     /// The prefix of this server's group names.
     prefix: String,
     controls: Controls,
-    /// The number of ordered groups.
+    /// The number of groups that were ordered so far. The name of the next group contains it.
     ordered: AtomicU64,
-    /// The group to restore at the end, if it was the server's group from the start.
+    /// The parent group to restore at the end, if the server has moved itself and enabled controllers in it.
     taken: Mutex<Option<Place>>,
 }
 
 impl ControlGroups {
-    /// Finds or creates a place, and moves this process there if necessary. Removes groups in it that killed servers
-    /// left.
+    /// Finds or creates the parent group for the groups of runs, and moves this process there if necessary. Removes
+    /// groups that killed servers left in it.
     ///
-    /// Call this once, before the first process of a run is started, because processes started earlier may not be
-    /// movable later. Blocks for up to two seconds.
+    /// Call this once, before the first process of a run is started: it may be impossible to move processes that were
+    /// started earlier. Blocks for up to two seconds.
     pub fn find() -> Result<Self, NoControlGroups> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
         let hierarchy = Hierarchy::find(&mountinfo).ok_or(NoControlGroups::NotMounted)?;
@@ -157,8 +161,8 @@ impl ControlGroups {
         Err(reason)
     }
 
-    /// Returns the order for a run's group, with the limits for which a controller exists. Each call returns another
-    /// name.
+    /// Returns the order for the control group of a run. It contains each limit for which a controller exists. Each
+    /// call returns a new group name.
     pub fn order(&self, limits: &GroupLimits) -> GroupOrder {
         let number = self.ordered.fetch_add(1, Ordering::Relaxed);
         GroupOrder {
@@ -171,7 +175,8 @@ impl ControlGroups {
         }
     }
 
-    /// Describes the groups' controllers if they bound memory. The error is the reason why they do not.
+    /// Returns a description of the groups' controllers if they limit memory. Otherwise the error is the reason why
+    /// they do not.
     pub fn memory_bound(&self) -> Result<String, String> {
         if self.controls.memory {
             return Ok(self.controls.to_string());
@@ -179,10 +184,10 @@ impl ControlGroups {
         Err(format!("those below {} bound no memory", self.path.display()))
     }
 
-    /// Restores the place to its original state. Call this after the last group is gone. Otherwise a server that is
-    /// started there later could not use it.
+    /// Restores the parent group to its original state. Otherwise a server that is started in it later could not use
+    /// it. Call this after the last group below it is gone.
     pub fn give_back(&self) {
-        // The lock is released before the I/O.
+        // This statement releases the lock before the I/O below.
         let taken = self.taken().take();
         if let Some(place) = taken {
             place.take_controllers_back();
@@ -193,7 +198,7 @@ impl ControlGroups {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates groups below the server's own group. The server moves to a group below it.
+    /// Uses the group at `path` as the parent group, with its controllers. Moves the server to a group below it.
     fn with_controllers(path: PathBuf) -> Result<Self, NoControlGroups> {
         let place = Place::open(path)?;
         match place.pass_controllers_on().and_then(|()| Self::at(&place)) {
@@ -214,13 +219,13 @@ impl ControlGroups {
         let path =
             hierarchy.folder(&group).ok_or_else(|| NoControlGroups::OutOfSight(group.clone()))?;
         match Self::with_controllers(path.clone()) {
-            // The scope is ours even without controllers.
+            // The scope belongs to the server even without controllers, so groups can be created below it.
             Err(NoControlGroups::NoControllers) => Self::below(path),
             found => found,
         }
     }
 
-    /// Creates groups below a group without controllers.
+    /// Uses the group at `path` as the parent group, without controllers.
     fn below(path: PathBuf) -> Result<Self, NoControlGroups> {
         Self::at(&Place::open(path)?)
     }
@@ -237,7 +242,7 @@ impl ControlGroups {
             ordered: AtomicU64::new(0),
             taken: Mutex::new(None),
         };
-        // Only an existing group shows which functions groups have.
+        // Create one group as a test, because only an existing group shows whether the kernel has `cgroup.kill`.
         let limits = GroupLimits { memory_bytes: Some(1 << 20), pids: Some(1) };
         groups.controls.kill = ControlGroup::create(&groups.order(&limits))?.has_kill();
         Ok(groups)
@@ -250,7 +255,7 @@ impl Drop for ControlGroups {
     }
 }
 
-/// A group of ours that may become the place.
+/// A group of the server that may become the parent group of the runs' groups.
 #[derive(Debug)]
 struct Place {
     folder: OwnedFd,
@@ -271,14 +276,15 @@ impl Place {
         format!("{}server", self.prefix)
     }
 
-    /// Enables the controllers of memory, processes and processors in the groups below.
+    /// Enables the controllers for memory, processes and processors in the groups below this group.
     fn pass_controllers_on(&self) -> Result<(), NoControlGroups> {
         let present = read(&self.folder, "cgroup.controllers")?;
         let is_present = |name: &str| present.split_ascii_whitespace().any(|word| word == name);
         if !is_present(MEMORY) {
             return Err(NoControlGroups::NoControllers);
         }
-        // The machine's root group has no type, and may enable controllers while it contains processes.
+        // Move the server to a group below, except in the machine's root group. The root group has no type, and may
+        // enable controllers while it contains processes.
         if read(&self.folder, "cgroup.type").is_ok() {
             let own = self.path.join(self.server_group());
             fs::create_dir(&own)?;
@@ -286,11 +292,12 @@ impl Place {
         }
         write(&self.folder, "cgroup.subtree_control", &format!("+{MEMORY}"))?;
         if is_present(PIDS) {
-            // Memory alone is enough. If the controller of processes came first, the group would become a threaded one.
+            // Ignore a failure, because the memory controller alone is enough. Enable `pids` after memory: if it came
+            // first, the group would become a threaded group.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
         if is_present(CPU) {
-            // Without it, a run weighs as much as its processes together.
+            // Ignore a failure. Without this controller, a run has the combined weight of its processes.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
         }
         Ok(())
@@ -299,8 +306,8 @@ impl Place {
     /// Undoes the completed steps of [`Place::pass_controllers_on`].
     fn take_controllers_back(&self) {
         let own = self.path.join(self.server_group());
-        // Without a server group no process was moved. Controllers that were enabled in the machine's root group stay
-        // enabled.
+        // If the server's group below does not exist, no process was moved. Then nothing is undone, and controllers
+        // that were enabled in the machine's root group stay enabled.
         if own.exists() {
             let steps = [
                 write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
@@ -315,7 +322,7 @@ impl Place {
         }
     }
 
-    /// Removes the groups of servers that have ended. A group with a process in it cannot be removed.
+    /// Removes the groups of servers that have ended. The kernel keeps a group that contains a process.
     fn remove_leftovers(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };
@@ -332,7 +339,7 @@ impl Place {
     }
 }
 
-/// Collects the facts about the server's own group, named `own`, whose folder is `path`.
+/// Collects the facts about the server's own group. `own` is the group's name, and `path` is its folder.
 fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
     let folder = open_folder(path)?;
     let is_outermost_of_machine = read(&folder, "cgroup.type").is_err();
@@ -356,7 +363,7 @@ fn facts(own: &Path, path: &Path) -> io::Result<Facts> {
 /// The process that created a group, according to the group's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Maker {
-    /// The inode of the PID namespace.
+    /// The inode of the process's PID namespace.
     namespace: u64,
     pid: Pid,
     /// The process's start time.

@@ -1,9 +1,9 @@
-//! Asks systemd for a scope, a group that systemd creates and delegates to the server. It never asks if the server
-//! would escape a limit by the move.
+//! Asks systemd for a scope: a control group that systemd creates for the server and delegates to it. This module never
+//! asks if the server would escape a limit by moving to the scope.
 //!
-//! On ordinary desktops the user's own manager has the controllers of memory and processes, so this takes no rights.
-//! The request is made with `busctl`, which is a part of systemd, at the path where systemd puts its bus. No
-//! environment variable of the client decides which bus is used.
+//! On ordinary desktops the user's own systemd manager has the controllers for memory and processes, so the request
+//! needs no special rights. The request is made with `busctl`, which is a part of systemd, at the path where systemd
+//! puts its bus. No environment variable of the client decides which bus is used.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -26,17 +26,17 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const BUSCTL_PATHS: [&str; 3] =
     ["/usr/bin/busctl", "/bin/busctl", "/run/current-system/sw/bin/busctl"];
 
-/// The initial PID namespace, which is the machine's own (`PROC_PID_INIT_INO`).
+/// The target of `/proc/self/ns/pid` in the initial PID namespace, which is the machine's own (`PROC_PID_INIT_INO`).
 const MACHINE_PROCESS_NUMBERS: &str = "pid:[4026531836]";
 
-/// A file of a group that contains a limit, and the start of its text if no limit is set.
+/// A file of a group that contains a limit. `none` is the start of the file's text if no limit is set.
 struct LimitFile {
     name: &'static str,
     none: &'static str,
 }
 
-/// The limits that an admin has set for the server on purpose. `pids.max` is not among them, because systemd sets it
-/// for every unit.
+/// The files with limits that an admin has set for the server on purpose. `pids.max` is not listed, because systemd
+/// sets it for every unit.
 const LIMIT_FILES: [LimitFile; 5] = [
     LimitFile { name: "memory.max", none: "max" },
     LimitFile { name: "memory.high", none: "max" },
@@ -52,16 +52,17 @@ impl LimitFile {
     }
 }
 
-/// An error that leaves the server without a scope.
+/// The reason why the server has no scope.
 #[derive(Debug, Error)]
 pub enum ScopeError {
-    /// Our PID may belong to another process in systemd's namespace.
+    /// The server is in another PID namespace than systemd. In systemd's namespace, the server's PID may belong to
+    /// another process.
     #[error("systemd counts processes in another namespace than the server's")]
     OtherProcessNumbers,
-    /// The group names in our namespace differ from those in systemd's.
+    /// The server is in another cgroup namespace than systemd, so both use different names for the same group.
     #[error("the server's control groups are of another namespace than systemd's")]
     OtherGroups,
-    /// The server was started with this limit, but a scope has its own limit.
+    /// The server was started with this limit, and would escape it by moving to a scope.
     #[error("the server would leave the limit that {file} of its group {group} sets")]
     LimitLeft {
         /// A group that contains the server.
@@ -69,25 +70,26 @@ pub enum ScopeError {
         /// The file with the limit.
         file: &'static str,
     },
-    /// systemd or its tool is missing.
+    /// `busctl` could not be started: systemd or this tool may be missing.
     #[error("busctl, which asks systemd for it, cannot be started: {0}")]
     StartBusctl(#[source] io::Error),
-    /// systemd refuses, or the bus does not exist.
+    /// systemd refuses the request, or its bus does not exist.
     #[error("systemd refuses: {0}")]
     Refused(String),
-    /// systemd takes too long.
+    /// systemd did not create the scope in time.
     #[error("systemd did not make it within {} s", SCOPE_TIMEOUT.as_secs())]
     TimedOut,
 }
 
-/// Asks systemd for a scope named `name`, which moves this process with all of its threads there. Returns the scope's
-/// group. The controllers for memory and processes are delegated to us.
+/// Asks systemd for a scope named `name`. systemd moves this process with all of its threads to the scope, and
+/// delegates the controllers for memory and processes to it. Returns the scope's group.
 pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<PathBuf, ScopeError> {
     let user = geteuid();
     if !is_counted_by_systemd() {
         return Err(ScopeError::OtherProcessNumbers);
     }
-    // If systemd runs the machine, the root group contains only systemd itself.
+    // If systemd runs the machine, the root group contains only systemd itself. So `/` is the root of another cgroup
+    // namespace.
     if own == Path::new("/") {
         return Err(ScopeError::OtherGroups);
     }
@@ -97,7 +99,8 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     let deadline = Instant::now() + SCOPE_TIMEOUT;
     let busctl = request(user, name).spawn().map_err(ScopeError::StartBusctl)?;
     finish(busctl, deadline)?;
-    // The reply confirms that systemd has queued a job, not that the job is done.
+    // The reply confirms that systemd has queued a job, not that the job is done. So wait until this process is in the
+    // scope.
     loop {
         let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| own_group(&text));
         if let Some(group) = group.filter(|group| group.ends_with(name)) {
@@ -110,7 +113,8 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     }
 }
 
-/// Returns the group of the manager that gets the request: the user's own, or the machine's.
+/// Returns the group of the systemd manager that receives the request: the user's own manager, or the machine's for
+/// root.
 fn manager(user: Uid) -> PathBuf {
     if user.is_root() {
         return PathBuf::from("/");
@@ -118,7 +122,7 @@ fn manager(user: Uid) -> PathBuf {
     PathBuf::from(format!("/user.slice/user-{user}.slice/user@{user}.service"))
 }
 
-/// Returns the first group with a limit that the server would escape.
+/// Returns the first group with a limit that the server would escape, and the file that contains the limit.
 fn limit_left(
     hierarchy: &Hierarchy,
     own: &Path,
@@ -131,7 +135,7 @@ fn limit_left(
             Some(folder) => {
                 fs::read_to_string(folder.join(file.name)).is_ok_and(|text| file.is_set(&text))
             }
-            // The limit is unknown, so assume that one is set.
+            // The group's folder is not mounted here, so its limits are unknown. Assume that one is set.
             None => true,
         };
         let file = LIMIT_FILES.iter().find(is_set)?;
@@ -139,8 +143,8 @@ fn limit_left(
     })
 }
 
-/// Returns whether systemd sees the same PIDs as this process. A container may have access to the machine's bus, where
-/// our PID is another process's.
+/// Returns whether systemd sees the same PIDs as this process. A container may have access to the machine's bus. The
+/// systemd of the machine would then move another process that has the server's PID there.
 fn is_counted_by_systemd() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
     let first = fs::read_to_string("/proc/1/comm");
@@ -148,7 +152,8 @@ fn is_counted_by_systemd() -> bool {
         || first.is_ok_and(|name| name.trim_end() == "systemd")
 }
 
-/// Builds the request for a scope (`org.freedesktop.systemd1(5)`): name, mode, properties, and no further units.
+/// Builds the request for a scope (`org.freedesktop.systemd1(5)`). Its arguments are the name, the mode, the
+/// properties, and no further units.
 fn request(user: Uid, name: &str) -> Command {
     let present = BUSCTL_PATHS.into_iter().find(|path| Path::new(path).exists());
     let mut busctl = Command::new(present.unwrap_or("/usr/bin/busctl"));
@@ -160,9 +165,9 @@ fn request(user: Uid, name: &str) -> Command {
         .args([name, "fail", "4"])
         .args(["Description", "s", "Runs of qwed-mcp"])
         .args(["PIDs", "au", "1", &Pid::this().to_string()])
-        // Implies `Delegate` for these controllers only.
+        // This property implies `Delegate`, but only for the two listed controllers.
         .args(["DelegateControllers", "as", "2", "memory", "pids"])
-        // systemd forgets the scope when it ends, even if a process in it was killed.
+        // With this property, systemd forgets the scope when it ends, even if a process in it was killed.
         .args(["CollectMode", "s", "inactive-or-failed"])
         .arg("0")
         .env_clear()
@@ -173,14 +178,14 @@ fn request(user: Uid, name: &str) -> Command {
     busctl
 }
 
-/// Waits for `busctl` until `deadline`.
+/// Waits until `busctl` has ended. Kills it after `deadline`.
 fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
     loop {
         match busctl.try_wait().map_err(ScopeError::StartBusctl)? {
             Some(status) if status.success() => return Ok(()),
             Some(_) => return Err(ScopeError::Refused(first_line(&mut busctl))),
             None if Instant::now() > deadline => {
-                // It may have ended in this moment.
+                // Ignore a failure: `busctl` may just have ended.
                 let _ = busctl.kill();
                 let _ = busctl.wait();
                 return Err(ScopeError::TimedOut);
@@ -190,11 +195,11 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
     }
 }
 
-/// Returns the first line of the error output of `busctl`, which has ended.
+/// Returns the first line that `busctl` wrote to standard error. Call this after `busctl` has ended.
 fn first_line(busctl: &mut Child) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = &mut busctl.stderr {
-        // Unreadable output is left out of the message.
+        // Ignore a failure: output that cannot be read is left out of the message.
         let _ = stderr.take(1024).read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes);

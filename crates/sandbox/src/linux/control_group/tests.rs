@@ -12,10 +12,10 @@ use super::*;
 /// A UID that no other process runs as.
 const USER: u32 = 24701;
 
-/// The timeout, long enough for a busy machine.
+/// The timeout of each wait in these tests. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Python code that waits for a line of input.
+/// The start of each Python script: it waits until [`release`] sends a line of input.
 const WAIT: &str = "import os, sys, time\nsys.stdin.readline()\n";
 
 const DESKTOP: &str = "\
@@ -44,13 +44,15 @@ fn folder_of_the_own_group() {
         (HYBRID, session, Some(format!("/sys/fs/cgroup/unified{session}"))),
         (CONTAINER, "/system.slice/docker-5f.scope", Some("/sys/fs/cgroup/".to_owned())),
         (CONTAINER, "/system.slice/docker-5f.scope/a", Some("/sys/fs/cgroup/a".to_owned())),
-        // Outside of the mounted part, and outside of the namespace.
+        // These groups have no folder: the first is outside of the mounted part, the second is outside of the cgroup
+        // namespace.
         (CONTAINER, "/system.slice/docker-60.scope", None),
         (DESKTOP, "/../sibling", None),
-        // The mount was made before the namespace was entered.
+        // The mount was made before the cgroup namespace was entered, so its root is outside of the namespace.
         ("34 23 0:29 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "/", None),
-        // Spaces are written as octal digits. A later mount covers an earlier one.
+        // The kernel writes spaces as octal digits.
         ("1 1 0:1 / /a\\040b\\ rw - cgroup2 c rw\n", "/g", Some("/a b\\/g".to_owned())),
+        // A later mount covers an earlier one.
         (
             "1 1 0:1 / /a rw - cgroup2 c rw\n2 1 0:1 / /b rw - cgroup2 c rw\n",
             "/",
@@ -67,7 +69,7 @@ fn folder_of_the_own_group() {
 #[test]
 fn machines_without_version_2() {
     let first = "36 32 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-    // The name of the device is not the type of the file system.
+    // Here `cgroup2` is the name of the device, not the type of the file system.
     let named = "36 32 0:31 / /cgroup2 rw - tmpfs cgroup2 rw\n";
     for mountinfo in ["", first, named] {
         assert_eq!(Hierarchy::find(mountinfo), None, "{mountinfo}");
@@ -191,18 +193,19 @@ fn names_tell_their_maker() {
     assert!(own > 0 && start_of(Pid::from_raw(1)).unwrap() < own);
 }
 
-/// Tests both ways one after the other: at the same time, the fork bombs would share their user's limit of processes.
+/// Tests both ways to kill a group one after the other. At the same time, the fork bombs would share the limit for the
+/// number of their user's processes.
 #[test]
 #[ignore = "needs a place for control groups (version 2): run as root, or where one is delegated"]
 fn a_fork_bomb_ends_with_one_kill() {
     ends_a_fork_bomb(ControlGroup::kill);
-    // The way for kernels before 5.14.
+    // This is the way for kernels before 5.14.
     ends_a_fork_bomb(ControlGroup::freeze_and_kill);
 }
 
 fn ends_a_fork_bomb(kill: fn(&ControlGroup) -> io::Result<()>) {
     let groups = groups();
-    // About 200 processes in sessions of their own. Each forks and ends again and again.
+    // The script starts about 200 processes in sessions of their own. Each process forks and ends again and again.
     let bomb = "
 import resource, signal
 # What has ended does not count against the limit.
@@ -256,7 +259,8 @@ while True:
 #[test]
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn the_kernel_bounds_memory_and_ends_all_of_a_run() {
-    // The parent uses little memory, and would survive on its own.
+    // The child exceeds the limit. The parent uses little memory, and would survive if the kernel killed only the
+    // child.
     let greedy = "
 if os.fork() == 0:
     block = bytearray(400 << 20)
@@ -268,8 +272,8 @@ time.sleep(60)
 #[test]
 #[ignore = "needs the memory and pids controllers of version 2, delegated"]
 fn what_is_not_resident_counts_too() {
-    // Reading unwritten memory maps a shared page of zeros, which is charged to no process. Each 2 MiB of addresses
-    // needs its own page table for that.
+    // Reading unwritten memory maps a shared page of zeros, which is charged to no process. But each 2 MiB of addresses
+    // needs its own page table, and page tables count against the limit.
     let tables = "
 import mmap
 size = 64 << 30
@@ -337,7 +341,8 @@ fn groups_go_with_their_values_and_their_servers() {
     drop(group);
     assert!(!folder.exists());
 
-    // A server with the same PID but another start time is gone. This server is not.
+    // The name of one folder contains this server's PID with another start time, so the server of that folder is gone.
+    // This server still runs, so its group must stay.
     let order = groups.order(&GroupLimits::default());
     let _own = ControlGroup::create(&order).unwrap();
     let namespace = process_numbers().unwrap();
@@ -350,7 +355,8 @@ fn groups_go_with_their_values_and_their_servers() {
     let (left, elsewhere) = (folder(namespace), folder(namespace + 1));
     Place::open(groups.path.clone()).unwrap().remove_leftovers();
     assert!(!left.exists());
-    // The meaning of the PID in another PID namespace is unknown here.
+    // The PID is from another PID namespace, so it is unknown here whether that server still runs. Its folder must
+    // stay.
     assert!(elsewhere.exists());
     fs::remove_dir(elsewhere).unwrap();
     assert!(order.place.join(order.name).exists());
@@ -367,7 +373,8 @@ fn names_stay_in_their_place() {
     }
 }
 
-/// Prints median times. Run it by hand: `cargo test --lib costs_of_a_group -- --ignored --nocapture`.
+/// Prints the median time of each operation. Run it by hand: `cargo test --lib costs_of_a_group -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "measures, and says nothing about right or wrong"]
 #[expect(clippy::print_stdout, reason = "that is what it is for")]
@@ -406,13 +413,13 @@ fn costs_of_a_group() {
     }
 }
 
-/// Returns the place for the groups of all tests of this process.
+/// Returns the control groups that all tests of this process share.
 fn groups() -> &'static ControlGroups {
     static GROUPS: OnceLock<ControlGroups> = OnceLock::new();
     GROUPS.get_or_init(|| ControlGroups::find().unwrap())
 }
 
-/// Starts Python, which waits for [`release`]. It runs as another user if possible.
+/// Starts a Python process that runs `code` after [`release`]. It runs as another user if the tests run as root.
 fn start(code: &str) -> Child {
     let mut python = Command::new("python3");
     python.args(["-c", &format!("{WAIT}{code}")]).stdin(Stdio::piped()).current_dir("/");

@@ -1,12 +1,12 @@
-//! Tests of the watch on real processes.
+//! Tests of the memory watch on real processes.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// Runs Python without transparent huge pages, as in a run. The script signals that it is ready, and then waits for
-/// [`Script::go_on`].
+/// A Python process without transparent huge pages, as in a run. The script signals that it is ready, and then waits
+/// for [`Script::go_on`].
 struct Script {
     python: Child,
 }
@@ -55,7 +55,7 @@ impl Drop for Script {
     }
 }
 
-/// Looks until the result is known. Returns whether the limit is exceeded.
+/// Looks at a process until the result is known. Returns whether a limit is exceeded.
 fn is_exceeded(watch: &mut MemoryWatch, pid: Pid) -> bool {
     loop {
         match watch.look(pid, Some(pid)) {
@@ -72,7 +72,7 @@ fn watch(mebibytes: u64) -> MemoryWatch {
 
 #[test]
 fn memory_of_children_counts_and_what_they_share_counts_once() {
-    // Four processes share 60 MiB; each has about 10 MiB of its own.
+    // Four processes share 60 MiB. Each process has about 10 MiB of its own.
     let script = "
 block = fill(60)
 for _ in range(3):
@@ -89,7 +89,8 @@ ready()
 
 #[test]
 fn a_copy_of_a_shared_page_counts() {
-    // The number of resident pages does not change when a child writes to a shared page.
+    // The copy of a page takes memory, but the number of resident pages does not change when a child writes to a shared
+    // page.
     let script = "
 block = fill(60)
 read, write = os.pipe()
@@ -126,8 +127,8 @@ for _ in range(20):
     ready()
 ";
     let mut script = Script::start(script);
-    // Both upper bounds exceed the limit, with 80 MiB and up to 1.2 GiB, so the pages are counted exactly: about 50
-    // MiB.
+    // Both cheap upper bounds (80 MiB, and up to 1.2 GiB) exceed the limit of 70 MiB. So the watch counts the pages
+    // exactly, and finds about 50 MiB.
     let mut watch = watch(70);
     for round in 0..19 {
         assert!(!is_exceeded(&mut watch, script.pid()), "{round}");
@@ -137,7 +138,7 @@ for _ in range(20):
 
 #[test]
 fn page_tables_count() {
-    // Each GiB maps one shared page of zeros, so only the page tables take memory.
+    // The script maps one shared page of zeros in each GiB, so only the page tables take memory.
     let script = "
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
@@ -196,7 +197,7 @@ ready()
 
 #[test]
 fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
-    // The loop takes longer than the kernel needs to end a process on a busy machine.
+    // The loop below takes longer than the kernel needs to end a process on a busy machine.
     let mut script = Script::start("ready()");
     let mut watch = watch(100);
     script.python.kill().unwrap();
@@ -230,7 +231,7 @@ pairs = [socket.socketpair() for _ in range(150)]
 ready()
 ";
     let script = Script::start(script);
-    // The sockets alone are charged 60 MiB, and any interpreter takes 5 to 15 MiB.
+    // The watch charges 60 MiB for the sockets alone, and any interpreter takes 5 to 15 MiB.
     assert!(is_exceeded(&mut watch(55), script.pid()));
     assert!(!is_exceeded(&mut watch(90), script.pid()));
 }
@@ -246,7 +247,7 @@ fn the_next_look_comes_before_what_is_left_can_be_gone() {
 
 #[test]
 fn a_run_has_its_part_of_the_pipes_of_its_user() {
-    // Each pipe is in two processes, and counts once.
+    // Each pipe is open in two processes, but counts once.
     let script = "
 pipes = [os.pipe() for _ in range(50)]
 if os.fork() == 0:

@@ -1,12 +1,14 @@
-//! The rules for clocks, random numbers and facts about the machine, and for all calls that administer a machine.
+//! The rules for calls about clocks, random numbers and facts about the machine, and for all calls that administer a
+//! machine.
 //!
-//! Without privilege most of the latter would fail anyway. They are denied here for two reasons: in a user namespace a
-//! process can have the privilege, and kernel exploits use their code. These rules never depend on the tier.
+//! Most calls that administer a machine would fail without privilege anyway. They are denied here for two reasons: in a
+//! user namespace a process can have the privilege, and kernel exploits use the code of these calls. The rules in this
+//! module never depend on the tier.
 
 use super::table::Rule::{Allow, Deny};
 use super::table::{Row, rows};
 
-/// The number also exists on `aarch64`, but `libc` does not name it for musl.
+/// The number of `kexec_file_load`. It is written out for `aarch64`, because `libc` does not name it there for musl.
 #[cfg(target_arch = "x86_64")]
 const SYS_KEXEC_FILE_LOAD: i64 = nix::libc::SYS_kexec_file_load;
 #[cfg(not(target_arch = "x86_64"))]
@@ -83,7 +85,7 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_mq_getsetattr: Deny, "belongs to mq_open";
 };
 
-/// Calls that only `x86_64` still has.
+/// The rules for calls that only `x86_64` still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_time: Allow, "native libraries, where no shared page answers";

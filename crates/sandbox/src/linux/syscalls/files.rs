@@ -1,15 +1,15 @@
 //! The rules for calls on the content of files and on names in directories, including pipes.
 //!
-//! They only decide which calls exist. They never decide which files a call may reach, because Landlock does.
+//! These rules only decide which calls exist for a script. Landlock decides which files a call may reach.
 
 use nix::libc;
 
 use super::table::Rule::{AbsentForScripts, Allow, Answer, ByRun, Deny, DenyIf};
 use super::table::{Condition, Row, RunConditions, has_bit, is, is_not, rows};
 
-/// All commands of `fcntl` that Python and its libraries do not use. Among them are `F_SETOWN` and `F_SETSIG` (signals
-/// to a chosen process), `F_SETLEASE` and `F_NOTIFY` (delay and watch other processes) and `F_SETPIPE_SZ` (pipe memory
-/// is counted per user, and the server has pipes too). The command is an `unsigned int`.
+/// Matches all commands of `fcntl` that Python and its libraries do not use. Among them are `F_SETOWN` and `F_SETSIG`
+/// (signals to a chosen process), `F_SETLEASE` and `F_NOTIFY` (delay and watch other processes) and `F_SETPIPE_SZ`
+/// (pipe memory is counted per user, and the server has pipes too). The command is an `unsigned int`.
 const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_DUPFD.cast_unsigned()),
     is_not(1, libc::F_DUPFD_CLOEXEC.cast_unsigned()),
@@ -27,11 +27,12 @@ const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_GET_SEALS.cast_unsigned()),
 ]];
 
-/// Record locks (`fcntl_locking(2)`). A lock takes memory that no limit bounds, even on a file that is only readable.
-/// There it would block other programs that lock the file, and other runs could see it. So a script's locks are
-/// answered with success and not taken. In one process this makes no difference: its own locks never exclude it, and no
-/// other process can open its files. Between processes of one script the locks do not exclude either. Locks that belong
-/// to an open file (`F_OFD_SETLK`) would exclude within a process, so they are refused.
+/// The rules for `fcntl`, above all for record locks (`fcntl_locking(2)`). A lock takes memory that no limit bounds. It
+/// could be on a file that the script may only read. Such a lock would block other programs that lock the file, and
+/// other runs could see it. So a script's request for a lock succeeds, but no lock is taken. For a script of one
+/// process this makes no difference: its own locks never exclude it, and no other process can open its files. If a
+/// script has several processes, its locks do not exclude them from each other. Locks that belong to an open file
+/// (`F_OFD_SETLK`) would exclude within one process, so they are refused.
 const COMMANDS: RunConditions = RunConditions {
     always: OTHER_COMMAND,
     in_one_process: &[],
@@ -45,14 +46,15 @@ const COMMANDS: RunConditions = RunConditions {
     ],
 };
 
-/// `CLOSE_RANGE_UNSHARE`, which gives a thread descriptors of its own that the watch does not count. The flags are an
-/// `unsigned int`.
+/// Matches `CLOSE_RANGE_UNSHARE`, which gives a thread its own table of descriptors that the memory watch does not
+/// count. The flags are an `unsigned int`.
 const OWN_DESCRIPTORS: &[Condition] = &[&[has_bit(2, libc::CLOSE_RANGE_UNSHARE)]];
 
-/// All commands of `ioctl` that Python and its libraries do not use. They use the properties of a terminal (`isatty`,
-/// answered from `TCGETS2` since glibc 2.42), the non-blocking and close-on-exec flags, the number of bytes in a pipe,
-/// and `FICLONE`. Python 3.14's `pathlib` tries `FICLONE` first, and continues only after some errors. The command is
-/// an `unsigned int`. The values are written out, because the constants in `libc` differ in type.
+/// Matches all commands of `ioctl` that Python and its libraries do not use. They use commands for the properties of a
+/// terminal (`isatty`, which uses `TCGETS2` since glibc 2.42), for the non-blocking and close-on-exec flags, and for
+/// the number of bytes in a pipe. They also use `FICLONE`: Python 3.14's `pathlib` tries it first, and continues only
+/// after some errors. The command is an `unsigned int`. The values are written out, because the constants in `libc`
+/// differ in type.
 const OTHER_CONTROL: &[Condition] = &[&[
     is_not(1, TCGETS),
     is_not(1, TCGETS2),
@@ -72,7 +74,8 @@ pub(super) const FIOCLEX: u32 = 0x5451;
 pub(super) const FIONCLEX: u32 = 0x5450;
 const FICLONE: u32 = 0x4004_9409;
 
-/// The number also exists on `aarch64`, where glibc uses it, but `libc` does not name it.
+/// The number of `renameat`. It is written out for `aarch64`, where glibc uses the call but `libc` does not name the
+/// number.
 #[cfg(target_arch = "x86_64")]
 const SYS_RENAMEAT: i64 = libc::SYS_renameat;
 #[cfg(not(target_arch = "x86_64"))]
@@ -93,15 +96,16 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pwritev: Allow, "os.pwritev";
     SYS_pwritev2: Allow, "os.pwritev";
     SYS_lseek: Allow, "every file";
-    // Data that it sends to a socket or a pipe stays in memory until it is read, a page for each byte, and no limit
-    // counts it. After this error, shutil.copyfile and pathlib copy the data themselves.
+    // Data that sendfile sends to a socket or a pipe stays in memory until it is read. Each byte can hold a whole page,
+    // and no limit counts these pages. After the error ENOTSOCK, shutil.copyfile and pathlib copy the data themselves.
     SYS_sendfile: Answer(libc::ENOTSOCK), "pages held by sockets; copies do without";
     SYS_copy_file_range: Allow, "os.copy_file_range; pathlib's copy";
     SYS_truncate: Allow, "os.truncate; bounded by RLIMIT_FSIZE";
     SYS_ftruncate: Allow, "SQLite; shared memory; mmap";
     SYS_fallocate: Allow, "posix_fallocate; numpy.memmap";
     SYS_fadvise64: Answer(0), "advice; drops what others have cached of a file";
-    // No file of a run outlives it, so nothing needs to be saved. The disk of a shared file belongs to the machine.
+    // No file of a script outlives its run, so nothing needs to be saved. The disk of a file that the run shares
+    // belongs to the machine, and the script must not stall it.
     SYS_fsync: Answer(0), "SQLite's commits; on a library it stalls the disk";
     SYS_fdatasync: Answer(0), "SQLite's commits; as fsync";
     SYS_flock: AbsentForScripts, "lock files of projects; holds up other programs";
@@ -143,7 +147,7 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_fanotify_mark: Deny, "watches the files of the whole machine";
 };
 
-/// Calls that only `x86_64` still has.
+/// The rules for calls that only `x86_64` still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_open: Allow, "musl; code that predates openat";

@@ -5,12 +5,12 @@ use nix::libc;
 use super::table::Rule::{Allow, Answer, Deny, DenyIf};
 use super::table::{Condition, Row, has_bit, rows};
 
-/// Kinds of memory that no watch counts.
+/// Matches mappings of memory that the memory watch does not count.
 ///
 /// Shared memory without a file continues to exist after it is unmapped, and then the watch cannot see it. Private
-/// memory is allowed. So is shared memory in a file of the run's own, which has a quota.
+/// memory is allowed. Shared memory in a file of the run's own is also allowed, because these files have a quota.
 ///
-/// Pages from the pool of huge pages are not counted either.
+/// The watch does not count pages from the pool of huge pages either, so mappings with `MAP_HUGETLB` match too.
 const UNCOUNTED: &[Condition] = &[
     &[
         has_bit(3, libc::MAP_ANONYMOUS.cast_unsigned()),

@@ -12,13 +12,13 @@
 //!
 //! There are three filters. The *argument filter*, made by seccompiler, contains the calls that are denied by their
 //! arguments. It also checks the machine's architecture. The *answer filter*, also made by seccompiler, contains the
-//! calls that are answered by their arguments. The *number filter* contains every number. It is written here for two
-//! reasons. A filter of seccompiler has one action for all matches. And it compares one number after the other, so that
-//! the kernel takes a millisecond to install it. The kernel runs all filters for a call and applies the strictest
-//! result.
+//! calls that are answered by their arguments. The *number filter* contains the number and the result of every call.
+//! This module builds the number filter without seccompiler, for two reasons. A filter of seccompiler has one action
+//! for all matches. And it compares one number after the other, so that the kernel takes a millisecond to install it.
+//! The kernel runs all filters for a call and applies the strictest result.
 //!
-//! This module never looks at paths and never opens anything, because Landlock restricts files. It also does not decide
-//! the consequence of a filter that cannot be installed; the launcher must stop.
+//! This module never looks at paths and never opens anything, because Landlock restricts files. If a filter cannot be
+//! installed, this module only returns an error. The launcher must then stop.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -45,21 +45,21 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// The descriptor under which the launcher opens the interpreter (close-on-exec) before it installs the filters. The
-/// script's descriptors stay below this number: the hard `RLIMIT_NOFILE`, which must be set before the filters are
-/// installed, is lower, and the filters do not allow changing it.
+/// The number of the descriptor under which the launcher opens the interpreter (close-on-exec) before it installs the
+/// filters. The script's descriptors have lower numbers for two reasons. The hard `RLIMIT_NOFILE`, which must be set
+/// before the filters are installed, is lower. And the filters do not allow changing it.
 pub(crate) const PROGRAM_FD: i32 = 1000;
 
-/// The longest filter program that the kernel accepts, in instructions (`BPF_MAXINSNS`).
+/// The maximum length of a filter program that the kernel accepts, in instructions (`BPF_MAXINSNS`).
 const INSTRUCTIONS_MAX: usize = 4096;
 
 /// The filters, compiled for this machine's architecture and for this process.
 ///
-/// They are valid only in the process that compiled them. They recognise the one allowed `execveat` by an address in
-/// this process's memory.
+/// The filters are valid only in the process that compiled them, because they recognise the one allowed `execveat` by
+/// an address in this process's memory.
 pub(crate) struct Filters {
     arguments: BpfProgram,
-    /// Empty if no rule depends on arguments.
+    /// The answer filter. It is empty if no call is answered by its arguments.
     answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
@@ -68,7 +68,7 @@ pub(crate) struct Filters {
 /// The program that the filters allow a process to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Becomes {
-    /// [`PROGRAM_FD`], recognised by the address of [`Filters::program_path`].
+    /// Only [`PROGRAM_FD`]. The filters recognise the call by the address of [`Filters::program_path`].
     Program,
     /// No program: the process already runs the interpreter.
     Nothing,
@@ -79,8 +79,8 @@ pub(crate) enum Becomes {
 /// The properties of a run on which its filters depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filtered {
-    /// True if the run cannot reach files outside of its own tree by a path (tier 3). Then their modes and times are
-    /// safe.
+    /// True if the run cannot reach files outside of its own file tree by a path (tier 3). Then it is safe if the run
+    /// changes modes and times of files.
     pub(crate) has_own_tree: bool,
     /// True if the run must stay one process.
     pub is_one_process: bool,
@@ -88,12 +88,13 @@ pub(crate) struct Filtered {
 }
 
 impl Filtered {
-    /// Returns the properties of a run of `plan`, in a process that becomes `becomes`.
+    /// Returns the properties of a run with the plan `plan`. `becomes` is the program that its process may execute.
     pub(crate) fn new(plan: &Plan, becomes: Becomes) -> Self {
         Self { has_own_tree: plan.tier == Tier::T3, is_one_process: plan.is_one_process(), becomes }
     }
 
-    /// Returns whether the run is a script. A project's tests may execute programs, and have further rights.
+    /// Returns whether the run is a script and not the tests of a project. Tests may execute programs, and have further
+    /// rights.
     fn is_script(self) -> bool {
         self.becomes != Becomes::Executable
     }
@@ -115,7 +116,7 @@ impl Filtered {
         }
     }
 
-    /// Returns the conditions under which an allowed call is denied.
+    /// Returns the conditions under which this call is denied, although its row allows the call in general.
     fn denied(self, row: &Row) -> Vec<Condition> {
         match row.rule {
             _ if is_exec(row.call) && !self.is_script() => Vec::new(),
@@ -135,7 +136,7 @@ impl Filtered {
         }
     }
 
-    /// Returns the conditions under which an allowed call is answered with success.
+    /// Returns the conditions under which a call is answered with success, although its row allows the call in general.
     fn answered(self, rule: Rule) -> &'static [Condition] {
         match rule {
             Rule::ByRun(by_run) if self.is_script() => by_run.answered_for_scripts,
@@ -175,8 +176,8 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     .flatten()
 }
 
-/// Returns the error for a failed step. The cause is a mistake in the table or an unsupported machine, never the
-/// script.
+/// Returns the error for a failed step of building or installing a filter. The cause is a mistake in the table or an
+/// unsupported machine, never the script.
 fn failed(step: impl Into<String>) -> LaunchError {
     LaunchError::FilterCalls(step.into())
 }
@@ -232,8 +233,8 @@ impl Filters {
     /// Installs the filters in the calling thread, irrevocably. The caller must be single-threaded and must have
     /// completed all other steps: only the `execveat` of [`PROGRAM_FD`] can follow.
     ///
-    /// The number filter comes last. The other filters allow the two calls that install a filter,
-    /// `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`. `seccomp` is not in the table, so the number filter then blocks it.
+    /// The number filter must be installed last, because it blocks `seccomp`, which is not in the table. The other
+    /// filters allow the two calls that install a filter: `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`.
     pub(crate) fn install(&self) -> Result<(), LaunchError> {
         let install = |filter, step| seccompiler::apply_filter(filter).map_err(|_| failed(step));
         install(&self.arguments, "install the argument filter")?;
@@ -265,20 +266,20 @@ impl Filters {
         self.program_path.as_c_str()
     }
 
-    /// Returns the lengths of the argument filter, the answer filter and the number filter.
+    /// Returns the numbers of instructions of the argument filter, the answer filter and the number filter.
     #[cfg(test)]
     fn instructions(&self) -> [usize; 3] {
         [self.arguments.len(), self.answers.len(), self.numbers.len()]
     }
 }
 
-/// The number filter's action for a call, independent of its arguments.
+/// The number filter's action for a call. It does not depend on the arguments of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,
     Refuse,
     Unknown,
-    /// Fails with this error, or succeeds if it is 0, without running.
+    /// The call does not run. It fails with this error, or succeeds if the error is 0.
     Answer(i32),
     Kill,
 }
@@ -337,19 +338,19 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
     Ok(program)
 }
 
-/// Builds a program that looks up the number of a call. Adjacent numbers mostly share a verdict, so it does a binary
-/// search for the range that contains the number. This matters when the filter is installed, because the kernel then
-/// evaluates it once for each number.
+/// Builds a program that finds the verdict for the number of a call. Adjacent numbers mostly share a verdict, so the
+/// program does a binary search for the range that contains the number. The speed matters when the filter is installed,
+/// because the kernel then evaluates the filter once for each number.
 ///
-/// The highest range is the x32 ABI, whose numbers have a bit that no call of the 64-bit ABI has (CVE-2014-0038 was
-/// such a call). No other check would notice it, because both ABIs have the same architecture value. On other
-/// architectures no call has such a number.
+/// The highest range is for calls of the x32 ABI, and kills the process. Their numbers have a bit that no call of the
+/// 64-bit ABI has (CVE-2014-0038 was in an x32 call). No other check would notice these calls, because both ABIs have
+/// the same architecture value. On other architectures no call has such a number.
 ///
-/// It does not check the architecture, which is the task of the argument filter. That filter kills the process for any
-/// other architecture, and no result of this program is stricter.
+/// The program does not check the architecture, because the argument filter does. For any other architecture, the
+/// argument filter kills the process, and no result of this program is stricter.
 fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, LaunchError> {
     const X32_SYSCALL_BIT: u32 = 0x4000_0000;
-    // The number is the first field of `struct seccomp_data`.
+    // The call's number is the first field of `struct seccomp_data`.
     const NUMBER_OFFSET: u32 = 0;
 
     let mut program = vec![sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: NUMBER_OFFSET }];
@@ -357,12 +358,12 @@ fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, Launch
     Ok(program)
 }
 
-// Written out, because the type of the constants in `libc` would need a conversion.
+// The instruction codes are written out, because the constants in `libc` have a type that would need a conversion.
 const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
 const JUMP_IF_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 
-/// Returns the instructions that find the verdict for the loaded number among these ranges.
+/// Returns the instructions that find the verdict for the loaded number among the ranges `runs`.
 fn search(runs: &[(u32, Verdict)]) -> Result<BpfProgram, LaunchError> {
     let (lower, upper) = runs.split_at(runs.len() / 2);
     let [(first, _), ..] = upper else {
@@ -371,7 +372,7 @@ fn search(runs: &[(u32, Verdict)]) -> Result<BpfProgram, LaunchError> {
     };
     let [(_, verdict)] = runs else {
         let lower = search(lower)?;
-        // A jump skips at most 255 instructions. There may be about as many ranges.
+        // A jump skips at most 255 instructions, so the filter may have about 255 ranges.
         let over = u8::try_from(lower.len()).map_err(|_| failed("jump over half of the runs"))?;
         let mut program = vec![sock_filter { code: JUMP_IF_AT_LEAST, jt: over, jf: 0, k: *first }];
         program.extend(lower);

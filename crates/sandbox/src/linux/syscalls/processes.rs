@@ -1,6 +1,7 @@
 //! The rules for calls on processes and threads: start and end, signals, scheduling, identity.
 //!
-//! They never decide which processes a signal can reach. The PID namespace or Landlock's scope does.
+//! These rules never decide which processes a signal can reach. The PID namespace or Landlock's signal scope decides
+//! that.
 
 use nix::libc;
 
@@ -13,9 +14,9 @@ use super::table::{
     rows,
 };
 
-/// New namespaces, with one condition for each bit, and `CLONE_PARENT`, with which a child would not be the script's.
-/// On both architectures the flags are the first argument, in its lower half. `CLONE_NEWTIME` is missing, because
-/// `clone` takes its bit as a part of the exit signal.
+/// Matches the flags of `clone` that create namespaces, with one condition for each flag. Also matches `CLONE_PARENT`,
+/// with which a new process would not be a child of the script. On both architectures the flags are the first argument,
+/// in its lower half. `CLONE_NEWTIME` is missing, because `clone` takes its bit as a part of the exit signal.
 const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWNS.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWCGROUP.cast_unsigned())],
@@ -25,20 +26,20 @@ const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWPID.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWNET.cast_unsigned())],
     &[has_bit(0, libc::CLONE_PARENT.cast_unsigned())],
-    // A thread with descriptors of its own, which the watch does not count.
+    // This condition matches a thread with its own table of descriptors, which the memory watch does not count.
     &[
         has_bit(0, libc::CLONE_THREAD.cast_unsigned()),
         lacks_bit(0, libc::CLONE_FILES.cast_unsigned()),
     ],
 ];
 
-/// The rules for `clone`. In a run without a PID namespace, a script is one process with threads: killing this process
-/// ends the run, and no fork can outrun the kill.
+/// The rules for `clone`. In a run without a PID namespace, a script is one process, which may have threads. So killing
+/// this process ends the run, and no fork can outrun the kill.
 const CLONES: RunConditions = RunConditions {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
-    // A process that shares its memory with another process. When it ends, its page faults are lost to the memory
-    // watch.
+    // Deny a process that shares its memory with another process: when such a process ends, its page faults are lost to
+    // the memory watch.
     for_scripts: &[&[
         has_bit(0, libc::CLONE_VM.cast_unsigned()),
         lacks_bit(0, libc::CLONE_THREAD.cast_unsigned()),
@@ -46,25 +47,28 @@ const CLONES: RunConditions = RunConditions {
     answered_for_scripts: &[],
 };
 
-/// Every call except for the launcher's own `execveat(PROGRAM_FD, "", …, AT_EMPTY_PATH)`. The launcher has opened the
-/// interpreter as this descriptor, close-on-exec. No later descriptor gets a number this high, because `RLIMIT_NOFILE`
-/// is lower and cannot be changed (see `prlimit64`). With an absolute path the kernel would ignore the descriptor, so
-/// the two other conditions are necessary (see `program_path`). Descriptor and flags are an `int`.
+/// Matches every `execveat` except for the launcher's own `execveat(PROGRAM_FD, "", …, AT_EMPTY_PATH)`. The launcher
+/// has opened the interpreter as the descriptor `PROGRAM_FD`, close-on-exec. No later descriptor gets a number this
+/// high, because `RLIMIT_NOFILE` is lower and cannot be changed (see `prlimit64`). With an absolute path the kernel
+/// would ignore the descriptor, so the conditions for the path and the flags are necessary (see `program_path`). The
+/// descriptor and the flags are each an `int`.
 const OTHER_PROGRAM: &[Condition] = &[
     &[is_not(0, PROGRAM_FD.cast_unsigned())],
     &[is_not_program_path(1)],
     &[is_not(4, libc::AT_EMPTY_PATH.cast_unsigned())],
 ];
 
-/// A limit of another process, or a new limit of descriptors: if the script could raise it, it could reopen
-/// [`PROGRAM_FD`]. Process and resource are an `int`.
+/// Matches a `prlimit64` on another process, or with a new limit for descriptors. If a script could raise this limit,
+/// it could reopen [`PROGRAM_FD`]. The process and the resource are each an `int`.
 const OTHER_LIMIT: &[Condition] = &[&[is_not(0, 0)], &[is(1, RLIMIT_NOFILE), not_null(2)]];
+/// Matches a `setrlimit` with a new limit for descriptors, for the same reason as in [`OTHER_LIMIT`].
 #[cfg(target_arch = "x86_64")]
 const DESCRIPTOR_LIMIT: &[Condition] = &[&[is(0, RLIMIT_NOFILE)]];
 pub(super) const RLIMIT_NOFILE: u32 = 7;
 
-/// All options of `prctl`, except for options that set names or only read, and except for `PR_SET_NO_NEW_PRIVS`. The
-/// launcher needs `PR_SET_NO_NEW_PRIVS` between the filters, and it is already set by then. The option is an `int`.
+/// Matches all options of `prctl`, except for options that set names or only read, and except for
+/// `PR_SET_NO_NEW_PRIVS`. The launcher needs `PR_SET_NO_NEW_PRIVS` between the installations of two filters. It is
+/// already set by then, so a script cannot use it for anything. The option is an `int`.
 const OTHER_OPTION: &[Condition] = &[&[
     is_not(0, libc::PR_SET_NAME.cast_unsigned()),
     is_not(0, libc::PR_GET_NAME.cast_unsigned()),
@@ -76,15 +80,15 @@ const OTHER_OPTION: &[Condition] = &[&[
     is_not(0, libc::PR_GET_TIMERSLACK.cast_unsigned()),
     is_not(0, libc::PR_GET_THP_DISABLE.cast_unsigned()),
     is_not(0, PR_SVE_GET_VL),
-    // malloc names its mappings with it.
+    // malloc names its mappings with this option.
     is_not(0, PR_SET_VMA),
 ]];
-/// The length of vectors, which numeric libraries query on `aarch64`.
+/// The option that returns the length of vectors, which numeric libraries query on `aarch64`.
 const PR_SVE_GET_VL: u32 = 51;
 const PR_SET_VMA: u32 = 0x5356_4D41;
 
-/// Every argument except for the query of the personality, because it would set a new one. The argument is an
-/// `unsigned int`.
+/// Matches every argument of `personality` except for `u32::MAX`. That argument only queries the personality; any other
+/// argument would set a new one. The argument is an `unsigned int`.
 const NEW_PERSONALITY: &[Condition] = &[&[is_not(0, u32::MAX)]];
 
 pub(super) static ROWS: &[Row] = rows! {
@@ -167,8 +171,8 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pidfd_send_signal: Deny, "signals across namespaces by a handle";
 };
 
-/// Calls that only programs for `x86_64` make. `getrlimit` and `setrlimit` have numbers on `aarch64` too, but fail
-/// there with `ENOSYS`, and libraries use `prlimit64`.
+/// The rules for calls that only programs for `x86_64` make. `getrlimit` and `setrlimit` have numbers on `aarch64` too.
+/// There they fail with `ENOSYS`, and libraries use `prlimit64`.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_arch_prctl: Allow, "every thread's start sets its base register";

@@ -12,8 +12,9 @@ use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 use std::num::TryFromIntError;
 
-/// Enough for every position that 20 random bits can select. It is less than a huge page, which the kernel would align,
-/// and fill with zeros at the first access. Small pages that are never accessed take address space only.
+/// The size of the memory in which the path has a random position, in bytes. 20 random bits can select each position.
+/// The size is less than a huge page, which the kernel would align, and fill with zeros at the first access. Small
+/// pages that are never accessed take only address space.
 const ROOM_BYTES: usize = 1 << 20;
 
 /// An empty text at an address that the script cannot know.
@@ -30,8 +31,8 @@ impl ProgramPath {
         Self { zeros: vec![0; ROOM_BYTES], position }
     }
 
-    /// Returns the path. The default is also empty, but at another address: if the position were ever wrong, the filter
-    /// would refuse the launcher.
+    /// Returns the empty path at the random position. The position is always inside of `zeros`, so the default is never
+    /// used.
     pub(super) fn as_c_str(&self) -> &CStr {
         let rest = self.zeros.get(self.position..).unwrap_or_default();
         CStr::from_bytes_until_nul(rest).unwrap_or_default()

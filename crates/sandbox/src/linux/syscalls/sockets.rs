@@ -1,15 +1,16 @@
 //! The rules for calls on sockets, and for calls that wait until descriptors are ready.
 //!
-//! They never let a script reach a network or another process by a socket. It can only have a connected pair of stream
-//! sockets, which asyncio creates for itself.
+//! These rules never let a script reach a network or another process by a socket. A script can only have a connected
+//! pair of stream sockets, which asyncio creates for itself.
 
 use nix::libc;
 
 use super::table::Rule::{Allow, Deny, DenyIf};
 use super::table::{Condition, Row, has_bit, is_not, lacks_bit, not_null, rows};
 
-/// Everything except for a pair of local stream sockets: a datagram socket could send to any socket file. The lowest
-/// four bits are the type, and `SOCK_STREAM` is 1. The other bits are flags. Domain and type are an `int`.
+/// Matches every `socketpair` except for a pair of local stream sockets, because a datagram socket could send to any
+/// socket file. The lowest four bits of argument 1 are the type, and `SOCK_STREAM` is 1. The other bits are flags. The
+/// domain and the type are each an `int`.
 const OTHER_PAIR: &[Condition] = &[
     &[is_not(0, libc::AF_UNIX.cast_unsigned())],
     &[lacks_bit(1, 1)],
@@ -18,14 +19,16 @@ const OTHER_PAIR: &[Condition] = &[
     &[has_bit(1, 8)],
 ];
 
-/// A destination address (a pointer), and urgent data, whose flag is in an `unsigned int`.
+/// Matches a `sendto` with a destination address, which is a pointer, or with urgent data.
 const ADDRESSED_OR_URGENT: &[Condition] = &[&[not_null(4)], URGENT_DATA];
+/// Matches a `recvfrom` that asks for urgent data.
 const URGENT: &[Condition] = &[URGENT_DATA];
+/// Holds if the flag for urgent data is set. The flags are an `unsigned int`.
 const URGENT_DATA: Condition = &[has_bit(3, libc::MSG_OOB.cast_unsigned())];
 
-/// Everything except for the options that Python queries of a wrapped socket: its kind, and its error. `SO_PEERPIDFD`
-/// would return a handle on the process at the other end, and `SO_PEERGROUPS` the groups of its user. Level and option
-/// are an `int`.
+/// Matches every `getsockopt` except for the options that Python queries of a wrapped socket: its kind and its error.
+/// Among the matched options, `SO_PEERPIDFD` would return a handle on the process at the other end, and `SO_PEERGROUPS`
+/// the groups of that process's user. The level and the option are each an `int`.
 const OTHER_QUESTION: &[Condition] = &[
     &[is_not(1, libc::SOL_SOCKET.cast_unsigned())],
     &[
@@ -66,7 +69,7 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_eventfd2: Allow, "os.eventfd; runtimes in native libraries";
 };
 
-/// Calls that only `x86_64` still has.
+/// The rules for calls that only `x86_64` still has.
 #[cfg(target_arch = "x86_64")]
 pub(super) static LEGACY_ROWS: &[Row] = rows! {
     SYS_epoll_create: Allow, "code that predates epoll_create1";

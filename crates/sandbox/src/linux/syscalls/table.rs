@@ -1,26 +1,27 @@
-//! Defines the rows of the table of system calls. The table is the union of the groups' rows. This module never
-//! compiles a filter.
+//! Defines the rows of the table of system calls. The table consists of the rows of the other modules in this folder.
+//! This module never compiles a filter.
 //!
-//! A call without a row does not exist for the script (`ENOSYS`). That is the better result if libraries probe for a
-//! newer call and have a fallback, and for calls that no library needs. These are left out for a reason:
+//! A call without a row does not exist for the script (`ENOSYS`). This is the better result if libraries probe for a
+//! newer call and have a fallback, and for calls that no library needs. The following calls have no row, for these
+//! reasons:
 //!
 //! - `clone3`: its flags are in memory, where no filter sees them; glibc falls back to `clone`.
-//! - `seccomp` and `landlock_*`: the launcher no longer needs them, and no other program does.
+//! - `seccomp` and `landlock_*`: only the launcher needs them, and only before the last filter is installed.
 //! - `openat2`, `io_setup` and its family, `timerfd_*`, `signalfd*`, `pkey_*`, `futex_waitv`,
 //!   `map_shadow_stack`, `statmount`, `listmount`: no workload of ours needs them.
 //! - `inotify_*`: watches count against a limit of the user, which the script shares with others.
 //! - `setxattrat`, `removexattrat`, `file_setattr`: newer versions of calls that tier 2 denies.
 //!
-//! Arguments that the kernel declares as `int` or `unsigned int` are compared by their lower 32 bits. The kernel drops
-//! the upper half, so a comparison of all 64 bits would miss the same value with other upper bits. Pointers are
+//! Arguments that the kernel declares as `int` or `unsigned int` are compared by their lower 32 bits. The kernel
+//! ignores the upper half, so a comparison of all 64 bits would miss the same value with other upper bits. Pointers are
 //! compared completely.
 
-/// A system call, and the filters' rule for it.
+/// A system call, and the rule of the filters for this call.
 pub(super) struct Row {
     pub call: i64,
     pub name: &'static str,
     pub rule: Rule,
-    /// For an allowed call its users; for a denied call its use for an attacker.
+    /// The reason for the rule: for an allowed call its users; for a denied call its use for an attacker.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "written for readers, and checked by a test")
@@ -37,7 +38,7 @@ pub(super) enum Rule {
     /// Denied if any of the conditions holds.
     DenyIf(&'static [Condition]),
     /// Denied if the machine provides no namespaces (tier 2). Landlock does not control metadata, so the script could
-    /// change every file of the user by its path.
+    /// otherwise change the metadata of every file of the user by its path.
     DenyAtTier2,
     /// Denied if the run must stay one process.
     #[cfg_attr(
@@ -45,46 +46,46 @@ pub(super) enum Rule {
         expect(dead_code, reason = "other architectures fork by `clone` alone")
     )]
     DenyInOneProcess,
-    /// Denied or answered by conditions that depend on the run.
+    /// Denied, or answered with success, under conditions that depend on the run.
     ByRun(&'static RunConditions),
-    /// Does not run. The script gets this error (`errno(3)`), or success if it is 0.
+    /// The call does not run. The script gets this error (`errno(3)`), or success if the error is 0.
     Answer(i32),
-    /// Does not exist for scripts (`ENOSYS`); allowed for projects.
+    /// Fails with `ENOSYS` for scripts, as if the call did not exist. Allowed for the tests of a project.
     AbsentForScripts,
 }
 
-/// Groups of conditions. Each group applies to some runs only.
+/// Groups of conditions for one call. Each field states the runs to which its group applies.
 pub(super) struct RunConditions {
-    /// Denied in every run.
+    /// The call is denied in every run if one of these conditions holds.
     pub always: &'static [Condition],
-    /// Denied if the run must stay one process.
+    /// The call is denied if one of these conditions holds and the run must stay one process.
     pub(super) in_one_process: &'static [Condition],
-    /// Denied to scripts, but allowed for projects.
+    /// The call is denied to scripts if one of these conditions holds, but allowed for the tests of a project.
     pub(super) for_scripts: &'static [Condition],
-    /// Scripts get success, and the kernel does nothing.
+    /// If one of these conditions holds, scripts get success, and the kernel does nothing.
     pub(super) answered_for_scripts: &'static [Condition],
 }
 
-/// Holds if all of its tests hold.
+/// A condition for the arguments of a call. It holds if all of its tests hold.
 pub(super) type Condition = &'static [Test];
 
-/// A test of one argument, counted from 0.
+/// A test of one argument of a call. Arguments are counted from 0.
 pub(super) struct Test {
     pub argument: u8,
     pub(super) comparison: Comparison,
 }
 
-/// The comparison of an argument.
+/// The comparison of an argument with a value.
 pub(super) enum Comparison {
     /// The lower 32 bits are this value.
     Equals(u32),
     /// The lower 32 bits are not this value.
     NotEquals(u32),
-    /// The lower 32 bits, reduced to the mask, are this value.
+    /// The lower 32 bits, combined with the mask by a bitwise AND, are this value.
     MaskedEquals { mask: u32, value: u32 },
     /// The argument, a 64-bit pointer, is not null.
     NotNull,
-    /// The argument, a 64-bit pointer, is not the launcher's path (see `program_path`).
+    /// The argument, a 64-bit pointer, is not the address of the launcher's path (see `program_path`).
     NotProgramPath,
 }
 

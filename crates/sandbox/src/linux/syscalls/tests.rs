@@ -1,5 +1,5 @@
-//! Tests of the table and of the compiled programs. Other tests run scripts under the filters, and so check the
-//! kernel's results.
+//! Tests of the table of system calls and of the compiled filter programs. Tests elsewhere run scripts under the
+//! filters, to check the kernel's results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use super::{
     processes, rows, runs,
 };
 
-/// A script at tier 3, before the launcher executes Python.
+/// The filters for a script at tier 3, before the launcher executes Python.
 const SCRIPT: Filtered =
     Filtered { has_own_tree: true, is_one_process: false, becomes: Becomes::Program };
-/// A script at tier 2.
+/// The filters for a script at tier 2, which must stay one process.
 const LONE_SCRIPT: Filtered = Filtered { has_own_tree: false, is_one_process: true, ..SCRIPT };
-/// Tests of a project at tier 2.
+/// The filters for the tests of a project at tier 2.
 const PROJECT: Filtered =
     Filtered { has_own_tree: false, is_one_process: false, becomes: Becomes::Executable };
 
@@ -110,7 +110,7 @@ fn runs_cover_all_numbers() {
     );
 }
 
-/// Returns the result of a number filter for a call, as the kernel computes it.
+/// Returns the result that the kernel computes with a number filter for the call `number`.
 fn result_of(program: &[sock_filter], number: u32) -> u32 {
     assert_eq!((program[0].code, program[0].k), (LOAD_WORD, 0));
     let mut at = 1;
@@ -160,7 +160,7 @@ fn the_path_stays_where_it_is_when_the_filters_move() {
     assert_eq!(moved.program_path().as_ptr(), address);
 }
 
-// The constants of `libc` have this type only with glibc.
+// The test needs glibc, because the constants of `libc` have the compared type only with glibc.
 #[cfg(target_env = "gnu")]
 #[test]
 fn numbers_that_are_written_out_are_those_of_libc() {

@@ -1,9 +1,9 @@
-//! Tests of a profile's text. No kernel compiles it here.
+//! Tests of a profile's text. These tests do not compile the profile.
 
 use super::*;
 use crate::{Reach, Tier};
 
-/// A plan with paths that need not exist.
+/// Returns a plan with these paths, which need not exist.
 fn plan(readable: &[&str], links: &[&str], folders: &[&str]) -> Plan {
     let reach =
         Reach { program: std::env::current_exe().unwrap(), loader: None, paths: Vec::new() };
@@ -95,7 +95,7 @@ fn nothing_is_allowed_that_the_tier_does_without() {
             "deny" => assert!(form.contains("SCRATCH"), "{form}"),
             other => panic!("{other}"),
         }
-        // An operation without a filter would be allowed for everything.
+        // Every rule must have a filter, because an operation without a filter would be allowed for everything.
         assert!(form.matches('(').count() > 1, "{form}");
     }
     let expected = [
@@ -115,13 +115,13 @@ fn nothing_is_allowed_that_the_tier_does_without() {
         "sysctl-read",
     ];
     assert_eq!(allowed.iter().map(String::as_str).collect::<Vec<_>>(), expected);
-    // Files may be written only in the scratch folder and in a device without state. The shared memory of OpenMP is not
-    // a file.
+    // The run may write files only in the scratch folder and in a device without state. The shared memory of OpenMP is
+    // not a file.
     for form in forms.iter().filter(|form| form.contains("file-write")) {
         assert!(form.contains("SCRATCH") || form.contains("/dev/null"), "{form}");
     }
-    // Files in the scratch folder are never code, even if the folder is below a readable path: the last matching rule
-    // decides.
+    // Files in the scratch folder must never be code, even if the folder is below a readable path. So the rule that
+    // denies this must come last, because the last matching rule decides.
     let last = |operation: &str, path: &str| {
         forms.iter().rposition(|form| form.contains(operation) && form.contains(path)).unwrap()
     };
@@ -139,7 +139,7 @@ fn every_rule_has_its_reason_before_it() {
         if !is_rule || *line == "(deny default)" {
             continue;
         }
-        // Rules with the same reason form one block.
+        // Rules with the same reason form one block, so search the lines of the block for the reason.
         let block = lines[..number].iter().rev().take_while(|line| !line.is_empty());
         assert!(block.into_iter().any(|line| line.starts_with("; ")), "{line} has no reason");
     }
