@@ -8,7 +8,7 @@
 //! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library are permitted.
 //! - A module that is dangerous as a whole is refused at its import.
 //! - If scripts need a module for something harmless (`os.path`, `sys.exit`, `io.StringIO`), every member is refused
-//! except the listed harmless ones. A list of its dangerous members would never be complete.
+//!   except the listed harmless ones. A list of its dangerous members would never be complete.
 
 mod deserialisation;
 mod execution;
