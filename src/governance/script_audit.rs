@@ -146,14 +146,13 @@ impl Governance {
     }
 
     /// Records how the run of a script ended, and returns the place of the row. If this fails, no client may get the
-    /// result. The end of a job that replicas share is retried until it is written or `cancel` is cancelled. Without
-    /// the row, the job's result would be lost.
+    /// result. With `patience`, see `append_once`.
     pub(crate) async fn script_ended(
         &self,
         id: &VerificationId,
         job: Option<&JobOwner>,
         ran: &Result<Outcome, RunError>,
-        cancel: &CancellationToken,
+        patience: Option<&CancellationToken>,
     ) -> Result<Option<AuditPlace>, Refusal> {
         let (outcome, details) = match ran {
             Ok(outcome) => (AuditOutcome::of(outcome.ending.as_str()), figures(outcome)),
@@ -169,7 +168,7 @@ impl Governance {
             finished.details.insert(RESULT_SHA256.to_owned(), sha256.into());
         }
         entries.push(finished);
-        self.append_once(id, entries, None, job.map(|_| cancel), is_end).await
+        self.append_once(id, entries, None, patience, is_end).await
     }
 
     /// Appends rows about a script. With `patience`, retries while the store is unreachable, until `patience` is

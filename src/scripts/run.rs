@@ -99,10 +99,10 @@ impl Scripts {
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
-        // While the store is unreachable, the start of a shared job waits until the job is cancelled. The end of a
-        // shared job waits in the same way.
-        let patience = job.is_some().then(|| cancel.clone());
-        let patience = patience.as_ref();
+        // While the store is unreachable, the start of a shared job waits until the job is cancelled. Its end waits in
+        // the same way, because the job's result would be lost otherwise.
+        let ended = cancel.clone();
+        let patience = job.is_some().then_some(&ended);
         if let Err(error) = self.require(proof, patience).await {
             return Err(self.not_started(&id, proof, error).await);
         }
@@ -119,7 +119,6 @@ impl Scripts {
         if let Some(draft) = &mut draft {
             draft.start();
         }
-        let ended = cancel.clone();
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
         let run = async { self.executor.run(script, limits, cancel, echo).await };
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
@@ -147,7 +146,7 @@ impl Scripts {
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
-            let written = governance.script_ended(&id, job.as_deref(), &outcome, &ended).await;
+            let written = governance.script_ended(&id, job.as_deref(), &outcome, patience).await;
             place = written.map_err(|_| ScriptError::EndNotAudited)?;
         }
         let receipt = match draft {

@@ -168,6 +168,13 @@ impl HttpServer {
         soon("it is ready", || self.admin("/readyz").status == 200);
     }
 
+    /// Returns the value of a metric: its name, with its labels in braces. Fails if the server does not report it.
+    fn metric(&self, sample: &str) -> u64 {
+        let metrics = String::from_utf8(self.admin("/metrics").body).unwrap();
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{sample} ")));
+        value.unwrap_or_else(|| panic!("{sample}: {metrics}")).parse().unwrap()
+    }
+
     /// Returns when the server has ended by itself.
     fn wait(mut self) {
         assert!(self.child.wait().unwrap().success());

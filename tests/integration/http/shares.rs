@@ -179,22 +179,19 @@ fn users_take_turns() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
-    let figure = |line: &str| {
-        let metrics = server.admin("/metrics");
-        String::from_utf8(metrics.body).unwrap().lines().any(|found| found == line)
-    };
+    let waiting = || server.metric("qwed_mcp_calls_waiting");
     let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
     let first = endless();
-    soon("it has the only turn", || figure("qwed_mcp_turns_free 0"));
+    soon("it has the only turn", || server.metric("qwed_mcp_turns_free") == 0);
     let others: Vec<_> = (0..10).map(|_| endless()).collect();
-    soon("they wait", || figure("qwed_mcp_calls_waiting 10"));
+    soon("they wait", || waiting() == 10);
     let mut of_bob = begin(&server, bob, "tools/call", script("print(6 * 7)"));
-    soon("bob's one waits behind them", || figure("qwed_mcp_calls_waiting 11"));
+    soon("bob's one waits behind them", || waiting() == 11);
     drop(first);
     // In the order of arrival it would come when ten scripts have had their time.
     let reply = of_bob.response().unwrap().json();
     assert!(reply["result"]["content"][0]["text"].as_str().unwrap().contains("42"), "{reply}");
-    assert!(figure("qwed_mcp_calls_waiting 9"), "one of ann's has the turn");
+    assert_eq!(waiting(), 9, "one of ann's has the turn");
     drop(others);
 }
 
@@ -221,12 +218,6 @@ fn begin_on_each_route(server: &HttpServer, token: &str, code: &str) -> [Connect
     ]
 }
 
-fn metric(server: &HttpServer, name: &str) -> u64 {
-    let metrics = String::from_utf8(server.admin("/metrics").body).unwrap();
-    let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-    value.unwrap_or_else(|| panic!("{name}: {metrics}")).parse().unwrap()
-}
-
 fn scripts_that_wait_delay_no_other_user_on_any_route() {
     let tokens = users();
     let server = tokens.server(&["--user-share", "50"]);
@@ -235,14 +226,14 @@ fn scripts_that_wait_delay_no_other_user_on_any_route() {
     // A user has eight batches at most.
     let waiting: Vec<_> = (0..7).map(|_| begin_on_each_route(&server, ann, slow)).collect();
     let more: Vec<_> = (0..33).map(|_| run(&server, ann, &json!({ "code": slow }))).collect();
-    soon("60 wait", || metric(&server, "qwed_mcp_calls_waiting") >= 55);
+    soon("60 wait", || server.metric("qwed_mcp_calls_waiting") >= 55);
     for mut connection in begin_on_each_route(&server, bob, "print(6 * 7)") {
         let response = connection.response().unwrap();
         let body = String::from_utf8(response.body).unwrap();
         assert!(response.status == 200 && body.contains("42"), "{body}");
     }
     // In the order of arrival, bob's scripts would have run last.
-    let still_waiting = metric(&server, "qwed_mcp_calls_waiting");
+    let still_waiting = server.metric("qwed_mcp_calls_waiting");
     assert!(still_waiting > 30, "{still_waiting}");
     drop((waiting, more));
 }
@@ -266,7 +257,7 @@ fn jobs_that_wait_delay_no_other_users_job() {
         let reply = server.stateless_as(bob, "tools/call", status.clone()).json();
         reply.to_string().contains("42")
     });
-    let queued = metric(&server, "qwed_mcp_jobs{state=\"queued\"}");
+    let queued = server.metric("qwed_mcp_jobs{state=\"queued\"}");
     assert!(queued > 5, "{queued}");
 }
 
@@ -274,17 +265,14 @@ fn each_test_of_a_line_has_a_turn_of_its_own() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
-    let turns_free = |count: &str| {
-        let metrics = String::from_utf8(server.admin("/metrics").body).unwrap();
-        metrics.lines().any(|line| line == format!("qwed_mcp_turns_free {count}"))
-    };
+    let turns_free = || server.metric("qwed_mcp_turns_free");
     let code = "import time\ntime.sleep(1)";
     let many = vec![json!({ "stdout": "" }); 12];
     let mut of_ann = run(&server, ann, &json!({ "code": code, "tests": many }));
-    soon("it has the only turn", || turns_free("0"));
+    soon("it has the only turn", || turns_free() == 0);
     let of_bob = run(&server, bob, &json!({ "code": "print(6 * 7)" })).response().unwrap().json();
     assert_eq!(of_bob["stdout"], "42", "{of_bob}");
-    soon("ann's tests go on", || turns_free("0"));
+    soon("ann's tests go on", || turns_free() == 0);
     let of_ann = of_ann.response().unwrap().json();
     assert_eq!((&of_ann["status"], &of_ann["passed"]), (&json!("ok"), &json!(true)), "{of_ann}");
     assert_eq!(of_ann["tests"].as_array().unwrap().len(), 12);

@@ -236,15 +236,11 @@ fn a_revoked_token_runs_nothing_more() {
         connection.begin(&format!("{head}{}", bearer(token)), &body);
         connection
     };
-    let figure = |line: &str| {
-        let metrics = server.admin("/metrics");
-        String::from_utf8(metrics.body).unwrap().lines().any(|found| found == line)
-    };
     let turn = begin(kept, endless);
-    soon("it has the turn", || figure("qwed_mcp_turns_free 0"));
+    soon("it has the turn", || server.metric("qwed_mcp_turns_free") == 0);
     let mut call_of_stolen = begin(stolen, "print('call')");
-    soon("it waits", || figure("qwed_mcp_calls_waiting 1"));
-    assert!(figure(r#"qwed_mcp_jobs{state="queued"} 1"#));
+    soon("it waits", || server.metric("qwed_mcp_calls_waiting") == 1);
+    assert_eq!(server.metric("qwed_mcp_jobs{state=\"queued\"}"), 1);
 
     tokens.revoke("1");
     drop(turn);
