@@ -7,5 +7,4 @@
 pub use qwed_manifests::aibom::{
     AiBom, AiBomError, AiBomGenerator, COMPLIANCE, Component, ComponentType, Components,
 };
-#[cfg(feature = "server")]
 pub(crate) use qwed_manifests::aibom::{InstalledPackages, Package, Session, destination, engines};

@@ -16,7 +16,7 @@ mod receipt;
 mod replay;
 mod run;
 mod runs;
-#[cfg(feature = "http")]
+#[cfg_attr(not(feature = "teams"), path = "without_teams/serve.rs")]
 mod serve;
 mod table;
 mod token;
@@ -47,16 +47,12 @@ use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
 use crate::governance::{self, Governance, PolicyFile};
 use crate::ledger::{StoreError, StorePlace};
-#[cfg(feature = "traces")]
-use crate::logging::Causes;
-use crate::logging::{self, Reader};
-#[cfg(feature = "postgres")]
+use crate::logging::{self, Causes, Reader};
 use crate::postgres::{Database, DatabaseError, DatabaseUrl};
 use crate::provenance::SkillProvenanceGuard;
 use crate::secret::Secret;
 use crate::server::{Server, serve};
 use crate::terminal::Label;
-#[cfg(feature = "traces")]
 use crate::traces::Traces;
 
 /// The maximum time that shutdown waits for threads that are blocked, for example while reading standard input.
@@ -104,13 +100,6 @@ Examples:
   qwed-mcp install --client cursor --allow-code
   qwed-mcp install --client cursor --remove";
 
-#[cfg(feature = "http")]
-const SERVE_EXAMPLES: &str = "\
-Examples:
-  qwed-mcp serve
-  qwed-mcp serve --http localhost:8000
-  qwed-mcp serve --http 0.0.0.0:8000 --require-token --allow-host mcp.example.org";
-
 const TOKEN_EXAMPLES: &str = "\
 Examples:
   qwed-mcp token create --user ann --role user --expires 30d
@@ -128,12 +117,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve an MCP client on standard input and output (the default)
-    #[cfg(not(feature = "http"))]
-    Serve,
-    /// Serve an MCP client on standard input and output (the default), or a team over HTTP
-    #[cfg(feature = "http")]
-    #[command(after_help = SERVE_EXAMPLES)]
+    #[command(about = serve::ABOUT, after_help = serve::EXAMPLES)]
     Serve(Box<serve::Options>),
     /// Run a script as a client's call would, and show its output
     ///
@@ -274,19 +258,14 @@ pub fn run() -> ExitCode {
     let reader = match command {
         None if welcome::is_person() => Reader::Person,
         None | Some(Command::PythonApi) => Reader::Admin,
-        #[cfg(not(feature = "http"))]
-        Some(Command::Serve) => Reader::Admin,
-        #[cfg(feature = "http")]
-        Some(Command::Serve(ref options)) => options.log_format.reader(),
+        Some(Command::Serve(ref options)) => options.reader(),
         Some(Command::Run(ref options)) if options.prints_error() => Reader::Caller,
         Some(Command::Replay(_)) => Reader::Caller,
         Some(_) => Reader::Person,
     };
     // Traces record calls, and most commands for a person, such as `doctor`, make no calls. So start no traces for
     // these.
-    #[cfg(feature = "traces")]
     let started = if reader == Reader::Person { Ok(None) } else { Traces::start() };
-    #[cfg(feature = "traces")]
     let (_traces, further, not_sent) = match started {
         Ok(started) => {
             let (traces, further) = started.unzip();
@@ -294,10 +273,7 @@ pub fn run() -> ExitCode {
         }
         Err(error) => (None, None, Some(error)),
     };
-    #[cfg(not(feature = "traces"))]
-    let further = None;
     logging::start(&config::log_filter(), reader, further);
-    #[cfg(feature = "traces")]
     if let Some(error) = not_sent {
         tracing::error!(error = %Causes(&error), "no traces are sent");
     }
@@ -417,13 +393,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
 
 fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        #[cfg(not(feature = "http"))]
-        Command::Serve => serve_client(),
-        #[cfg(feature = "http")]
-        Command::Serve(options) => match options.http {
-            Some(address) => serve_team(*options, address),
-            None => serve_client(),
-        },
+        Command::Serve(options) => serve::run(*options),
         Command::Run(options) => Ok(run::run(&options)),
         Command::Check { files, format } => check::check(&files, format),
         Command::VerifySkill(options) => verify_skill::verify(&options),
@@ -461,20 +431,6 @@ fn serve_client() -> anyhow::Result<ExitCode> {
         tracing::warn!("serving MCP on a terminal; an MCP client should start this, see --help");
     }
     serve_with(settings(), |runtime, server, _| Ok(runtime.block_on(serve(server))?))
-}
-
-/// Serves a team over HTTP.
-#[cfg(feature = "http")]
-fn serve_team(options: serve::Options, address: std::net::SocketAddr) -> anyhow::Result<ExitCode> {
-    options.check()?;
-    let mut settings = settings();
-    if settings.auth_token.take().is_some() || settings.auth_token_file.take().is_some() {
-        tracing::warn!("over HTTP each caller has a token: that of the server's own is not used");
-    }
-    settings.user_share = options.user_share();
-    serve_with(settings, |runtime, server, settings| {
-        runtime.block_on(options.serve(server, settings, address))
-    })
 }
 
 /// Builds a server and calls `work` with it. When `work` has returned, writes the bill of materials of the session.
@@ -612,7 +568,6 @@ fn with_shared_server(
 }
 
 /// Connects a server to the database through which replicas share background jobs.
-#[cfg(feature = "postgres")]
 fn share_jobs(
     runtime: &Runtime,
     server: Server,
@@ -631,14 +586,6 @@ fn share_jobs(
         Ok::<_, DatabaseError>(server.with_shared_jobs(settings, database))
     };
     runtime.block_on(shared).context("background jobs cannot be shared")
-}
-
-/// Returns an error, because this program was built without the feature `postgres`.
-#[cfg(not(feature = "postgres"))]
-fn share_jobs(_: &Runtime, _: Server, _: &Settings, _: &Secret) -> anyhow::Result<Server> {
-    anyhow::bail!(
-        "QWED_MCP_STORE is set, and this program was built without the feature `postgres`"
-    )
 }
 
 /// Calls `work` with a server in a new runtime, and shuts the runtime down afterwards.

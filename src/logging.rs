@@ -30,7 +30,6 @@ pub(crate) const SPANS: &str = "qwed_mcp::spans";
 pub(crate) struct Further(Box<dyn Layer<Registry> + Send + Sync>);
 
 impl Further {
-    #[cfg(feature = "traces")]
     pub(crate) fn new(layer: Box<dyn Layer<Registry> + Send + Sync>) -> Self {
         Self(layer)
     }

@@ -2,6 +2,7 @@
 //! machines can reach never starts without tokens.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,13 +24,21 @@ use crate::shares::Share;
 /// The maximum value of `--user-concurrency` and `--user-rate`. A higher value would not limit anything.
 const USER_BOUND_MAX: i64 = 10_000;
 
+pub(super) const ABOUT: &str =
+    "Serve an MCP client on standard input and output (the default), or a team over HTTP";
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  qwed-mcp serve
+  qwed-mcp serve --http localhost:8000
+  qwed-mcp serve --http 0.0.0.0:8000 --require-token --allow-host mcp.example.org";
+
 /// The options of `serve`.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group(ArgGroup::new("known").multiple(true).requires("http")))]
 pub(super) struct Options {
     /// Serve a team over HTTP on this address, such as 127.0.0.1:8000
     #[arg(long, value_name = "ADDR", value_parser = address)]
-    pub(super) http: Option<SocketAddr>,
+    http: Option<SocketAddr>,
     /// Refuse callers without a token of `qwed-mcp token`; this or `--oidc-issuer` is needed on any address but this
     /// machine's own
     #[arg(long, requires = "http", group = "known")]
@@ -74,7 +83,7 @@ pub(super) struct Options {
     drain: u16,
     /// The format of the log
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
-    pub(super) log_format: LogFormat,
+    log_format: LogFormat,
 }
 
 /// Parses an IP address with a port, such as 127.0.0.1:8000. The name `localhost` stands for 127.0.0.1.
@@ -87,7 +96,7 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 
 /// The format of a server's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum LogFormat {
+enum LogFormat {
     /// Lines for people
     #[default]
     Text,
@@ -95,19 +104,17 @@ pub(super) enum LogFormat {
     Json,
 }
 
-impl LogFormat {
-    /// Returns the kind of reader that a log in this format is for.
-    pub(super) fn reader(self) -> logging::Reader {
-        match self {
-            Self::Text => logging::Reader::Admin,
-            Self::Json => logging::Reader::Collector,
+impl Options {
+    /// Returns the kind of reader that the log is for.
+    pub(super) fn reader(&self) -> logging::Reader {
+        match self.log_format {
+            LogFormat::Text => logging::Reader::Admin,
+            LogFormat::Json => logging::Reader::Collector,
         }
     }
-}
 
-impl Options {
     /// Fails if users on other machines could run scripts without a token. Called before anything is started.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    fn check(&self) -> anyhow::Result<()> {
         let is_anybodys = !self.require_token && self.oidc_issuer.is_none();
         if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && is_anybodys) {
             anyhow::bail!(
@@ -147,12 +154,12 @@ impl Options {
     }
 
     /// Returns the share of each resource that one user may take.
-    pub(super) fn user_share(&self) -> Share {
+    fn user_share(&self) -> Share {
         Share::new(self.user_share)
     }
 
     /// Serves over HTTP, on `address`.
-    pub(super) async fn serve(
+    async fn serve(
         self,
         server: Arc<Server>,
         settings: &Settings,
@@ -177,6 +184,20 @@ impl Options {
         };
         Ok(http::serve(server, options).await?)
     }
+}
+
+/// Serves a client on standard input and output, or a team over HTTP.
+pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
+    let Some(address) = options.http else { return super::serve_client() };
+    options.check()?;
+    let mut settings = super::settings();
+    if settings.auth_token.take().is_some() || settings.auth_token_file.take().is_some() {
+        tracing::warn!("over HTTP each caller has a token: that of the server's own is not used");
+    }
+    settings.user_share = options.user_share();
+    super::serve_with(settings, |runtime, server, settings| {
+        runtime.block_on(options.serve(server, settings, address))
+    })
 }
 
 /// Opens the store that contains the tokens. Fails if the store does not exist.

@@ -64,10 +64,6 @@ pub(crate) enum JobEnd {
     /// The script could not be run. The string is the reason.
     NotRun(Arc<str>),
     /// The worker with this name ran the job and disappeared. It is unknown how far the script came.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "there is one worker, this one")
-    )]
     Lost(Arc<str>),
     Cancelled,
 }

@@ -7,7 +7,7 @@
 mod job;
 mod plane;
 mod registry;
-#[cfg(feature = "postgres")]
+#[cfg_attr(not(feature = "teams"), path = "../without_teams/jobs.rs")]
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -15,5 +15,4 @@ mod tests;
 pub(crate) use job::{Job, JobEnd, JobState};
 pub(crate) use plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
 pub(crate) use registry::{JobLimits, JobRegistry};
-#[cfg(feature = "postgres")]
-pub(crate) use shared::{SharedJobs, SharedLimits};
+pub(crate) use shared::share;

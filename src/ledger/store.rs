@@ -5,10 +5,8 @@
 
 mod backend;
 mod error;
-#[cfg(feature = "postgres")]
-mod instance;
 mod pending;
-#[cfg(feature = "postgres")]
+#[cfg_attr(not(feature = "teams"), path = "../without_teams/store.rs")]
 mod postgres;
 mod sqlite;
 mod timed;
@@ -109,7 +107,7 @@ impl<'a> StorePlace<'a> {
     /// Opens the store, and creates it if it does not exist.
     pub(crate) fn open(self) -> Result<Store, StoreError> {
         match self.shared() {
-            Some(url) => share(url, self.folder),
+            Some(url) => postgres::open(url, self.folder),
             None => SqliteStore::open(self.folder).map(Store::from),
         }
     }
@@ -117,7 +115,7 @@ impl<'a> StorePlace<'a> {
     /// Opens the store. Fails if it does not exist.
     pub(crate) fn open_existing(self) -> Result<Store, StoreError> {
         match self.shared() {
-            Some(url) => share(url, self.folder),
+            Some(url) => postgres::open(url, self.folder),
             None => SqliteStore::open_existing(self.folder).map(Store::from),
         }
     }
@@ -125,7 +123,7 @@ impl<'a> StorePlace<'a> {
     /// Opens the store for reading, also from a read-only file.
     pub(crate) fn open_to_read(self) -> Result<Store, StoreError> {
         match self.shared() {
-            Some(url) => share_to_read(url, self.folder),
+            Some(url) => postgres::open_to_read(url, self.folder),
             None => SqliteStore::open_to_read(self.folder).map(Store::from),
         }
     }
@@ -141,26 +139,6 @@ impl<'a> StorePlace<'a> {
         }
         self.url
     }
-}
-
-#[cfg(feature = "postgres")]
-fn share(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
-    postgres::PostgresStore::open(url, folder).map(Store::from)
-}
-
-#[cfg(feature = "postgres")]
-fn share_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
-    postgres::PostgresStore::open_to_read(url, folder).map(Store::from)
-}
-
-#[cfg(not(feature = "postgres"))]
-fn share(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
-    Err(StoreError::NoPostgres)
-}
-
-#[cfg(not(feature = "postgres"))]
-fn share_to_read(_url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
-    Err(StoreError::NoPostgres)
 }
 
 impl Store {

@@ -18,12 +18,9 @@ use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
 use crate::gateway::{Arguments, AskedBy, Call, DecisionRecord, Gateway, JobId, Stdin, Tool};
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{
-    Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
+    self, Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
 };
-#[cfg(feature = "postgres")]
-use crate::jobs::{SharedJobs, SharedLimits};
 use crate::ledger::{Presented, Store, UserName};
-#[cfg(feature = "postgres")]
 use crate::postgres::Database;
 use crate::receipt::Receipts;
 use crate::scripts::{Decided, Permit, Request, RunRequest, Scripts, count_decision};
@@ -110,12 +107,9 @@ impl Server {
     }
 
     /// Shares the background jobs with all replicas that use this database.
-    #[cfg(feature = "postgres")]
     pub(crate) fn with_shared_jobs(self, settings: &Settings, database: Database) -> Self {
-        let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
-        limits.share = settings.user_share;
-        let jobs = SharedJobs::start(database, Arc::clone(&self.scripts), limits);
-        Self { jobs: Arc::new(jobs), ..self }
+        let jobs = jobs::share(database, Arc::clone(&self.scripts), settings);
+        Self { jobs, ..self }
     }
 
     /// Returns the verifier for scripts of pipelines. These scripts and the scripts of calls take turns in one queue.

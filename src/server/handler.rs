@@ -34,7 +34,6 @@ use super::call::{CallContext, Server};
 use super::progress::with_progress;
 use super::reply::Reply;
 use super::tools::{governed_tools, instructions, permission_of};
-#[cfg(feature = "traces")]
 use super::traced;
 use super::{card, governed, identity, tasks};
 
@@ -306,20 +305,17 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let span = tracing::info_span!("call", tool = %shortened(&request.name), request_id = %shortened(&context.id.to_string()));
-        #[cfg(feature = "traces")]
         let traced = {
             let is_http = connection(&context.extensions).is_some();
             traced::span(&shortened(&request.name), is_http, &context)
         };
         let answer = self.answer(request, context).instrument(span);
-        #[cfg(feature = "traces")]
         let answer = answer.instrument(traced.clone());
         // Convert a panic into an error reply. Without a reply, the client would wait forever.
         let answer = AssertUnwindSafe(answer)
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(ErrorData::internal_error("internal error", None)));
-        #[cfg(feature = "traces")]
         traced::note_end(&traced, &answer);
         answer
     }

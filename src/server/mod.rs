@@ -22,7 +22,6 @@ mod sessions;
 mod signature;
 mod tasks;
 mod tools;
-#[cfg(feature = "traces")]
 mod traced;
 
 pub(crate) use call::{CallContext, Server};

@@ -26,7 +26,6 @@ mod examples;
 mod execution;
 mod governance_store;
 mod governed;
-#[cfg(feature = "http")]
 mod http;
 mod install;
 mod lifecycle;
@@ -35,7 +34,6 @@ mod probe;
 mod receipts;
 mod requirements;
 mod sandbox;
-#[cfg(feature = "postgres")]
 mod shared_jobs;
 mod soak;
 mod step_down;
@@ -65,7 +63,6 @@ fn main() -> std::process::ExitCode {
         execution::warm::tests(),
         governance_store::tests(),
         governed::tests(),
-        #[cfg(feature = "http")]
         http::tests(),
         install::tests(),
         lifecycle::tests(),
@@ -74,7 +71,6 @@ fn main() -> std::process::ExitCode {
         receipts::tests(),
         requirements::tests(),
         sandbox::tests(),
-        #[cfg(feature = "postgres")]
         shared_jobs::tests(),
         soak::tests(),
         step_down::tests(),

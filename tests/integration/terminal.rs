@@ -378,9 +378,7 @@ fn values_of_options_are_explained() {
             &["policy", "test", "--arguments", "nonsense", "--role", "admin"],
             ": not JSON: expected ident at column 2\n",
         ),
-        #[cfg(feature = "http")]
         (&["serve", "--http", ":8000"], ": expected IP:PORT, such as 127.0.0.1:8000\n"),
-        #[cfg(feature = "http")]
         (
             &["serve", "--http", "localhost:0", "--admin", "1"],
             ": expected IP:PORT, such as 127.0.0.1:8000\n",

@@ -2,13 +2,11 @@
 //! creates the AI bill of materials.
 //!
 //! This crate is a part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which exports the modules as `qwed_mcp::provenance`
-//! and `qwed_mcp::aibom`. Each module has its own feature. Both features are on by default.
+//! and `qwed_mcp::aibom`.
 
-#[cfg(feature = "aibom")]
 pub mod aibom;
 #[doc(hidden)]
 pub mod canonical_json;
 #[doc(hidden)]
 pub mod hidden;
-#[cfg(feature = "provenance")]
 pub mod provenance;

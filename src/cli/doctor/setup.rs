@@ -10,7 +10,6 @@ use strsim::damerau_levenshtein;
 use super::super::aibom;
 use crate::config::{Settings, is_own_variable, variables};
 use crate::logging::Causes;
-#[cfg(feature = "postgres")]
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Excess};
 use crate::provenance::SkillProvenanceGuard;
 
@@ -26,7 +25,6 @@ pub(super) struct Setup {
     /// The file for the bill of materials, and the reason if the file cannot be written.
     bill: Option<(PathBuf, Result<(), String>)>,
     /// A right that the database's user should not have, or the reason why the database cannot be used.
-    #[cfg(feature = "postgres")]
     database: Option<Result<Option<Excess>, String>>,
     /// Whether a token is set although nothing uses it.
     has_unused_token: bool,
@@ -79,14 +77,7 @@ impl Setup {
         let has_token = settings.auth_token.is_some() || settings.auth_token_file.is_some();
         let unknown = unknown_variables();
         let has_unused_token = has_token && settings.policy.is_none();
-        Self {
-            manifest,
-            bill,
-            #[cfg(feature = "postgres")]
-            database: database(settings).await,
-            has_unused_token,
-            unknown,
-        }
+        Self { manifest, bill, database: database(settings).await, has_unused_token, unknown }
     }
 
     /// Returns the reason why a server with this setup does not start. Returns `None` if it starts.
@@ -119,7 +110,6 @@ impl Setup {
                 },
             ));
         }
-        #[cfg(feature = "postgres")]
         if let Some(database) = &self.database {
             rows.push((
                 "database",
@@ -158,7 +148,6 @@ impl Setup {
             ("token_unused", json!(self.has_unused_token)),
             ("unknown_variables", unknown.collect()),
         ];
-        #[cfg(feature = "postgres")]
         if let Some(object) = object.as_object_mut() {
             let database = self.database.as_ref().map(|database| {
                 let excess = database.as_ref().ok().and_then(Option::as_ref);
@@ -176,7 +165,6 @@ impl Setup {
 
 /// Checks whether the database's user has a right that it should not have. Returns `None` if no shared database is
 /// configured. Changes nothing in the database.
-#[cfg(feature = "postgres")]
 async fn database(settings: &Settings) -> Option<Result<Option<Excess>, String>> {
     let url = DatabaseUrl::parse(settings.store.as_ref()?).map_err(DatabaseError::Url);
     let asked = async { Database::at(url?).excess().await };

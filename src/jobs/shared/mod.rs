@@ -25,6 +25,7 @@ use tokio_postgres::types::ToSql;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use crate::config::Settings;
 use crate::executor::{JOBS_AT_ONCE_MAX, RunLimits};
 use crate::gateway::{JobId, JobOwner};
 use crate::ledger::{Proof, UserName};
@@ -55,6 +56,17 @@ const NOT_ITS_RESULT: &str = "the result in the database is not the one that the
 
 /// The PostgreSQL notification channel between replicas. It carries events that cannot wait for the next poll.
 const CHANNEL: &str = "qwed_mcp_jobs";
+
+/// Starts to run the jobs in `database`, with the limits in the settings. Returns the interface for callers.
+pub(crate) fn share(
+    database: Database,
+    scripts: Arc<Scripts>,
+    settings: &Settings,
+) -> Arc<dyn Jobs> {
+    let mut limits = SharedLimits::new(settings.background_timeout, settings.job_ttl);
+    limits.share = settings.user_share;
+    Arc::new(SharedJobs::start(database, scripts, limits))
+}
 
 /// Limits for the jobs in the database.
 #[derive(Debug, Clone, Copy)]

@@ -76,7 +76,6 @@ pub(crate) enum StoreError {
     #[error("failed to use {file}, which names this instance in the audit log")]
     Instance { file: PathBuf, source: Arc<io::Error> },
     /// The database that replicas share cannot be used.
-    #[cfg(feature = "postgres")]
     #[error("the database that QWED_MCP_STORE names cannot be used")]
     Database(#[source] Arc<crate::postgres::DatabaseError>),
     #[error(
@@ -85,9 +84,6 @@ pub(crate) enum StoreError {
     Unreadable(&'static str),
     #[error("too much waits for the database that QWED_MCP_STORE names")]
     Overloaded,
-    #[cfg(not(feature = "postgres"))]
-    #[error("QWED_MCP_STORE is set, and this program was built without the feature postgres")]
-    NoPostgres,
     /// A defect of this program.
     #[error("the work of the store was given up unexpectedly")]
     GivenUp,
@@ -100,10 +96,7 @@ pub(crate) enum StoreError {
 impl StoreError {
     /// Returns whether a retry may succeed, because the shared database is unreachable or busy.
     pub(crate) fn is_passing(&self) -> bool {
-        #[cfg(feature = "postgres")]
-        if let Self::Database(error) = self {
-            return error.is_passing();
-        }
         matches!(self, Self::Overloaded)
+            || matches!(self, Self::Database(error) if error.is_passing())
     }
 }

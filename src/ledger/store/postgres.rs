@@ -4,6 +4,7 @@
 //! wait in a task.
 
 mod audit;
+mod instance;
 mod records;
 mod runs;
 mod tokens;
@@ -26,12 +27,13 @@ use tokio_postgres::types::FromSql;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::Store;
 use super::backend::Backend;
 use super::error::StoreError;
-use super::instance::{instance, known_instance};
 use crate::postgres::{Database, DatabaseError, DatabaseUrl, Session};
 use crate::secret::Secret;
 
+use instance::{instance, known_instance};
 use writer::{Job, OwnChain, write_all};
 
 /// A query, together with the sender for its result.
@@ -146,6 +148,16 @@ impl Clock {
         let since = TimeDelta::from_std(at.elapsed()).unwrap_or(TimeDelta::MAX);
         shown.checked_add_signed(since).unwrap_or(shown)
     }
+}
+
+/// Opens the store for reading and writing, see [`PostgresStore::open`].
+pub(super) fn open(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    PostgresStore::open(url, folder).map(Store::from)
+}
+
+/// Opens the store for reading, see [`PostgresStore::open_to_read`].
+pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    PostgresStore::open_to_read(url, folder).map(Store::from)
 }
 
 impl PostgresStore {

@@ -6,7 +6,6 @@ mod audit;
 mod evidence;
 mod refusals;
 mod runs;
-#[cfg(feature = "postgres")]
 mod shared;
 mod strict_modes;
 mod traps;
@@ -30,7 +29,6 @@ pub(crate) fn tests() -> Vec<Test> {
         evidence::tests(),
         refusals::tests(),
         runs::tests(),
-        #[cfg(feature = "postgres")]
         shared::tests(),
         strict_modes::tests(),
         traps::tests(),

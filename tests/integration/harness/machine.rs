@@ -32,7 +32,6 @@ pub(crate) enum Need {
     /// User namespaces for an ordinary user: another one, where the tests are root's.
     Tier3ForUsers,
     /// The programs of PostgreSQL.
-    #[cfg(feature = "postgres")]
     Postgres,
     /// To be root, and so to become others.
     Root,
@@ -60,7 +59,6 @@ impl fmt::Display for Need {
             Self::Tier2 => "tier 2 (Landlock ABI 6)",
             Self::Tier3 => "tier 3 (user namespaces)",
             Self::Tier3ForUsers => "tier 3 for ordinary users",
-            #[cfg(feature = "postgres")]
             Self::Postgres => "PostgreSQL",
             Self::Root => "root",
             Self::PublicPython => "Python that other users can start",
@@ -133,7 +131,6 @@ fn find_obstacle(need: &Need) -> Option<String> {
             tier("T3", &python, Some(ORDINARY_USER))
         }
         Need::Tier3ForUsers => obstacle(&Need::Tier3),
-        #[cfg(feature = "postgres")]
         Need::Postgres => super::postgres::programs().is_none().then(|| {
             "neither on PATH nor in /usr/lib/postgresql; Debian's package is postgresql".to_owned()
         }),

@@ -6,7 +6,6 @@ mod machine;
 mod mcp_process;
 mod outside;
 mod patience;
-#[cfg(feature = "postgres")]
 #[expect(dead_code, reason = "the library's own tests use the rest")]
 pub(crate) mod postgres;
 mod processes;

@@ -179,9 +179,7 @@ fn refuse_unknown_names(tests: &[Test]) {
         tests.iter().flat_map(|test| &test.needs).map(|need| format!("{need:?}")).collect();
     let mut named = machine::waived().into_iter().chain(machine::wanted());
     let unknown_need = named.find(|name| !needs.contains(name));
-    // Without some features, modules of tests are left out.
-    let is_complete = cfg!(all(feature = "http", feature = "postgres"));
-    let is_unknown = |name: &&&str| is_complete && tests.iter().all(|test| test.name != **name);
+    let is_unknown = |name: &&&str| tests.iter().all(|test| test.name != **name);
     let unknown_test = LONG.iter().find(is_unknown).map(|&name| name.to_owned());
     if let Some(name) = unknown_need.or(unknown_test) {
         let needs = Vec::from_iter(needs).join(", ");

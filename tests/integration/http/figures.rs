@@ -7,11 +7,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-#[cfg(feature = "postgres")]
 use super::two_replicas;
 use super::{HttpServer, bearer, script, soon, stateless};
 use crate::governed::Governed;
-#[cfg(feature = "postgres")]
 use crate::harness::postgres::Postgres;
 use crate::harness::{ServerBuilder, descendants, root};
 
@@ -25,7 +23,6 @@ tests! {
         fork_servers_are_counted_by_state,
         the_dashboard_asks_for_figures_that_there_are;
     needs [Postgres, Sandbox]:
-        #[cfg(feature = "postgres")]
         jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away;
 }
 
@@ -226,7 +223,6 @@ fn the_tier_is_told_once_it_was_tried_out() {
     assert_eq!(["T1", "T2", "T3"].iter().filter(|tier| is_tier(tier)).count(), 1);
 }
 
-#[cfg(feature = "postgres")]
 fn jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away() {
     let database = Postgres::start();
     let governed = Governed::sharing("ledger", Some(database.database()));

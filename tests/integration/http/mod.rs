@@ -5,11 +5,9 @@ mod hostile;
 mod oauth;
 mod pipelines;
 mod protocol;
-#[cfg(feature = "postgres")]
 mod shared_tokens;
 mod shares;
 mod teams;
-#[cfg(feature = "traces")]
 mod traces;
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -23,7 +21,6 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 
-#[cfg(feature = "postgres")]
 use crate::governed::Governed;
 use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 
@@ -36,10 +33,8 @@ pub(crate) fn tests() -> Vec<Test> {
         pipelines::tests(),
         protocol::tests(),
         shares::tests(),
-        #[cfg(feature = "postgres")]
         shared_tokens::tests(),
         teams::tests(),
-        #[cfg(feature = "traces")]
         traces::tests(),
     ];
     parts.into_iter().flatten().collect()
@@ -351,7 +346,6 @@ fn bearer(token: &str) -> String {
 }
 
 /// Two servers that share a database, with a data folder each.
-#[cfg(feature = "postgres")]
 fn two_replicas(governed: &Governed) -> [HttpServer; 2] {
     let elsewhere = governed.beside("elsewhere");
     let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());

@@ -147,7 +147,6 @@ impl AiBom {
 
     /// Creates the bill of these components, with the current time. Marks the bill as incomplete, because versions are
     /// missing.
-    #[cfg(feature = "session")]
     pub(super) fn incomplete(components: Components) -> Self {
         Self::made(components, true)
     }

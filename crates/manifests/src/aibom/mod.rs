@@ -6,7 +6,6 @@
 
 mod cyclonedx;
 mod manifest;
-#[cfg(feature = "session")]
 mod session;
 #[cfg(test)]
 mod tests;
@@ -14,7 +13,6 @@ mod tests;
 pub use manifest::{
     AiBom, AiBomError, AiBomGenerator, COMPLIANCE, Component, ComponentType, Components,
 };
-#[cfg(feature = "session")]
 #[doc(hidden)]
 pub use session::{InstalledPackages, Package, Session, UnusableFile, destination, engines};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::error::StoreError;
+use super::super::error::StoreError;
 use crate::strict_modes::require_protected;
 
 /// The file in the data folder that contains the replica's name.

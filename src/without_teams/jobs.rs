@@ -1,0 +1,14 @@
+//! Replaces the jobs in PostgreSQL in a program that is built without the feature `teams`.
+
+use std::sync::Arc;
+
+use crate::config::Settings;
+use crate::postgres::Database;
+use crate::scripts::Scripts;
+
+use super::plane::Jobs;
+
+/// Never called, because there is no database.
+pub(crate) fn share(database: Database, _: Arc<Scripts>, _: &Settings) -> Arc<dyn Jobs> {
+    match database {}
+}
