@@ -16,7 +16,7 @@ mod receipt;
 mod replay;
 mod run;
 mod runs;
-#[cfg_attr(not(feature = "teams"), path = "without_teams/serve.rs")]
+#[cfg_attr(not(feature = "teams"), path = "cli/serve_absent.rs")]
 mod serve;
 mod table;
 mod token;
@@ -480,7 +480,7 @@ fn govern(
     session: Option<Arc<Session>>,
 ) -> anyhow::Result<Governance> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    let store = StorePlace::of(settings, &folder).open();
+    let store = StorePlace::new(&folder, settings.store.as_ref()).open();
     let store = store.context("the governed tools cannot be offered")?;
     store.record_older_tokens().context("the governed tools cannot be offered")?;
     Ok(Governance::new(settings, policy, &folder, store, executor, session))

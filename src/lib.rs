@@ -20,7 +20,7 @@
 //! # Modules
 //!
 //! In reading order. A module imports only modules below it. Only teams use the modules with a star. Programs that are
-//! built without the feature `teams` have an empty replacement of them, in `without_teams/`.
+//! built without the feature `teams` have replacements instead, in files whose names end with `_absent`.
 //!
 //! | module | responsibility |
 //! |---|---|
@@ -34,21 +34,22 @@
 //! | `bearer` * | authentication over HTTP, by tokens of the store and by access tokens |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence |
 //! | `receipt` | signed receipts: decision, environment and outcome of a run |
-//! | `ledger` | tokens, roles, the audit log, and their store |
 //! | `oidc` * | validation of an authorization server's access tokens |
 //! | `executor` | runs authorized scripts, and kills all their processes |
 //! | `environments` | virtual environments for scripts: create, list, remove |
 //! | `gateway` | the decision about a call: yes or no, the reason, the id |
 //! | `config`, `logging` | settings from environment variables; logs to stderr |
-//! | `postgres` * | the PostgreSQL that replicas share: connections, schema |
 //! | `terminal` | output for terminals |
 //! | `traces` *, `https` * | spans for a collector; the outbound HTTP client |
-//! | `shares`, `plain_text`, `secret` | leaves |
+//! | `shares`, `plain_text` | leaves |
 //!
 //! Below them are packages in `crates/`, which import nothing from this one:
 //!
 //! | package | modules here | responsibility |
 //! |---|---|---|
+//! | `qwed-ledger` | `ledger` | tokens, roles, the audit log, and their store |
+//! | | `postgres` | the PostgreSQL that replicas share: connections, schema |
+//! | | `secret` | texts that must never appear in a log |
 //! | `qwed-clients` | `clients` | this server's entry in the configurations of MCP clients |
 //! | `qwed-safety` | `safety` | analysis of a script's syntax tree for dangerous calls |
 //! | `qwed-manifests` | `provenance` | trust in a skill manifest |
@@ -132,12 +133,10 @@ mod executor;
 pub mod gateway;
 mod governance;
 mod jobs;
-mod ledger;
 mod logging;
 mod plain_text;
 mod receipt;
 mod scripts;
-mod secret;
 mod server;
 mod shares;
 mod terminal;
@@ -151,14 +150,14 @@ mod http;
 mod https;
 #[cfg(feature = "teams")]
 mod oidc;
-#[cfg_attr(not(feature = "teams"), path = "without_teams/postgres.rs")]
-mod postgres;
-#[cfg_attr(not(feature = "teams"), path = "without_teams/traces.rs")]
+#[cfg_attr(not(feature = "teams"), path = "traces_absent.rs")]
 mod traces;
 
 // The packages in `crates/`, under their module names.
 use qwed_clients as clients;
 use qwed_files::{data_folder, folder, strict_modes};
+use qwed_ledger as ledger;
+use qwed_ledger::{postgres, secret};
 use qwed_manifests::{canonical_json, hidden};
 use qwed_sandbox as sandbox;
 
@@ -174,13 +173,13 @@ pub use gateway::{
     VerificationId,
 };
 pub use provenance::SkillProvenanceGuard;
+pub use qwed_ledger::Secret;
 #[doc(inline)]
 pub use qwed_manifests::provenance;
 #[doc(inline)]
 pub use qwed_safety as safety;
 #[doc(hidden)]
 pub use qwed_sandbox::process_of_a_run;
-pub use secret::Secret;
 
 /// Reads a line like the transport, for the fuzz target `wire`.
 #[cfg(fuzzing)]

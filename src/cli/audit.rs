@@ -153,7 +153,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
         };
     }
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let store = StorePlace::of(settings, &folder).open_to_read()?;
+    let store = StorePlace::new(&folder, settings.store.as_ref()).open_to_read()?;
     match command {
         Command::List(options) => list(&store, options),
         Command::Verify { head, artifacts, signed, format, .. } => {

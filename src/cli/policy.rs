@@ -89,7 +89,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
     let policy = Arc::new(PolicyFile::new(file.to_owned()));
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let place = StorePlace::of(settings, &folder);
+    let place = StorePlace::new(&folder, settings.store.as_ref());
     // If no store exists, nothing has run yet, so there are no runs to count.
     let has_store = options.user.is_some() && place.has_store();
     let store = has_store.then(|| place.open_to_read()).transpose()?;

@@ -64,7 +64,7 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
     let artifacts = Artifacts::new(&folder);
-    let place = StorePlace::of(settings, &folder);
+    let place = StorePlace::new(&folder, settings.store.as_ref());
     match command {
         Command::List { limit, format } => {
             list(&artifacts, &place.open_to_read()?, *limit, *format)

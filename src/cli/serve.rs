@@ -203,5 +203,7 @@ pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
 /// Opens the store that contains the tokens. Fails if the store does not exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    StorePlace::of(settings, &folder).open_existing().context("nobody could be let in")
+    StorePlace::new(&folder, settings.store.as_ref())
+        .open_existing()
+        .context("nobody could be let in")
 }

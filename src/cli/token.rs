@@ -77,7 +77,7 @@ pub(super) fn role_parser() -> impl TypedValueParser<Value = Role> {
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let place = StorePlace::of(settings, &folder);
+    let place = StorePlace::new(&folder, settings.store.as_ref());
     match command {
         Command::Create(options) => create(&place.open()?, options),
         Command::List { format } => list(&place.open_to_read()?, *format),

@@ -27,6 +27,7 @@ mod checkpoint;
 mod conclusion;
 mod evidence;
 mod integrity;
+mod patience;
 mod policy;
 mod pytest;
 mod python;
@@ -70,6 +71,7 @@ pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
 };
+pub(crate) use patience::until_reached;
 pub(crate) use policy::{CheckpointPolicy, Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;
 pub(crate) use reply::{Block, GovernedReply};

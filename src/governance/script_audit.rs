@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::{Builder, Uuid};
 
 use super::call::{blocking, store_failed};
+use super::patience::until_reached;
 use super::{Governance, Refusal};
 use crate::canonical_json::canonical_json;
 use crate::executor::{Ending, Outcome, RunError};
@@ -16,7 +17,7 @@ use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
 use crate::gateway::{DecisionRecord, Status};
 use crate::ledger::{
     AUDIT_ROWS_MAX, ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditPlace, AuditRow,
-    Caller, Permission, Presented, Proof, StoreError, UserName, until_reached,
+    Caller, Permission, Presented, Proof, StoreError, UserName,
 };
 use crate::sandbox::Tier;
 

@@ -22,15 +22,30 @@ use crate::executor::{
 };
 use crate::gateway::tests::verified;
 use crate::gateway::{Decision, ErrorCode, RiskBasedExecutionGateway};
-use crate::ledger::tests::{database, entry, user};
 use crate::ledger::{
     ArgumentsHash, AuditEntry, AuditEvent, AuditFilter, AuditOutcome, EVIDENCE_SHA256, Presented,
-    Proof, Role,
+    Proof, Role, UserName,
 };
 use crate::sandbox::Tier;
 
 const TEST_PATH: &str = "tests/test_a.py";
 const ALLOWLIST: &str = "[tools]\nallowlist = [\"run_pytest\"]\n";
+
+fn user(name: &str) -> UserName {
+    name.parse().unwrap()
+}
+
+fn entry(run_id: Uuid, event: AuditEvent) -> AuditEntry {
+    AuditEntry {
+        run_id,
+        event,
+        user: Some(user("ana")),
+        tool: "run_pytest".to_owned(),
+        arguments_hash: Some(ArgumentsHash::of(&Map::new())),
+        outcome: AuditOutcome::ALLOWED,
+        details: Map::new(),
+    }
+}
 
 /// A server with a policy, a token for each role, and an executor that starts nothing.
 struct Fixture {
@@ -153,7 +168,8 @@ impl Fixture {
 fn close_log(data: &Path) {
     let statement = "CREATE TRIGGER closed BEFORE INSERT ON audit
                      BEGIN SELECT RAISE(ABORT, 'closed'); END";
-    database(data).execute_batch(statement).unwrap();
+    let database = rusqlite::Connection::open(data.join("governance.db")).unwrap();
+    database.execute_batch(statement).unwrap();
 }
 
 /// Runs work that waits for the store on a separate thread, so that it does not block a task.

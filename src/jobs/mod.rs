@@ -7,7 +7,7 @@
 mod job;
 mod plane;
 mod registry;
-#[cfg_attr(not(feature = "teams"), path = "../without_teams/jobs.rs")]
+#[cfg_attr(not(feature = "teams"), path = "shared_absent.rs")]
 mod shared;
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ impl Governed {
         let policy = PolicyCheck::of(&file).map_err(|error| error.to_string());
         let folder = data_folder(settings.data_dir.as_deref()).map_err(|error| error.to_string());
         let tokens = folder.clone().and_then(|folder| {
-            let store = StorePlace::of(settings, &folder).open_to_read();
+            let store = StorePlace::new(&folder, settings.store.as_ref()).open_to_read();
             let store = store.map_err(|error| error.to_string())?;
             store.tokens().map_err(|error| error.to_string())
         });

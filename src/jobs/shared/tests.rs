@@ -18,12 +18,17 @@ use crate::gateway::tests::granted;
 use crate::gateway::{Arguments, AskedBy, Gateway, JobId};
 use crate::governance::{Governance, PolicyFile};
 use crate::ledger::{Caller, Presented, Proof, Role, Store, StorePlace, UserName};
-use crate::postgres::scratch::{self, Postgres};
 use crate::postgres::{Database, DatabaseUrl};
 use crate::scripts::{Decided, Permit, Request, ScriptError, Scripts};
 
+use scratch::Postgres;
+
 use super::super::{JobEnd, JobLimits, JobRegistry};
 use super::*;
+
+#[expect(dead_code, reason = "the tests of the ledger use the rest")]
+#[path = "../../../tests/integration/harness/postgres.rs"]
+mod scratch;
 
 const TTL: Duration = Duration::from_secs(3600);
 /// The time that no step of a test exceeds, even on a busy machine.
@@ -506,7 +511,7 @@ fn governed_scripts(url: &str, folder: &Path, begun: &Arc<AtomicUsize>) -> (Arc<
         "QWED_MCP_STORE" => Some(url.to_owned().into()),
         _ => None,
     });
-    let store = StorePlace::of(&settings, folder).open().unwrap();
+    let store = StorePlace::new(folder, settings.store.as_ref()).open().unwrap();
     let executor: Arc<dyn Executor> = executor(begun);
     let policy = Arc::new(PolicyFile::new(folder.join("policy.toml")));
     let governance =

@@ -1,0 +1,249 @@
+//! The audit log: calls, their callers and their outcomes. Each row has the hash of the previous row.
+//!
+//! Rows are only ever appended. An attacker who can write the file can still replace the whole chain. Only a head that
+//! was noted elsewhere reveals such a replacement, see `AuditLog::verify_audit`.
+//!
+//! This module defines the rows and verifies chains. The store keeps the rows.
+
+mod export;
+mod rows;
+mod runs;
+mod tokens;
+mod verification;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::user_name::UserName;
+use qwed_manifests::canonical_json::canonical_json;
+
+pub use export::{ExportVerification, ExportedChain, verify_export};
+pub use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};
+pub use runs::{EVIDENCE_SHA256, LoggedRun, RUN_PYTEST, RecordedEvidence, RecordedRun};
+pub use tokens::{FlawedToken, TokenFlaw};
+pub use verification::{AuditHash, AuditVerification, ChainVerification, ClockStep, KnownHead};
+pub(super) use {
+    runs::RunRow,
+    tokens::{NO_RUN, RecordedToken},
+    verification::{DatabaseFlaws, UnfinishedRuns, Walk},
+};
+#[cfg(test)]
+pub(super) use {
+    tokens::TokenComparison,
+    verification::{BrokenRow, ClockSteps, Flaw},
+};
+
+/// The previous hash of the first row in a chain.
+pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The maximum length of a tool's name, in characters. It is limited because clients choose the name.
+const TOOL_CHARS_MAX: usize = 200;
+/// The maximum size of the details of a row, in bytes. Of longer details, only the beginning and the size are recorded.
+const DETAILS_BYTES_MAX: usize = 16 * 1024;
+/// The number of characters that are recorded of details that are too long.
+const DETAILS_START_CHARS: usize = 4096;
+
+/// The event that a row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AuditEvent {
+    /// A governed tool was called.
+    McpToolCall,
+    /// The policy refused the call.
+    PolicyBlocked,
+    /// A process in the sandbox ended.
+    SandboxExec,
+    /// A tool began to run.
+    ToolStarted,
+    /// A tool ended.
+    ToolFinished,
+    /// A token was created.
+    TokenCreated,
+    /// A token was revoked.
+    TokenRevoked,
+    /// Retention removed the files of a run.
+    ArtifactsRemoved,
+}
+
+impl AuditEvent {
+    pub const ALL: [Self; 8] = [
+        Self::McpToolCall,
+        Self::PolicyBlocked,
+        Self::SandboxExec,
+        Self::ToolStarted,
+        Self::ToolFinished,
+        Self::TokenCreated,
+        Self::TokenRevoked,
+        Self::ArtifactsRemoved,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::McpToolCall => "MCP_TOOL_CALL",
+            Self::PolicyBlocked => "POLICY_BLOCKED",
+            Self::SandboxExec => "SANDBOX_EXEC",
+            Self::ToolStarted => "TOOL_STARTED",
+            Self::ToolFinished => "TOOL_FINISHED",
+            Self::TokenCreated => "TOKEN_CREATED",
+            Self::TokenRevoked => "TOKEN_REVOKED",
+            Self::ArtifactsRemoved => "ARTIFACTS_REMOVED",
+        }
+    }
+}
+
+/// SHA-256 of the canonical JSON of a call's arguments. Arguments can be compared with the hash, but the hash does not
+/// reveal them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentsHash(String);
+
+impl ArgumentsHash {
+    pub fn of(arguments: &Map<String, Value>) -> Self {
+        Self(sha256_hex(&canonical_json(&Value::Object(arguments.clone()))))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The outcome of a row, as one word. The modules that append rows about calls and runs define their own words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditOutcome(&'static str);
+
+impl AuditOutcome {
+    /// A call that is carried out.
+    pub const ALLOWED: Self = Self("ALLOWED");
+    /// A call that waits for its turn. A later row has the call's outcome.
+    pub const WAITING: Self = Self("WAITING");
+    /// A script or a run that begins.
+    pub const STARTED: Self = Self("STARTED");
+    /// A script that could not be run.
+    pub const NOT_RUN: Self = Self("NOT_RUN");
+    /// A token that was created.
+    pub const CREATED: Self = Self("CREATED");
+    /// A token that was revoked.
+    pub const REVOKED: Self = Self("REVOKED");
+    /// A token that was created before tokens had rows in the log.
+    pub const FOUND: Self = Self("FOUND");
+    /// The files of a run were removed.
+    pub const REMOVED: Self = Self("REMOVED");
+
+    /// Returns the outcome with this word.
+    pub const fn of(word: &'static str) -> Self {
+        Self(word)
+    }
+
+    /// Returns the word in the log.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// An entry to append. The store adds the time and the chain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditEntry {
+    /// The id of the call. All entries about one call have the same id.
+    pub run_id: Uuid,
+    pub event: AuditEvent,
+    /// The authenticated user, or the user of the token that the row is about. `None` without authentication.
+    pub user: Option<UserName>,
+    pub tool: String,
+    pub arguments_hash: Option<ArgumentsHash>,
+    pub outcome: AuditOutcome,
+    pub details: Map<String, Value>,
+}
+
+impl AuditEntry {
+    /// Returns an entry for a trial append, which is rolled back.
+    pub(super) fn rehearsal() -> Self {
+        Self {
+            run_id: Uuid::nil(),
+            event: AuditEvent::McpToolCall,
+            user: None,
+            tool: String::new(),
+            arguments_hash: None,
+            outcome: AuditOutcome::WAITING,
+            details: Map::new(),
+        }
+    }
+}
+
+/// The place of a row in the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditPlace {
+    pub seq: i64,
+    pub hash: String,
+}
+
+/// The maximum number of runs that a user may start on one day (UTC), by the store's clock.
+#[derive(Debug, Clone)]
+pub struct Quota {
+    pub user: UserName,
+    pub runs_max: u64,
+}
+
+/// Formats a time as in the store. The texts sort in the order of the times.
+pub fn time_text(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+impl AuditRow {
+    /// Creates the row of an entry. `previous` is the hash of the previous row.
+    pub(super) fn of(entry: &AuditEntry, seq: i64, time: String, previous: String) -> Self {
+        let mut row = Self {
+            instance: None,
+            seq,
+            time,
+            run_id: entry.run_id.to_string(),
+            event: entry.event.as_str().to_owned(),
+            user: entry.user.as_ref().map(ToString::to_string),
+            tool: entry.tool.chars().take(TOOL_CHARS_MAX).collect(),
+            arguments_hash: entry.arguments_hash.as_ref().map(|hash| hash.as_str().to_owned()),
+            outcome: entry.outcome.as_str().to_owned(),
+            details: details_text(&entry.details),
+            previous,
+            hash: String::new(),
+        };
+        row.hash = row.content_hash();
+        row
+    }
+
+    /// Adds the name of the replica to a row, if replicas share a store. Computes the row's hash again.
+    pub(super) fn of_instance(self, instance: &str) -> Self {
+        let mut row = Self { instance: Some(instance.to_owned()), ..self };
+        row.hash = row.content_hash();
+        row
+    }
+}
+
+fn details_text(details: &Map<String, Value>) -> String {
+    let text = canonical_json(&Value::Object(details.clone()));
+    if text.len() <= DETAILS_BYTES_MAX {
+        return text;
+    }
+    let start: String = text.chars().take(DETAILS_START_CHARS).collect();
+    canonical_json(&json!({ "omitted_bytes": text.len(), "start": start }))
+}
+
+fn sha256_hex(text: &str) -> String {
+    hex::encode(Sha256::digest(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_one_form() {
+        for (time, expected) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000000Z"),
+            ("2026-01-02T03:04:05.6789+02:00", "2026-01-02T01:04:05.678900Z"),
+            ("2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05.123456Z"),
+        ] {
+            let time = DateTime::parse_from_rfc3339(time).unwrap().to_utc();
+            assert_eq!(time_text(time), expected);
+        }
+    }
+}

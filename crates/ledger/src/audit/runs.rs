@@ -1,0 +1,101 @@
+//! Runs in the audit log.
+
+use serde_json::{Map, Value};
+
+use super::AuditEvent;
+
+/// The rows of the audit log about a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoggedRun {
+    /// The number of the row about the run's end, or about its start if it has no end. Runs are ordered by this number,
+    /// because the clock may have been set back.
+    pub seq: Option<i64>,
+    pub has_ended: bool,
+    pub is_removed: bool,
+}
+
+/// A run, as the rows about its start, its end and its removal describe it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordedRun {
+    pub user: Option<String>,
+    pub tool: Option<String>,
+    /// The outcome. `None` if the log has no row about the end.
+    pub outcome: Option<String>,
+    pub evidence: RecordedEvidence,
+    /// Whether retention has removed the run's files.
+    pub is_removed: bool,
+    /// The replica that has the files; `None` if it is this replica.
+    pub elsewhere: Option<String>,
+}
+
+/// The evidence of a run, according to the audit log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RecordedEvidence {
+    /// The log has no such run.
+    #[default]
+    NoRun,
+    /// The run has no row about its end.
+    NoEnd,
+    /// The row about the end was written before such rows had the hash.
+    NoHash,
+    /// The run ended without evidence.
+    NotWritten,
+    /// The SHA-256 of the file, in lower-case hexadecimal.
+    Sha256(String),
+}
+
+/// The name of the tool for tests. Its calls count against quotas, and its runs leave evidence.
+pub const RUN_PYTEST: &str = "run_pytest";
+/// The key, in the details of `TOOL_FINISHED`, for the hash of the evidence.
+pub const EVIDENCE_SHA256: &str = "evidence_sha256";
+
+impl RecordedEvidence {
+    /// Reads the details of the row about a run's end. A value that is not a hash becomes a hash that no evidence has.
+    pub(crate) fn of_end(details: &str) -> Self {
+        let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
+        match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
+            Ok(None) => Self::NoHash,
+            Ok(Some(Value::Null)) => Self::NotWritten,
+            Ok(Some(hash)) => Self::Sha256(hash.as_str().unwrap_or_default().to_owned()),
+            Err(_) => Self::Sha256(String::new()),
+        }
+    }
+}
+
+impl RecordedRun {
+    /// Returns whether the run ended.
+    pub fn has_end(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    /// Adds the next row of the run: about its start, its end or its removal.
+    pub(crate) fn follow(&mut self, row: RunRow) {
+        let RunRow { event, user, tool, outcome, details, elsewhere } = row;
+        if event == AuditEvent::ArtifactsRemoved.as_str() {
+            self.is_removed = true;
+            return;
+        }
+        self.user = Some(user);
+        self.tool = Some(tool);
+        self.elsewhere = elsewhere;
+        // Ignore later rows about an end, because only the first is genuine.
+        if event == AuditEvent::ToolFinished.as_str() && self.outcome.is_none() {
+            self.outcome = Some(outcome);
+            self.evidence = RecordedEvidence::of_end(&details);
+        } else if self.outcome.is_none() {
+            self.evidence = RecordedEvidence::NoEnd;
+        }
+    }
+}
+
+/// The columns of a row that describe a run.
+#[derive(Debug)]
+pub(crate) struct RunRow {
+    pub(crate) event: String,
+    pub(crate) user: String,
+    pub(crate) tool: String,
+    pub(crate) outcome: String,
+    pub(crate) details: String,
+    /// The replica that appended the row; `None` if it is this replica.
+    pub(crate) elsewhere: Option<String>,
+}

@@ -1,0 +1,151 @@
+//! Tokens in the audit log. Every creation and revocation has a row, and verification compares the table of tokens with
+//! these rows.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::rows::AuditRow;
+use super::{AuditEntry, AuditEvent, AuditOutcome};
+
+/// The name of the tool in rows about tokens.
+const TOOL: &str = "qwed-mcp token";
+
+/// The run id in rows about tokens, which belong to no run.
+pub(crate) const NO_RUN: Uuid = Uuid::nil();
+
+/// A token as the log and the table of tokens describe it, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedToken {
+    /// The id, in the same form as in rows about calls.
+    pub(crate) token: String,
+    pub(crate) user: String,
+    pub(crate) role: String,
+    pub(crate) created: String,
+    pub(crate) expires: Option<String>,
+    pub(crate) revoked: Option<String>,
+    /// SHA-256 of the secret.
+    pub(crate) sha256: String,
+}
+
+impl RecordedToken {
+    /// Returns an entry of the audit log about this token.
+    pub(crate) fn entry(&self, event: AuditEvent, outcome: AuditOutcome) -> AuditEntry {
+        AuditEntry {
+            run_id: NO_RUN,
+            event,
+            user: self.user.parse().ok(),
+            tool: TOOL.to_owned(),
+            arguments_hash: None,
+            outcome,
+            details: json!(self).as_object().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the columns in which `other` differs.
+    fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let Self { token: _, user, role, created, expires, revoked, sha256 } = self;
+        [
+            ("user", *user == other.user),
+            ("role", *role == other.role),
+            ("created", *created == other.created),
+            ("expires", *expires == other.expires),
+            ("revoked", *revoked == other.revoked),
+            ("hash", *sha256 == other.sha256),
+        ]
+        .into_iter()
+        .filter_map(|(column, is_same)| (!is_same).then_some(column))
+        .collect()
+    }
+}
+
+/// The table of tokens, compared with the rows about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TokenComparison {
+    /// The number of tokens that match the log.
+    pub same: u64,
+    /// Tokens that were created before tokens had rows in the log. Their original values are unknown, so they are not
+    /// compared.
+    pub older: Vec<String>,
+    /// Tokens that do not match the log.
+    pub flawed: Vec<FlawedToken>,
+}
+
+/// A token that does not match the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FlawedToken {
+    pub token: String,
+    pub flaw: TokenFlaw,
+    /// The columns that were changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<&'static str>,
+}
+
+/// The flaw of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TokenFlaw {
+    /// The token differs from the last row about it.
+    Changed,
+    Removed,
+    /// The token was created without a row in the log.
+    Unrecorded,
+}
+
+/// The tokens that the rows read so far describe, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct RecordedTokens(BTreeMap<String, RecordedToken>);
+
+impl RecordedTokens {
+    /// Adds a row, if it is about a token.
+    pub(crate) fn follow(&mut self, row: &AuditRow) {
+        let events = [AuditEvent::TokenCreated, AuditEvent::TokenRevoked];
+        if events.iter().any(|event| event.as_str() == row.event)
+            && let Ok(recorded) = serde_json::from_str::<RecordedToken>(&row.details)
+        {
+            self.0.insert(recorded.token.clone(), recorded);
+        }
+    }
+
+    /// Adds the tokens of another chain. A token is created once and revoked once. So if both chains have a row about a
+    /// token, the row with the revocation is the later one.
+    pub(super) fn add(&mut self, other: Self) {
+        for (token, recorded) in other.0 {
+            let is_known = self.0.get(&token).is_some_and(|known| known.revoked.is_some());
+            if !is_known {
+                self.0.insert(token, recorded);
+            }
+        }
+    }
+
+    /// Compares the rows with the table of tokens.
+    pub(crate) fn compare(mut self, table: Vec<RecordedToken>) -> TokenComparison {
+        let has_rows = !self.0.is_empty();
+        let mut comparison = TokenComparison::default();
+        for token in table {
+            let flaw = match self.0.remove(&token.token) {
+                Some(recorded) if recorded == token => {
+                    comparison.same += 1;
+                    continue;
+                }
+                Some(recorded) => (TokenFlaw::Changed, recorded.differences(&token)),
+                None if has_rows => (TokenFlaw::Unrecorded, Vec::new()),
+                None => {
+                    comparison.older.push(token.token);
+                    continue;
+                }
+            };
+            let (flaw, columns) = flaw;
+            comparison.flawed.push(FlawedToken { token: token.token, flaw, columns });
+        }
+        let removed = self.0.into_keys().map(|token| FlawedToken {
+            token,
+            flaw: TokenFlaw::Removed,
+            columns: Vec::new(),
+        });
+        comparison.flawed.extend(removed);
+        comparison
+    }
+}

@@ -1,0 +1,154 @@
+//! The interface of a store.
+//!
+//! A method that returns [`Pending`] returns at once; all others block. A write is durable when its result arrives. If
+//! a row cannot be written, the caller must not perform the action that the row records.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::ControlFlow;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::error::StoreError;
+use super::pending::Pending;
+use crate::audit::AuditPlace;
+use crate::audit::LoggedRun;
+use crate::audit::{
+    AuditEntry, AuditFilter, AuditHash, AuditRow, AuditVerification, Quota, RecordedRun,
+};
+use crate::tokens::{NewToken, Replaced, Replacement, Revoked, TokenHash, TokenId, TokenRecord};
+use crate::user_name::UserName;
+
+/// A store of tokens, of the audit log, and of the runs in the audit log.
+pub trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
+    /// Limits running and further operations to two seconds, because the server is stopping.
+    fn hurry(&self) {}
+
+    /// Returns the current time of the clock that rows, quotas and expiry use.
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now()
+    }
+}
+
+/// The tokens. Every change appends a row to the audit log in the same transaction.
+pub trait TokenStore {
+    /// Appends rows about tokens that were created before tokens had rows in the audit log.
+    fn record_older_tokens(&self) -> Result<(), StoreError>;
+
+    /// Adds a token to the store.
+    fn add_token(&self, token: NewToken) -> Result<TokenRecord, StoreError>;
+
+    /// Replaces a token by a new one of the same user and role.
+    fn replace_token(&self, new: Replacement) -> Result<Replaced, StoreError>;
+
+    /// Revokes a token, with immediate effect.
+    fn revoke(&self, id: TokenId) -> Result<Revoked, StoreError>;
+
+    /// Returns all tokens, the oldest first.
+    fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
+
+    /// Returns the current record of the token with this hash, and the token's hash as it is in the store.
+    fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError>;
+
+    /// Returns the current record of the token with this number.
+    fn token(&self, id: TokenId) -> Result<Option<TokenRecord>, StoreError>;
+
+    /// Returns the time of each token's last use in the audit log. The keys are the numbers of tokens.
+    fn last_uses(&self) -> Result<BTreeMap<String, String>, StoreError>;
+}
+
+/// The audit log.
+pub trait AuditLog {
+    /// Appends all entries as consecutive rows, or none, after all earlier submissions. Returns the place of the last
+    /// row.
+    fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace>;
+
+    /// Appends entries after all earlier submissions, if the user's quota of the day permits another run. Otherwise
+    /// appends nothing and returns `None`. Count and append are atomic, across processes too.
+    fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>>;
+
+    /// Appends a row and rolls it back, but writes to the disk. If this succeeds, appends may work again.
+    fn rehearse_append(&self) -> Result<(), StoreError>;
+
+    /// Appends an entry with the given time.
+    #[cfg(test)]
+    fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError>;
+
+    /// Returns the number of a user's runs today, by the store's clock.
+    fn runs_of_day(&self, user: &UserName) -> Result<u64, StoreError>;
+
+    /// Returns the latest rows that match `filter`, oldest first.
+    fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError>;
+
+    /// Returns the rows of a run, at most [`AUDIT_ROWS_MAX`](crate::audit::AUDIT_ROWS_MAX). Uses an index, so
+    /// the time does not depend on the size of the log.
+    fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError>;
+
+    /// Calls `each` for every row after the given rows, in the order of each chain, until `each` breaks.
+    fn for_each_row_after(
+        &self,
+        after: &RowsAfter,
+        each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
+    ) -> Result<(), StoreError>;
+
+    /// Returns the last row of this replica's chain. `None` if the chain is empty.
+    fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError>;
+
+    /// Returns the last row of every other replica's chain.
+    fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError>;
+
+    /// Verifies the whole log in one snapshot. `known` are heads that were noted earlier.
+    fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError>;
+}
+
+/// The runs in the audit log.
+pub trait RunLog {
+    /// Returns the record of a run. Uses an index.
+    fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
+
+    /// Returns the outcome of a call of `run_pytest`, from its last row.
+    fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError>;
+
+    /// Returns the records of the given runs, in the given order. Retention uses the records to decide which runs it
+    /// removes.
+    fn logged_runs(&self, run_ids: &[Uuid]) -> Result<Vec<LoggedRun>, StoreError>;
+
+    /// Calls `each` with the id of every run of this replica that has evidence, oldest first, until `each` breaks.
+    /// Skips runs that retention removed, and runs that ended at or before row `after`. Returns the number of the row
+    /// about the last run's end; `None` if no runs are left.
+    fn runs_with_evidence(
+        &self,
+        after: i64,
+        each: &mut dyn FnMut(Uuid) -> ControlFlow<()>,
+    ) -> Result<Option<i64>, StoreError>;
+
+    /// Counts the runs that retention removed.
+    fn removed_runs(&self) -> Result<u64, StoreError>;
+}
+
+/// The position of a reader in the log: the number of the last row that was read of each chain.
+#[derive(Debug, Clone)]
+pub struct RowsAfter {
+    /// The position in a chain if no row of it was read.
+    start: i64,
+    last: HashMap<Option<String>, i64>,
+}
+
+impl RowsAfter {
+    /// Starts after the row with this number, in each chain.
+    pub fn new(start: i64) -> Self {
+        Self { start, last: HashMap::new() }
+    }
+
+    /// Records that a row was read.
+    pub fn see(&mut self, row: &AuditRow) {
+        let last = self.last.entry(row.instance.clone()).or_insert(self.start);
+        *last = row.seq.max(*last);
+    }
+
+    /// Returns the number of the last row that was read of a replica's chain.
+    pub fn of(&self, instance: Option<&str>) -> i64 {
+        self.last.get(&instance.map(str::to_owned)).copied().unwrap_or(self.start)
+    }
+}

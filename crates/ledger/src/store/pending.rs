@@ -1,0 +1,67 @@
+//! Defines the result of an operation of a store that has not finished yet.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::oneshot;
+
+use super::error::StoreError;
+use super::timer::Timer;
+
+/// The result of an operation. It arrives when the operation is durable.
+#[derive(Debug)]
+pub struct Pending<T> {
+    reply: oneshot::Receiver<Result<T, StoreError>>,
+    /// Measures the time since the submission.
+    timer: Option<Timer>,
+    /// When the result arrives, this is set to whether the operation succeeded.
+    is_done: Option<Arc<AtomicBool>>,
+}
+
+/// The sender for the result of a [`Pending`].
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+impl<T> Pending<T> {
+    /// Creates a sender and its receiver.
+    pub(super) fn new() -> (Reply<T>, Self) {
+        let (sender, reply) = oneshot::channel();
+        (sender, Self { reply, timer: None, is_done: None })
+    }
+
+    /// Records the time until the result arrives as a metric of `timer`.
+    pub(super) fn timed(self, timer: Timer) -> Self {
+        Self { timer: Some(timer), ..self }
+    }
+
+    /// Stores in `is_done` whether the operation succeeded.
+    pub(super) fn noted(self, is_done: &Arc<AtomicBool>) -> Self {
+        Self { is_done: Some(Arc::clone(is_done)), ..self }
+    }
+
+    /// Waits for the result. Blocks the thread.
+    pub fn wait(self) -> Result<T, StoreError> {
+        let Self { reply, timer, is_done } = self;
+        count(timer, is_done, reply.blocking_recv().unwrap_or(Err(StoreError::GivenUp)))
+    }
+
+    /// Waits for the result in a task.
+    pub async fn done(self) -> Result<T, StoreError> {
+        let Self { reply, timer, is_done } = self;
+        count(timer, is_done, reply.await.unwrap_or(Err(StoreError::GivenUp)))
+    }
+}
+
+/// Records the time of a result, stores whether it is a success, and returns it.
+fn count<T>(
+    timer: Option<Timer>,
+    is_done: Option<Arc<AtomicBool>>,
+    result: Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if let Some(is_done) = is_done {
+        is_done.store(result.is_ok(), Ordering::Relaxed);
+    }
+    if let Some(timer) = timer {
+        timer.stop(&result);
+    }
+    result
+}

@@ -1,0 +1,289 @@
+//! The store in PostgreSQL. Replicas share it: each has its own chain in the audit log, and all use the same tokens.
+//!
+//! One thread owns two connections: one pipelines all queries, the other is for writes, see `writer`. Callers block, or
+//! wait in a task.
+
+mod audit;
+mod instance;
+mod records;
+mod runs;
+mod tokens;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::future::BoxFuture;
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::sleep;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::Store;
+use super::backend::Backend;
+use super::error::StoreError;
+use crate::postgres::{Database, DatabaseError, DatabaseUrl, Session};
+use crate::secret::Secret;
+
+use instance::{instance, known_instance};
+use writer::{Job, OwnChain, write_all};
+
+/// A query, together with the sender for its result.
+type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
+
+/// The limit for waiting queries and for waiting jobs, each. It is larger than the number of calls that can be in
+/// flight.
+const WAITING_MAX: usize = 1024;
+
+/// The time limit for running operations after the server has begun to stop.
+const HURRIED_MAX: Duration = Duration::from_secs(2);
+
+const NOW: &str = "SELECT clock_timestamp()";
+
+/// The maximum number of attempts to run a query if the connection is lost.
+const READS_MAX: u32 = 2;
+
+/// A handle to the tokens and the audit log in a database. Clones share one store.
+#[derive(Debug, Clone)]
+pub(crate) struct PostgresStore {
+    /// The name of this replica. Rows are appended to the replica's chain.
+    instance: Arc<str>,
+    clock: Arc<Clock>,
+    thread: Arc<Thread>,
+}
+
+/// The thread that owns the connections.
+struct Thread {
+    /// The senders of queries and jobs. When they are dropped, the thread finishes all earlier work and ends.
+    channels: Option<(Sender<Question>, Sender<Job>)>,
+    hurry: CancellationToken,
+    handle: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Thread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Thread(..)")
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.channels = None;
+        self.hurry.cancel();
+        let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        drop(handle.map(JoinHandle::join));
+    }
+}
+
+impl From<DatabaseError> for StoreError {
+    fn from(error: DatabaseError) -> Self {
+        Self::Database(Arc::new(error))
+    }
+}
+
+/// Returns whether the connection was lost during a statement. A timeout does not count as a lost connection, because
+/// no time is left for a retry.
+fn is_lost_connection(error: &StoreError) -> bool {
+    let StoreError::Database(error) = error else { return false };
+    matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
+}
+
+/// Returns the error for a value that this program never writes.
+fn unreadable(source: tokio_postgres::Error) -> StoreError {
+    DatabaseError::Statement(source).into()
+}
+
+/// Returns a value of a row.
+fn value<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T, StoreError> {
+    row.try_get(column).map_err(unreadable)
+}
+
+impl Backend for PostgresStore {
+    fn hurry(&self) {
+        self.thread.hurry.cancel();
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+}
+
+/// Waits for `work`. After `hurry`, the work has two seconds, so that an unreachable database does not delay the end of
+/// the server. Then this returns `None`.
+async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let is_over = async {
+        hurry.cancelled().await;
+        sleep(HURRIED_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = is_over => None,
+    }
+}
+
+/// The clock of the database, which all replicas share. It shows the last time from the database plus the time that has
+/// passed since then.
+#[derive(Debug)]
+struct Clock {
+    shown: Mutex<(DateTime<Utc>, Instant)>,
+}
+
+impl Clock {
+    /// Sets the clock to a time that the database just returned.
+    fn set(&self, shown: DateTime<Utc>) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = (shown, Instant::now());
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        let (shown, at) = *self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = TimeDelta::from_std(at.elapsed()).unwrap_or(TimeDelta::MAX);
+        shown.checked_add_signed(since).unwrap_or(shown)
+    }
+}
+
+/// Opens the store for reading and writing, see [`PostgresStore::open`].
+pub(super) fn open(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    PostgresStore::open(url, folder).map(Store::from)
+}
+
+/// Opens the store for reading, see [`PostgresStore::open_to_read`].
+pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    PostgresStore::open_to_read(url, folder).map(Store::from)
+}
+
+impl PostgresStore {
+    /// Connects to the database, and migrates its schema. The data folder identifies the replica.
+    pub(crate) fn open(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
+        Self::of_instance(url, instance(folder)?)
+    }
+
+    /// Connects for reading. Writes nothing, neither to the database nor to the data folder.
+    pub(crate) fn open_to_read(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
+        Self::of_instance(url, known_instance(folder)?.unwrap_or_default())
+    }
+
+    fn of_instance(url: &Secret, instance: Uuid) -> Result<Self, StoreError> {
+        let url = DatabaseUrl::parse(url).map_err(DatabaseError::Url)?;
+        let instance = instance.to_string().into();
+        let (questions, asked) = channel(WAITING_MAX);
+        let (jobs, waiting) = channel(WAITING_MAX);
+        let (opened, is_open) = mpsc::channel();
+        let (own, hurry) = (Arc::clone(&instance), CancellationToken::new());
+        let asking = Asking { asked, waiting, hurry: hurry.clone() };
+        let thread = std::thread::spawn(move || serve(url, &own, asking, &opened));
+        let clock = is_open.recv().unwrap_or(Err(StoreError::GivenUp))?;
+        let handle = Mutex::new(Some(thread));
+        Ok(Self {
+            instance,
+            clock,
+            thread: Arc::new(Thread { channels: Some((questions, jobs)), hurry, handle }),
+        })
+    }
+
+    /// Runs a query and waits for its result. Retries if the connection is lost.
+    fn ask<T, F>(
+        &self,
+        question: impl Fn(Arc<Session>) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        self.ask_database(async move |database| {
+            let mut reads_left = READS_MAX;
+            loop {
+                reads_left -= 1;
+                let answer = match database.session().await {
+                    Ok(session) => question(session).await,
+                    Err(error) => return Err(error.into()),
+                };
+                match answer {
+                    Err(error) if is_lost_connection(&error) && reads_left > 0 => {}
+                    answer => return answer,
+                }
+            }
+        })
+    }
+
+    /// Runs a query over the `Database`, and waits for its result.
+    fn ask_database<T, F>(
+        &self,
+        question: impl FnOnce(Database) -> F + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        // Do not use a Tokio channel, because the waiting caller may be a task of another runtime.
+        let (reply, answer) = mpsc::channel();
+        let question: Question = Box::new(move |database| {
+            Box::pin(async move {
+                // Sending fails if the caller no longer waits. Ignore this.
+                drop(reply.send(question(database).await));
+            })
+        });
+        if let Some((questions, _)) = &self.thread.channels
+            && let Err(TrySendError::Full(_)) = questions.try_send(question)
+        {
+            return Err(StoreError::Overloaded);
+        }
+        answer.recv().unwrap_or(Err(StoreError::GivenUp))
+    }
+
+    /// Appends a job to the queue of the writer.
+    fn submit(&self, job: Job) {
+        if let Some((_, jobs)) = &self.thread.channels
+            && let Err(TrySendError::Full(job)) = jobs.try_send(job)
+        {
+            job.tell(Err(StoreError::Overloaded));
+        }
+    }
+}
+
+/// The channels of queries and jobs, and the signal to hurry.
+struct Asking {
+    asked: Receiver<Question>,
+    waiting: Receiver<Job>,
+    hurry: CancellationToken,
+}
+
+/// Connects, and serves queries until all senders are gone.
+fn serve(
+    url: DatabaseUrl,
+    instance: &str,
+    asking: Asking,
+    opened: &mpsc::Sender<Result<Arc<Clock>, StoreError>>,
+) {
+    let Asking { mut asked, waiting, hurry } = asking;
+    let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        let (database, clock) = match open_with_clock(url).await {
+            Ok(opened) => opened,
+            Err(error) => return drop(opened.send(Err(error))),
+        };
+        drop(opened.send(Ok(Arc::clone(&clock))));
+        let chain = OwnChain { instance: instance.to_owned(), clock };
+        let writer = tokio::spawn(write_all(database.clone(), chain, waiting, hurry.clone()));
+        while let Some(question) = asked.recv().await {
+            let (answer, hurry) = (question(database.clone()), hurry.clone());
+            tokio::spawn(async move { hurried(&hurry, answer).await });
+        }
+        drop(writer.await);
+    });
+}
+
+async fn open_with_clock(url: DatabaseUrl) -> Result<(Database, Arc<Clock>), StoreError> {
+    let database = Database::open(url).await?;
+    let rows = database.session().await?.query(NOW, &[]).await?;
+    let shown = value(rows.first().ok_or(StoreError::GivenUp)?, 0)?;
+    Ok((database, Arc::new(Clock { shown: Mutex::new((shown, Instant::now())) })))
+}

@@ -1,0 +1,22 @@
+//! Replaces the store in PostgreSQL in a program that is built without the feature `postgres`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::postgres::{DatabaseError, DatabaseUrl};
+use crate::secret::Secret;
+
+use super::{Store, StoreError};
+
+/// Fails.
+pub(super) fn open(url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
+    match DatabaseUrl::parse(url) {
+        Ok(url) => match url {},
+        Err(error) => Err(StoreError::Database(Arc::new(DatabaseError::Url(error)))),
+    }
+}
+
+/// Fails.
+pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
+    open(url, folder)
+}

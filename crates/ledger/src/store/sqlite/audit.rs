@@ -1,0 +1,237 @@
+//! Queries of the audit log.
+
+use std::ops::ControlFlow;
+
+use chrono::Utc;
+use rusqlite::types::ValueRef;
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use uuid::Uuid;
+
+use super::SqliteStore;
+use super::chain::append;
+#[cfg(test)]
+use super::chain::append_at;
+use super::database::flaws;
+use super::tokens::recorded_tokens;
+use crate::audit::AuditPlace;
+use crate::audit::RUN_PYTEST;
+use crate::audit::{
+    AUDIT_ROWS_MAX, AuditEntry, AuditEvent, AuditFilter, AuditHash, AuditOutcome, AuditRow,
+    AuditVerification, Quota, RunIdStart, UnfinishedRuns, Walk, time_text,
+};
+use crate::store::backend::{AuditLog, RowsAfter};
+use crate::store::error::StoreError;
+use crate::store::pending::Pending;
+use crate::user_name::UserName;
+
+/// All columns of the audit log, in the order of [`AuditRow`].
+const COLUMNS: &str = "seq, time, run_id, event, user, tool, arguments_hash, outcome, details, \
+                       previous, hash";
+
+impl AuditLog for SqliteStore {
+    fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace> {
+        self.submit(move |transaction| append(transaction, &entries))
+    }
+
+    fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>> {
+        self.submit(move |transaction| {
+            if runs_of_day(transaction, &quota.user)? >= quota.runs_max {
+                return Ok(None);
+            }
+            append(transaction, &entries).map(Some)
+        })
+    }
+
+    fn rehearse_append(&self) -> Result<(), StoreError> {
+        self.write(|transaction| {
+            transaction.execute_batch("SAVEPOINT rehearsal")?;
+            append(transaction, &[AuditEntry::rehearsal()])?;
+            transaction.execute_batch("ROLLBACK TO rehearsal; RELEASE rehearsal")?;
+            // Set the version to its current value. This changes nothing, but SQLite must write the page to the disk.
+            let version = crate::store::error::SCHEMA_VERSION;
+            transaction.pragma_update(None, "user_version", version)
+        })
+    }
+
+    #[cfg(test)]
+    fn append_at(&self, entry: &AuditEntry, time: &str) -> Result<(), StoreError> {
+        let (entries, time) = (vec![entry.clone()], time.to_owned());
+        self.write(move |transaction| append_at(transaction, &entries, || time.clone()).map(drop))
+    }
+
+    fn runs_of_day(&self, user: &UserName) -> Result<u64, StoreError> {
+        self.read(|transaction| runs_of_day(transaction, user))
+    }
+
+    fn audit_rows(&self, filter: &AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(|transaction| {
+            let mut select = transaction.prepare(&format!(
+                "SELECT {COLUMNS} FROM audit
+                 WHERE (?1 IS NULL OR substr(run_id, 1, length(?1)) = ?1) AND (?2 IS NULL OR event = ?2)
+                     AND (?3 IS NULL OR user = ?3) AND (?4 IS NULL OR time >= ?4)
+                 ORDER BY seq DESC LIMIT ?5"
+            ))?;
+            let parameters = params![
+                filter.run_id.as_ref().map(RunIdStart::as_str),
+                filter.event.map(AuditEvent::as_str),
+                filter.user.as_ref().map(UserName::as_str),
+                filter.since.map(time_text),
+                filter.limit.min(AUDIT_ROWS_MAX),
+            ];
+            let rows = select.query_map(parameters, read_row)?;
+            let mut rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            rows.reverse();
+            Ok(rows)
+        })
+    }
+
+    fn rows_of_run(&self, run_id: Uuid) -> Result<Vec<AuditRow>, StoreError> {
+        self.read(|transaction| {
+            let select =
+                format!("SELECT {COLUMNS} FROM audit WHERE run_id = ?1 ORDER BY seq LIMIT ?2");
+            let mut select = transaction.prepare(&select)?;
+            let rows = select.query_map(params![run_id.to_string(), AUDIT_ROWS_MAX], read_row)?;
+            rows.collect()
+        })
+    }
+
+    fn for_each_row_after(
+        &self,
+        after: &RowsAfter,
+        each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.read(|transaction| for_each_after(transaction, after.of(None), each))
+    }
+
+    fn audit_head(&self) -> Result<Option<AuditPlace>, StoreError> {
+        let head = self.read(|transaction| {
+            transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
+                Ok(AuditPlace { seq: row.get(0)?, hash: row.get(1)? })
+            })
+        })?;
+        Ok(Some(head).filter(|head| head.seq > 0))
+    }
+
+    fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError> {
+        let database = flaws(self)?;
+        self.read(|transaction| {
+            let mut walk = Walk::new(known);
+            // An attacker may have changed the number of the first row, so start at the smallest possible number.
+            for_each_after(transaction, i64::MIN, &mut |row| {
+                walk.follow(row);
+                ControlFlow::Continue(())
+            })?;
+            let head = transaction.query_row("SELECT seq, hash FROM audit_head", [], |row| {
+                Ok((row.get(0)?, text(row, 1)?))
+            });
+            walk.end(head.optional()?);
+            // If the database is damaged, do not read the tokens. The damage is already reported, and reading would
+            // fail.
+            let is_comparable = walk.broken.is_none() && database.damage.is_empty();
+            let table = is_comparable.then(|| recorded_tokens(transaction)).transpose()?;
+            Ok(AuditVerification::of(walk, table, unfinished(transaction)?, database))
+        })
+    }
+}
+
+fn runs_of_day(transaction: &Transaction<'_>, user: &UserName) -> rusqlite::Result<u64> {
+    let time = time_text(Utc::now());
+    let day = time.get(..10).unwrap_or_default();
+    // Read backwards, because today's rows are at the end of the log.
+    let mut select = transaction
+        .prepare("SELECT time, event, user, tool, outcome FROM audit ORDER BY seq DESC")?;
+    let mut rows = select.query([])?;
+    let (tool, event) = (RUN_PYTEST, AuditEvent::McpToolCall.as_str());
+    let mut count = 0;
+    while let Some(row) = rows.next()? {
+        if *text(row, 0)? < *day {
+            break;
+        }
+        let is_theirs = row.get::<_, Option<String>>(2)?.as_deref() == Some(user.as_str());
+        let is_run = text(row, 1)? == event
+            && text(row, 3)? == tool
+            && text(row, 4)? == AuditOutcome::ALLOWED.as_str();
+        count += u64::from(is_theirs && is_run);
+    }
+    Ok(count)
+}
+
+fn unfinished(transaction: &Transaction<'_>) -> rusqlite::Result<UnfinishedRuns> {
+    let mut select = transaction.prepare(
+        "SELECT DISTINCT run_id FROM audit AS began
+         WHERE event = ?1
+                 AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND event = ?2)
+             OR outcome = ?3
+                 AND NOT EXISTS (SELECT 1 FROM audit WHERE run_id = began.run_id AND seq > began.seq)",
+    )?;
+    let (started, finished) = (AuditEvent::ToolStarted, AuditEvent::ToolFinished);
+    let words = [started.as_str(), finished.as_str(), AuditOutcome::WAITING.as_str()];
+    let mut unfinished = UnfinishedRuns::default();
+    let mut rows = select.query(words)?;
+    while let Some(row) = rows.next()? {
+        unfinished.add(text(row, 0)?);
+    }
+    Ok(unfinished)
+}
+
+fn for_each_after(
+    transaction: &Transaction<'_>,
+    seq: i64,
+    each: &mut dyn FnMut(AuditRow) -> ControlFlow<()>,
+) -> rusqlite::Result<()> {
+    let select = format!("SELECT {COLUMNS} FROM audit WHERE seq > ?1 ORDER BY seq");
+    let mut select = transaction.prepare(&select)?;
+    let mut rows = select.query([seq])?;
+    while let Some(row) = rows.next()? {
+        if each(read_row(row)?).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a text for bytes that are not valid UTF-8. It differs from every text that was hashed, so the chain reveals
+/// it.
+fn no_text(bytes: &[u8]) -> String {
+    format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
+}
+
+/// Reads a text, even if the value was replaced by another type. The chain reveals such a change.
+pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(optional_text(row, column)?.unwrap_or_default())
+}
+
+fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Text(bytes) => Some(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => no_text(bytes),
+        }),
+        // A blob is a change even if its bytes are the same, because comparisons in SQL no longer match it.
+        ValueRef::Blob(bytes) => Some(no_text(bytes)),
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(number.to_string()),
+    })
+}
+
+fn read_row(row: &Row<'_>) -> rusqlite::Result<AuditRow> {
+    Ok(AuditRow {
+        instance: None,
+        seq: row.get(0)?,
+        time: text(row, 1)?,
+        run_id: text(row, 2)?,
+        event: text(row, 3)?,
+        user: optional_text(row, 4)?,
+        tool: text(row, 5)?,
+        arguments_hash: optional_text(row, 6)?,
+        outcome: text(row, 7)?,
+        details: text(row, 8)?,
+        previous: text(row, 9)?,
+        hash: text(row, 10)?,
+    })
+}

@@ -1,0 +1,69 @@
+//! Checks that the store's file is undamaged, and has exactly the schema of this program.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Transaction};
+
+use super::{SCHEMA, SqliteStore};
+use crate::audit::DatabaseFlaws;
+use crate::store::error::StoreError;
+
+/// The maximum number of defects in the result.
+const DAMAGE_MAX: usize = 20;
+
+/// Checks the whole file, and returns its flaws.
+pub(super) fn flaws(store: &SqliteStore) -> Result<DatabaseFlaws, StoreError> {
+    // Use a separate transaction, because a transaction that has found damage cannot be committed.
+    let damage = match store.read(damage) {
+        // The damage stopped the check, so the error is the only known defect.
+        Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
+        checked => checked?,
+    };
+    Ok(DatabaseFlaws { damage, schema: store.read(schema_differences)? })
+}
+
+fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
+    let mut check = transaction.prepare(&format!("PRAGMA integrity_check({DAMAGE_MAX})"))?;
+    let lines = check.query_map([], |row| row.get(0))?;
+    let lines = lines.collect::<rusqlite::Result<Vec<String>>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// The objects of a schema: the SQL of each, by its type and name.
+type Objects = BTreeMap<(String, String), String>;
+
+fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
+    let model = Connection::open_in_memory()?;
+    model.execute_batch(SCHEMA)?;
+    let (mut ours, found) = (objects(&model)?, objects(transaction)?);
+    let mut differences = Vec::new();
+    for ((kind, name), sql) in found {
+        let said = match ours.remove(&(kind.clone(), name.clone())) {
+            Some(expected) if expected == sql => continue,
+            Some(_) => "was changed",
+            None => "is not ours",
+        };
+        differences.push(format!("the {kind} {name} {said}"));
+    }
+    differences
+        .extend(ours.into_keys().map(|(kind, name)| format!("the {kind} {name} is missing")));
+    Ok(differences)
+}
+
+fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
+    let mut select = connection.prepare("SELECT type, name, sql FROM sqlite_schema")?;
+    let objects = select.query_map([], |row| {
+        let sql: Option<String> = row.get(2)?;
+        Ok(((row.get(0)?, row.get(1)?), statement(&sql.unwrap_or_default())))
+    })?;
+    // Skip SQLite's internal objects, such as statistics. Skip no trigger, because SQLite never creates one.
+    let is_internal = |kind: &str, name: &str| kind != "trigger" && name.starts_with("sqlite_");
+    let objects = objects.collect::<rusqlite::Result<Vec<((String, String), String)>>>()?;
+    Ok(objects.into_iter().filter(|((kind, name), _)| !is_internal(kind, name)).collect())
+}
+
+/// Returns a statement on one line and without comments, because line breaks and comments may differ between versions.
+fn statement(sql: &str) -> String {
+    let code = sql.lines().map(|line| line.split_once("--").map_or(line, |(code, _)| code));
+    code.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
