@@ -634,6 +634,7 @@ impl<'a> Analyzer<'a, '_> {
                 let name = text.to_owned();
                 self.report_reference(name, Some(rule), expr.range());
             }
+            self.check_format(base, text, expr.range());
         }
         if let Some(default) = default {
             values.add(default.clone());

@@ -502,18 +502,21 @@ impl<'a> Analyzer<'a, '_> {
             {
                 self.report_reference(name.to_owned(), Some(rule), attribute.range());
             }
-            // A reference to the `format` method of a dangerous format string is a finding, regardless of the code that
-            // calls it.
-            if !base.known.is_empty()
-                && let Some(rule) = INDEX.formatting(name)
-                && base.texts().0.any(|text| self.takes_internals(text))
-            {
-                self.report_reference(name.to_owned(), Some(rule), attribute.range());
-            }
+            self.check_format(&base, name, attribute.range());
         }
         let values = self.member_of(&base, name, Some(&attribute.value));
         self.record_values(&values);
         (base, values)
+    }
+
+    /// Reports a reference to the `format` method of a dangerous format string, regardless of the code that calls it.
+    pub(super) fn check_format(&mut self, base: &Values<'a>, name: &str, range: TextRange) {
+        if !base.known.is_empty()
+            && let Some(rule) = INDEX.formatting(name)
+            && base.texts().0.any(|text| self.takes_internals(text))
+        {
+            self.report_reference(name.to_owned(), Some(rule), range);
+        }
     }
 
     /// Returns the member `name` of the alternatives of `base`. `from` is the expression of `base` in the source, if

@@ -163,12 +163,16 @@ pub(super) const RULES: &[Rule] = &[
         remedy: "plain names, as in {0.name} or attrgetter('name')",
         matches: &[
             "'{0.__init__.__globals__}'.format(x)",
+            "getattr('{0.__init__.__globals__}', 'format')(x)",
+            "'{0.__init__.__globals__}'.__getattribute__('format')(x)",
+            "import operator\noperator.methodcaller('format', x)('{0.__init__.__globals__}')",
             "import operator\noperator.attrgetter('_os.system')(x)",
         ],
         misses: &[
             "'{0.name} {1[key]}'.format(x, y)",
             "'{}'.format(1)",
             "'{0.__class__.__name__}'.format(x)",
+            "getattr('{0.name}', 'format')(x)",
         ],
     },
     Rule {
