@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,8 @@ pub(crate) struct FakeExecutor {
     pub(crate) never_ready: bool,
     /// The tier that [`Executor::readiness`] returns.
     pub(crate) tier: Option<Tier>,
+    /// Whether the first [`Executor::readiness`] finds no interpreter.
+    pub(crate) is_found_later: AtomicBool,
     /// The interpreter that [`Executor::installation`] returns.
     pub(crate) installation: Option<Installation>,
 }
@@ -47,6 +49,7 @@ impl FakeExecutor {
             runs: AtomicUsize::new(0),
             never_ready: false,
             tier: Some(Tier::T3),
+            is_found_later: AtomicBool::new(false),
             installation: None,
         }
     }
@@ -89,7 +92,9 @@ impl Executor for FakeExecutor {
         if self.never_ready {
             return Box::pin(std::future::pending());
         }
-        let ready = self.tier.map(|tier| Ready { tier, step_down: None });
+        let is_found = !self.is_found_later.swap(false, Ordering::Relaxed);
+        let tier = self.tier.filter(|_| is_found);
+        let ready = tier.map(|tier| Ready { tier, step_down: None });
         Box::pin(async { Ok(ready) })
     }
 

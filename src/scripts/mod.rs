@@ -49,9 +49,8 @@ pub(crate) struct Scripts {
     turns: Arc<Turns>,
     /// The limit on the memory of replies that clients have not read yet.
     replies: ReplyRoom,
-    /// The tier of the sandbox. It is not set before the sandbox was tested. The inner `None` means that no interpreter
-    /// was found.
-    ready: OnceLock<Option<Ready>>,
+    /// The tier of the sandbox. It is not set before an interpreter was found and tested in the sandbox.
+    ready: OnceLock<Ready>,
     /// Lookups of package versions that are in progress. A lookup takes as long as a short script.
     lookups: TaskTracker,
     /// The number of runs that were ended because they used too many pipes.
@@ -113,21 +112,21 @@ impl Scripts {
     /// Tests whether the sandbox works on this machine, and remembers its tier.
     pub(crate) async fn readiness(&self) -> Readiness {
         let readiness = self.executor.readiness().await;
-        if let Ok(ready) = &readiness {
+        if let Ok(Some(ready)) = &readiness {
             self.ready.get_or_init(|| ready.clone());
         }
         readiness
     }
 
-    /// Returns the tier of the sandbox, or `none` without an interpreter. Returns `None` before the sandbox was tested.
+    /// Returns the tier of the sandbox. Returns `None` before an interpreter was found and tested.
     pub(crate) fn tier(&self) -> Option<&'static str> {
-        self.ready.get().map(|ready| ready.as_ref().map_or("none", |ready| ready.tier.as_str()))
+        self.ready.get().map(|ready| ready.tier.as_str())
     }
 
-    /// Returns the reason why scripts run at a lower tier than possible. Returns `None` if there is none, or before the
-    /// sandbox was tested.
+    /// Returns the reason why scripts run at a lower tier than possible. Returns `None` if there is none, or before an
+    /// interpreter was found and tested.
     pub(crate) fn step_down(&self) -> Option<&StepDown> {
-        self.ready.get()?.as_ref()?.step_down.as_ref()
+        self.ready.get()?.step_down.as_ref()
     }
 
     /// Returns the queue in which all runs wait for their turn.

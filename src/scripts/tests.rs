@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
@@ -284,6 +284,16 @@ async fn a_panic_of_the_executor_is_written_down_as_an_end() {
     let error = harness.run().await.unwrap_err();
     assert!(matches!(error, ScriptError::Run(RunError::Panicked)), "{error}");
     assert_eq!(rows(&harness.store).last(), Some(&row("TOOL_FINISHED", "NOT_RUN")));
+}
+
+#[tokio::test]
+async fn an_interpreter_that_is_installed_later_is_found() {
+    let executor = FakeExecutor::new(|_, _, _| Box::pin(async { Ok(finished()) }));
+    executor.is_found_later.store(true, Ordering::Relaxed);
+    let scripts = Scripts::new(&settings(), Gateway::blocking(&settings()), Arc::new(executor));
+    assert!(scripts.readiness().await.unwrap().is_none() && scripts.tier().is_none());
+    assert!(scripts.readiness().await.unwrap().is_some());
+    assert_eq!(scripts.tier(), Some("T3"));
 }
 
 #[tokio::test]

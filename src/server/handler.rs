@@ -295,10 +295,6 @@ impl ServerHandler for Handler {
         if is_there { Ok(()) } else { Err(tasks::not_found()) }
     }
 
-    fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools().into_iter().find(|tool| tool.name == name)
-    }
-
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
@@ -433,7 +429,6 @@ async fn within_turn_deadline<T>(
         }
         return call.await;
     }
-    let _ = (context, waits_for_turn);
     call.await
 }
 

@@ -79,7 +79,7 @@ impl DatabaseUrl {
     ///
     /// # Errors
     ///
-    /// [`UrlError`] if the URL is invalid or incomplete.
+    /// `UrlError` if the URL is invalid or incomplete.
     pub fn parse(text: &Secret) -> Result<Self, UrlError> {
         let text = text.reveal();
         if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
