@@ -52,6 +52,11 @@ pub(crate) enum Reader {
 /// logged too, at `info`. If the configured port is 0, only the log contains the actual port.
 pub(crate) const ADDRESSES: &str = "qwed_mcp::http::addresses";
 
+/// The target that users write for the whole program.
+const PROGRAM: &str = "qwed_mcp";
+/// The beginning of the targets of the program and of its packages, such as `qwed_ledger`.
+const PACKAGES: &str = "qwed_";
+
 /// The modules that log the error of a run. They are silenced for [`Reader::Caller`].
 const RUNS: [&str; 2] = ["qwed_mcp::scripts::run", "qwed_mcp::receipt::writer"];
 
@@ -67,22 +72,7 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
         filter => filter.parse::<Targets>(),
     };
     let is_rejected = parsed.is_err();
-    let mut filter = parsed.unwrap_or_default();
-    if filter.default_level().is_none() {
-        filter = filter.with_default(LevelFilter::WARN);
-    }
-    if !wanted.contains("rmcp") {
-        // Log only errors of rmcp. It logs a warning for every error reply and an `info` event for every notification,
-        // which would be noise.
-        filter = filter.with_target("rmcp", LevelFilter::ERROR);
-    }
-    if reader == Reader::Caller && wanted.trim().is_empty() {
-        filter.extend(RUNS.map(|module| (module.to_owned(), LevelFilter::OFF)));
-    }
-    if filter.would_enable(ADDRESSES, &Level::WARN) {
-        filter = filter.with_target(ADDRESSES, LevelFilter::INFO);
-    }
-    let filter = filter.with_target(SPANS, LevelFilter::OFF);
+    let filter = completed(&parsed.unwrap_or_default(), reader);
     let layer = tracing_subscriber::fmt::layer().with_ansi(false);
     let layer = match reader {
         Reader::Admin => layer.with_writer(|| OneLine(io::stderr())).with_filter(filter).boxed(),
@@ -105,6 +95,31 @@ pub(crate) fn start(wanted: &str, reader: Reader, further: Option<Further>) {
             "QWED_MCP_LOG does not parse; expected for example: qwed_mcp=info,rmcp=warn"
         );
     }
+}
+
+/// Adds the defaults to a filter.
+fn completed(wanted: &Targets, reader: Reader) -> Targets {
+    let level_of =
+        |name: &str| wanted.iter().find_map(|(target, level)| (target == name).then_some(level));
+    let mut filter = wanted.clone();
+    if filter.default_level().is_none() {
+        filter = filter.with_default(LevelFilter::WARN);
+    }
+    if let Some(level) = level_of(PROGRAM) {
+        filter = filter.with_target(PACKAGES, level);
+    }
+    if !wanted.iter().any(|(target, _)| target.starts_with("rmcp")) {
+        // Log only errors of rmcp. It logs a warning for every error reply and an `info` event for every notification,
+        // which would be noise.
+        filter = filter.with_target("rmcp", LevelFilter::ERROR);
+    }
+    if reader == Reader::Caller && *wanted == Targets::new() {
+        filter.extend(RUNS.map(|module| (module.to_owned(), LevelFilter::OFF)));
+    }
+    if filter.would_enable(ADDRESSES, &Level::WARN) {
+        filter = filter.with_target(ADDRESSES, LevelFilter::INFO);
+    }
+    filter.with_target(SPANS, LevelFilter::OFF)
 }
 
 /// A writer of log lines. Escapes control characters and text direction marks, because clients choose the text of some
@@ -227,6 +242,26 @@ mod tests {
         let forged = "INFO tool=a\nERROR forged \u{1b}[31mred\r\u{202e}\u{85}\n";
         let shown = "INFO tool=a\\nERROR forged \\u{1b}[31mred\\r\\u{202e}\\u{85}\n";
         assert_eq!(written(forged), shown);
+    }
+
+    #[test]
+    fn a_filter_for_the_program_is_also_for_its_packages() {
+        let filter = |wanted: &str| completed(&wanted.parse().unwrap(), Reader::Admin);
+        let program = filter("qwed_mcp=info,qwed_sandbox=error");
+        for (target, level, is_logged) in [
+            ("qwed_mcp::server", Level::INFO, true),
+            ("qwed_ledger::postgres", Level::INFO, true),
+            ("qwed_ledger::postgres", Level::DEBUG, false),
+            ("qwed_sandbox::linux", Level::WARN, false),
+            ("rmcp::service", Level::WARN, false),
+            ("hyper", Level::INFO, false),
+            ("hyper", Level::WARN, true),
+        ] {
+            assert_eq!(program.would_enable(target, &level), is_logged, "{target} {level}");
+        }
+        let module = filter("qwed_mcp::server=debug");
+        assert!(!module.would_enable("qwed_ledger::store", &Level::INFO));
+        assert!(filter("rmcp::service=info").would_enable("rmcp::service", &Level::INFO));
     }
 
     #[test]
