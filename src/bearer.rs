@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
+use crate::Secret;
 use crate::ledger::{Caller, InvalidUserName, Proof, Role, Store, StoreError, Token};
 use crate::logging::Causes;
 use crate::oidc::{Access, AccessTokens, NotTaken, SCOPES};
-use crate::secret::Secret;
 
 /// The reason why a request is not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

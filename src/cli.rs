@@ -39,6 +39,7 @@ use clap_complete::Shell;
 use strsim::damerau_levenshtein;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::Secret;
 use crate::aibom::Session;
 use crate::config::{self, Settings};
 use crate::data_folder::{self, NoDataFolder};
@@ -46,11 +47,10 @@ use crate::data_folder::{self, NoDataFolder};
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
 use crate::governance::{self, Governance, PolicyFile};
-use crate::ledger::{StoreError, StorePlace};
+use crate::ledger::StoreError;
 use crate::logging::{self, Causes, Reader};
 use crate::postgres::{Database, DatabaseError, DatabaseUrl};
 use crate::provenance::SkillProvenanceGuard;
-use crate::secret::Secret;
 use crate::server::{Server, serve};
 use crate::terminal::Label;
 use crate::traces::Traces;
@@ -480,7 +480,7 @@ fn govern(
     session: Option<Arc<Session>>,
 ) -> anyhow::Result<Governance> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    let store = StorePlace::new(&folder, settings.store.as_ref()).open();
+    let store = settings.store_in(&folder).open();
     let store = store.context("the governed tools cannot be offered")?;
     store.record_older_tokens().context("the governed tools cannot be offered")?;
     Ok(Governance::new(settings, policy, &folder, store, executor, session))

@@ -7,13 +7,14 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::secret::Secret;
+use crate::Secret;
+use crate::ledger::StorePlace;
 use crate::shares::Share;
 
 /// The maximum number of synchronous runs for each processor. If more are allowed, a warning is logged.
@@ -207,6 +208,12 @@ impl Settings {
     /// Reads the settings from the environment of this process.
     pub fn from_env() -> (Self, Vec<SettingsWarning>) {
         Self::from_lookup(std::env::var_os)
+    }
+
+    /// Returns the location of the tokens and the audit log: the database of the setting `store`, or the data folder
+    /// `folder`.
+    pub(crate) fn store_in<'a>(&'a self, folder: &'a Path) -> StorePlace<'a> {
+        StorePlace::new(folder, self.store.as_ref())
     }
 
     /// Returns a warning if the allowed number of synchronous runs is far higher than this machine's number of

@@ -19,8 +19,8 @@
 //!
 //! # Modules
 //!
-//! In reading order. A module imports only modules below it. Only teams use the modules with a star. Programs that are
-//! built without the feature `teams` have replacements instead, in files whose names end with `_absent`.
+//! In reading order. A module imports only modules below it. The feature `teams` contains the modules with a star. A
+//! program that is built without it has replacements for some of them, in files whose names end with `_absent`.
 //!
 //! | module | responsibility |
 //! |---|---|
@@ -49,7 +49,6 @@
 //! |---|---|---|
 //! | `qwed-ledger` | `ledger` | tokens, roles, the audit log, and their store |
 //! | | `postgres` | the PostgreSQL that replicas share: connections, schema |
-//! | | `secret` | texts that must never appear in a log |
 //! | `qwed-clients` | `clients` | this server's entry in the configurations of MCP clients |
 //! | `qwed-safety` | `safety` | analysis of a script's syntax tree for dangerous calls |
 //! | `qwed-manifests` | `provenance` | trust in a skill manifest |
@@ -109,7 +108,8 @@
 //! assert!(decision.verified);
 //! ```
 
-// Much of what only teams use is compiled in every build. The replacements have the signatures of the real modules.
+// Much of the code that only the feature `teams` uses is compiled in every build. The files `*_absent.rs` replace other
+// modules, with the same signatures.
 #![cfg_attr(
     not(feature = "teams"),
     allow(
@@ -157,7 +157,7 @@ mod traces;
 use qwed_clients as clients;
 use qwed_files::{data_folder, folder, strict_modes};
 use qwed_ledger as ledger;
-use qwed_ledger::{postgres, secret};
+use qwed_ledger::postgres;
 use qwed_manifests::{canonical_json, hidden};
 use qwed_sandbox as sandbox;
 

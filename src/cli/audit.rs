@@ -28,7 +28,7 @@ use crate::governance::{
 use crate::ledger::{
     AUDIT_ROWS_MAX, AuditEvent, AuditFilter, AuditHash, AuditRow, AuditVerification,
     ChainVerification, ClockStep, ExportVerification, ExportedChain, FlawedToken, KnownHead,
-    RowsAfter, RunIdStart, Store, StoreError, StorePlace, TokenFlaw, UserName, verify_export,
+    RowsAfter, RunIdStart, Store, StoreError, TokenFlaw, UserName, verify_export,
 };
 use crate::receipt::{CheckpointVerification, Checkpoints};
 
@@ -153,7 +153,7 @@ pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<Exit
         };
     }
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let store = StorePlace::new(&folder, settings.store.as_ref()).open_to_read()?;
+    let store = settings.store_in(&folder).open_to_read()?;
     match command {
         Command::List(options) => list(&store, options),
         Command::Verify { head, artifacts, signed, format, .. } => {

@@ -19,7 +19,7 @@ use crate::executor::{Executor as _, OneShotExecutor};
 use crate::governance::{
     CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal,
 };
-use crate::ledger::{Role, StorePlace, UserName};
+use crate::ledger::{Role, UserName};
 use crate::plain_text::json_fault;
 
 #[derive(Debug, Subcommand)]
@@ -89,7 +89,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
     let policy = Arc::new(PolicyFile::new(file.to_owned()));
     let untrusted = super::untrusted(Some(&policy));
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let place = StorePlace::new(&folder, settings.store.as_ref());
+    let place = settings.store_in(&folder);
     // If no store exists, nothing has run yet, so there are no runs to count.
     let has_store = options.user.is_some() && place.has_store();
     let store = has_store.then(|| place.open_to_read()).transpose()?;

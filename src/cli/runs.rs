@@ -20,7 +20,7 @@ use crate::governance::{
     Artifacts, Evidence, IntegrityError, RUNS_LISTED_MAX, Retained, RetentionError, RunEntry,
     RunState, Served, apply_retention, evidence, retention_of,
 };
-use crate::ledger::{AUDIT_ROWS_MAX, AuditFilter, RunIdStart, Store, StoreError, StorePlace};
+use crate::ledger::{AUDIT_ROWS_MAX, AuditFilter, RunIdStart, Store, StoreError};
 use crate::logging::Causes;
 
 /// The maximum number of runs that the command can list.
@@ -64,7 +64,7 @@ pub(super) enum Command {
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
     let artifacts = Artifacts::new(&folder);
-    let place = StorePlace::new(&folder, settings.store.as_ref());
+    let place = settings.store_in(&folder);
     match command {
         Command::List { limit, format } => {
             list(&artifacts, &place.open_to_read()?, *limit, *format)

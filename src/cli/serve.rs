@@ -15,7 +15,7 @@ use crate::bearer::Bearers;
 use crate::config::Settings;
 use crate::data_folder;
 use crate::http;
-use crate::ledger::{Store, StorePlace};
+use crate::ledger::Store;
 use crate::logging;
 use crate::oidc::{self, AccessTokens, KeySource};
 use crate::server::Server;
@@ -203,7 +203,5 @@ pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
 /// Opens the store that contains the tokens. Fails if the store does not exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    StorePlace::new(&folder, settings.store.as_ref())
-        .open_existing()
-        .context("nobody could be let in")
+    settings.store_in(&folder).open_existing().context("nobody could be let in")
 }

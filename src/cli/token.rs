@@ -17,7 +17,7 @@ use super::table::Table;
 use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::ledger::{
-    Revoked, Role, Rotated, Store, StorePlace, Token, TokenId, TokenRecord, UserName, time_text,
+    Revoked, Role, Rotated, Store, Token, TokenId, TokenRecord, UserName, time_text,
 };
 
 /// The maximum validity of a token: ten years.
@@ -77,7 +77,7 @@ pub(super) fn role_parser() -> impl TypedValueParser<Value = Role> {
 
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let folder = data_folder(settings.data_dir.as_deref())?;
-    let place = StorePlace::new(&folder, settings.store.as_ref());
+    let place = settings.store_in(&folder);
     match command {
         Command::Create(options) => create(&place.open()?, options),
         Command::List { format } => list(&place.open_to_read()?, *format),

@@ -20,6 +20,7 @@ use super::refusal::RefusalCode;
 use super::tools::GovernedTool;
 use super::workspace::WorkspaceState;
 use super::{Governance, GovernedReply, Refusal, reply};
+use crate::Secret;
 use crate::executor::{Executor, Lane, NotForProject};
 use crate::ledger::{
     ArgumentsHash, AuditEntry, AuditEvent, AuditOutcome, AuditPlace, Caller, Presented, Quota,
@@ -27,7 +28,6 @@ use crate::ledger::{
 };
 use crate::logging::Causes;
 use crate::sandbox::Tier;
-use crate::secret::Secret;
 
 /// The refusal of a run if the user has no runs left today.
 const OVER_QUOTA: Refusal = Refusal::BudgetExceeded("runs_per_day");

@@ -52,13 +52,13 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use crate::Secret;
 use crate::aibom::Session;
 use crate::config::Settings;
 use crate::executor::{Executor, Turns};
 use crate::ledger::Store;
 use crate::logging::Causes;
 use crate::receipt::Receipts;
-use crate::secret::Secret;
 
 use checkpoint::CheckpointWriter;
 use upkeep::Turn;

@@ -11,10 +11,10 @@ use nix::unistd::geteuid;
 use thiserror::Error;
 
 use super::policy::PolicyFile;
+use crate::Secret;
 use crate::config::Settings;
 use crate::executor::UntrustedFolder;
 use crate::ledger::Token;
-use crate::secret::Secret;
 
 /// The maximum number of bytes that are read from the file. A token with a line end is much shorter.
 const BYTES_MAX: u64 = 4096;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
 
+use crate::Secret;
 use crate::bearer::{Bearers, NotLetIn};
 use crate::ledger::{Permission, Presented, Proof, UserName};
 use crate::oidc::SCOPES;
-use crate::secret::Secret;
 use crate::shares::Held;
 
 use super::refusal::Refusal;

@@ -301,10 +301,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let span = tracing::info_span!("call", tool = %shortened(&request.name), request_id = %shortened(&context.id.to_string()));
-        let traced = {
-            let is_http = connection(&context.extensions).is_some();
-            traced::span(&shortened(&request.name), is_http, &context)
-        };
+        let is_http = connection(&context.extensions).is_some();
+        let traced = traced::span(&shortened(&request.name), is_http, &context);
         let answer = self.answer(request, context).instrument(span);
         let answer = answer.instrument(traced.clone());
         // Convert a panic into an error reply. Without a reply, the client would wait forever.

@@ -14,8 +14,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::Secret;
 use crate::ledger::Presented;
-use crate::secret::Secret;
 
 use super::protocol_error::ProtocolError;
 

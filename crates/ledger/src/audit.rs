@@ -12,13 +12,13 @@ mod tokens;
 mod verification;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use qwed_manifests::canonical_json::canonical_json;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::user_name::UserName;
-use qwed_manifests::canonical_json::canonical_json;
 
 pub use export::{ExportVerification, ExportedChain, verify_export};
 pub use rows::{AUDIT_ROWS_MAX, AuditFilter, AuditRow, RunIdStart};

@@ -10,8 +10,8 @@
 //! | `tokens` | tokens, and the callers whom they authenticate |
 //! | `audit` | the rows of the log, their chain, and its verification |
 //! | `store` | the database of tokens and rows |
-//!
-//! | `postgres`, `secret` | the connection to that database and its schema; texts that must never appear in a log |
+//! | `postgres` | the connection to a PostgreSQL database and the schema of this database |
+//! | `secret` | texts that must never appear in a log |
 //!
 //! No other crate uses `rusqlite`.
 //!
@@ -38,7 +38,7 @@ mod audit;
 #[cfg_attr(not(feature = "postgres"), path = "postgres_absent.rs")]
 pub mod postgres;
 mod roles;
-pub mod secret;
+mod secret;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::config::Settings;
 use crate::data_folder::{FolderState, data_folder};
 use crate::executor::{Diagnosis, OneShotExecutor};
 use crate::governance::{PolicyCheck, PolicyError, own_token};
-use crate::ledger::{StorePlace, TokenRecord, TokenState};
+use crate::ledger::{TokenRecord, TokenState};
 use crate::sandbox::Tier;
 use crate::strict_modes::require_protected;
 
@@ -36,7 +36,7 @@ impl Governed {
         let policy = PolicyCheck::of(&file).map_err(|error| error.to_string());
         let folder = data_folder(settings.data_dir.as_deref()).map_err(|error| error.to_string());
         let tokens = folder.clone().and_then(|folder| {
-            let store = StorePlace::new(&folder, settings.store.as_ref()).open_to_read();
+            let store = settings.store_in(&folder).open_to_read();
             let store = store.map_err(|error| error.to_string())?;
             store.tokens().map_err(|error| error.to_string())
         });

@@ -17,7 +17,7 @@ use crate::executor::{Captured, Ending, Executor, LeftOut, Outcome, Picture, Pic
 use crate::gateway::tests::granted;
 use crate::gateway::{Arguments, AskedBy, Gateway, JobId};
 use crate::governance::{Governance, PolicyFile};
-use crate::ledger::{Caller, Presented, Proof, Role, Store, StorePlace, UserName};
+use crate::ledger::{Caller, Presented, Proof, Role, Store, UserName};
 use crate::postgres::{Database, DatabaseUrl};
 use crate::scripts::{Decided, Permit, Request, ScriptError, Scripts};
 
@@ -511,7 +511,7 @@ fn governed_scripts(url: &str, folder: &Path, begun: &Arc<AtomicUsize>) -> (Arc<
         "QWED_MCP_STORE" => Some(url.to_owned().into()),
         _ => None,
     });
-    let store = StorePlace::new(folder, settings.store.as_ref()).open().unwrap();
+    let store = settings.store_in(folder).open().unwrap();
     let executor: Arc<dyn Executor> = executor(begun);
     let policy = Arc::new(PolicyFile::new(folder.join("policy.toml")));
     let governance =

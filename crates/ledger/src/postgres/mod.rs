@@ -8,10 +8,10 @@ mod database;
 mod migrations;
 #[cfg(test)]
 #[path = "../../../../tests/integration/harness/postgres.rs"]
-pub mod scratch;
+pub(crate) mod scratch;
 mod session;
 #[cfg(test)]
-pub mod tests;
+mod tests;
 mod tls;
 mod url;
 

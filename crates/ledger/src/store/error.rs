@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use qwed_files::strict_modes::Unprotected;
 use rand::rngs::SysError;
 use thiserror::Error;
-
-use qwed_files::strict_modes::Unprotected;
 
 /// The version of the schema of the embedded store, in `user_version`.
 pub(crate) const SCHEMA_VERSION: i32 = 1;

@@ -150,28 +150,18 @@ impl Clock {
     }
 }
 
-/// Opens the store for reading and writing, see [`PostgresStore::open`].
+/// Connects to the database, and migrates its schema. The data folder identifies the replica.
 pub(super) fn open(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
-    PostgresStore::open(url, folder).map(Store::from)
+    PostgresStore::connect(url, instance(folder)?).map(Store::from)
 }
 
-/// Opens the store for reading, see [`PostgresStore::open_to_read`].
+/// Connects for reading. Writes nothing, neither to the database nor to the data folder.
 pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
-    PostgresStore::open_to_read(url, folder).map(Store::from)
+    PostgresStore::connect(url, known_instance(folder)?.unwrap_or_default()).map(Store::from)
 }
 
 impl PostgresStore {
-    /// Connects to the database, and migrates its schema. The data folder identifies the replica.
-    pub(crate) fn open(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
-        Self::of_instance(url, instance(folder)?)
-    }
-
-    /// Connects for reading. Writes nothing, neither to the database nor to the data folder.
-    pub(crate) fn open_to_read(url: &Secret, folder: &Path) -> Result<Self, StoreError> {
-        Self::of_instance(url, known_instance(folder)?.unwrap_or_default())
-    }
-
-    fn of_instance(url: &Secret, instance: Uuid) -> Result<Self, StoreError> {
+    fn connect(url: &Secret, instance: Uuid) -> Result<Self, StoreError> {
         let url = DatabaseUrl::parse(url).map_err(DatabaseError::Url)?;
         let instance = instance.to_string().into();
         let (questions, asked) = channel(WAITING_MAX);

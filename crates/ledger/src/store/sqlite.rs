@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use qwed_files::strict_modes::{Unprotected, require_protected};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 use super::backend::Backend;
 use super::error::{BUSY_TIMEOUT, SCHEMA_VERSION, StoreError};
 use super::pending::Pending;
-use qwed_files::strict_modes::{Unprotected, require_protected};
 
 use writer::Writer;
 

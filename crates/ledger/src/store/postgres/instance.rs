@@ -6,10 +6,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use qwed_files::strict_modes::require_protected;
 use uuid::Uuid;
 
 use super::super::error::StoreError;
-use qwed_files::strict_modes::require_protected;
 
 /// The file in the data folder that contains the replica's name.
 const FILE_NAME: &str = "instance-id";
