@@ -4,7 +4,6 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
@@ -27,7 +26,7 @@ use crate::gateway::{AskedBy, Stdin};
 use crate::governance::{Governance, GovernedCall, GovernedTool, Refusal};
 use crate::jobs::{Found, RequestKey};
 use crate::ledger::{Presented, UserName};
-use crate::transport::TurnDeadline;
+use crate::shares::Held;
 use crate::transport::{Connection, Slot};
 
 use super::call::{CallContext, Server};
@@ -91,12 +90,8 @@ impl Handler {
             stdin: Stdin::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
-        // The call is polled in one of two places of `within_turn_deadline`, so it is on the heap.
-        let call = Box::pin(with_progress(&context, &waits, call));
-        let mut reply = within_turn_deadline(&context, &waits, call).await;
-        if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), reply.room.take()) {
-            slot.hold(room);
-        }
+        let mut reply = Box::pin(with_progress(&context, &waits, call)).await;
+        hold(&context, reply.room.take());
         Ok(reply.into_response())
     }
 
@@ -109,9 +104,7 @@ impl Handler {
         let waits = Arc::clone(&call.waits_for_turn);
         let call = self.server.call_governed(governance, call);
         let (run_id, reply, room) = with_progress(context, &waits, call).await;
-        if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
-            slot.hold(room);
-        }
+        hold(context, room);
         let reply = reply.map_err(|refusal| governed::error(run_id, &refusal))?;
         Ok(governed::result(reply).into())
     }
@@ -267,9 +260,7 @@ impl ServerHandler for Handler {
         let task = self.server.task(id, user(&context)).await.map_err(tasks::away)?;
         let (job, mut reply) = task.ok_or_else(tasks::not_found)?;
         let room = reply.as_mut().and_then(|reply| reply.room.take());
-        if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
-            slot.hold(room);
-        }
+        hold(&context, room);
         Ok(GetTaskResult::new(tasks::detailed(&job, reply.map(Reply::into_result))))
     }
 
@@ -405,29 +396,16 @@ fn presented(context: &RequestContext<RoleServer>) -> Option<&Presented> {
     context.extensions.get()
 }
 
+/// Makes the memory that is reserved for a reply stay reserved until the reply is written.
+fn hold(context: &RequestContext<RoleServer>, room: Option<Held>) {
+    if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
+        slot.hold(room);
+    }
+}
+
 /// Returns the user of a request. `None` if requests need no user.
 fn user(context: &RequestContext<RoleServer>) -> Option<&UserName> {
     presented(context).and_then(Presented::user)
-}
-
-/// Carries out a call. If the transport sets a deadline, and the call still waits for its turn at the deadline, the
-/// call is cancelled, because its client may be gone.
-async fn within_turn_deadline<T>(
-    context: &RequestContext<RoleServer>,
-    waits_for_turn: &AtomicBool,
-    mut call: impl Future<Output = T> + Unpin,
-) -> T {
-    if let Some(TurnDeadline(deadline)) = context.extensions.get() {
-        if let Ok(done) = tokio::time::timeout(*deadline, &mut call).await {
-            return done;
-        }
-        if waits_for_turn.load(Ordering::Relaxed) {
-            tracing::info!("cancelled: its turn did not come in time");
-            context.ct.cancel();
-        }
-        return call.await;
-    }
-    call.await
 }
 
 /// Returns the first 100 characters of a name that a client has chosen, for logs and messages.

@@ -1,10 +1,13 @@
 //! Both eras on one URL, and how calls end.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Connection, HttpServer, STATELESS, initialize, request, script, soon, stateless};
+use super::{
+    Connection, HttpServer, STATELESS, bearer, initialize, request, script, soon, stateless,
+};
 use crate::governed::Governed;
 use crate::harness::{ServerBuilder, quickest};
 
@@ -27,6 +30,8 @@ tests! {
         a_call_without_a_session_waits_for_its_turn_within_a_deadline,
         the_end_waits_for_what_is_in_flight_and_nothing_is_left,
         the_end_does_not_wait_longer_than_the_admin_wants;
+    needs [Tier3, Packages]:
+        a_governed_call_without_a_session_waits_within_the_same_deadline;
 }
 
 /// What runs until it is killed.
@@ -239,6 +244,22 @@ fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
     drop(running);
     let text = waiting.response().unwrap().json()["result"]["content"][0]["text"].clone();
     assert_eq!(text, "STDOUT:\n2\n\nExecution completed successfully.");
+}
+
+fn a_governed_call_without_a_session_waits_within_the_same_deadline() {
+    let governed = Governed::new("ledger");
+    let test = "import time\ndef test_it(): time.sleep(600)";
+    fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
+    let builder = governed.server().variable("QWED_MCP_TEST_TURN_DEADLINE_MS", "400");
+    let server = HttpServer::start(builder, &["--sessionless", "--require-token"]);
+    let path = json!({ "test_path": "tests/test_long.py" });
+    let call = json!({ "name": "run_pytest", "arguments": path });
+    let (head, body) = stateless("tools/call", call.clone());
+    let running = call_for_ever(&server, &format!("{head}{}", bearer(&governed.user)), &body);
+    let reply = server.post(&bearer(&governed.user), &request(1, "tools/call", &call));
+    let text = &reply.json()["result"]["content"][0]["text"];
+    assert_eq!(text, "Status: cancelled\nExecution was cancelled.");
+    drop(running);
 }
 
 fn the_end_waits_for_what_is_in_flight_and_nothing_is_left() {
