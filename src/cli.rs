@@ -433,7 +433,8 @@ fn serve_client() -> anyhow::Result<ExitCode> {
     serve_with(settings(), |runtime, server, _| Ok(runtime.block_on(serve(server))?))
 }
 
-/// Builds a server and calls `work` with it. When `work` has returned, writes the bill of materials of the session.
+/// Builds a server and calls `work` with it. If a database is configured, the server shares its background jobs with
+/// other replicas through the database. When `work` has returned, writes the bill of materials of the session.
 fn serve_with(
     mut settings: Settings,
     work: impl FnOnce(&Runtime, Arc<Server>, &Settings) -> anyhow::Result<()>,
@@ -461,8 +462,12 @@ fn serve_with(
     let governance =
         governance.map(|governance| Arc::new(governance.with_receipts(receipts.clone())));
     let server = Server::new(&settings, executor, governance, session.clone(), receipts.as_ref());
-    with_shared_server(server, &settings, |runtime, server| {
-        let ended = work(runtime, server, &settings);
+    in_runtime(|runtime| {
+        let server = match &settings.store {
+            Some(url) => share_jobs(runtime, server, &settings, url)?,
+            None => server,
+        };
+        let ended = work(runtime, Arc::new(server), &settings);
         // Write the bill of materials even if the session ended with an error.
         if let (Some(session), Some(file)) = (session, &settings.aibom) {
             aibom::write(&session, file)?;
@@ -551,22 +556,6 @@ fn settings() -> Settings {
     settings
 }
 
-/// Calls `work` like [`with_server`]. If a database is configured, the server shares its background jobs with other
-/// replicas through the database.
-fn with_shared_server(
-    server: Server,
-    settings: &Settings,
-    work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
-    in_runtime(|runtime| {
-        let server = match &settings.store {
-            Some(url) => share_jobs(runtime, server, settings, url)?,
-            None => server,
-        };
-        work(runtime, Arc::new(server))
-    })
-}
-
 /// Connects a server to the database through which replicas share background jobs.
 fn share_jobs(
     runtime: &Runtime,
@@ -588,14 +577,7 @@ fn share_jobs(
     runtime.block_on(shared).context("background jobs cannot be shared")
 }
 
-/// Calls `work` with a server in a new runtime, and shuts the runtime down afterwards.
-fn with_server(
-    server: Server,
-    work: impl FnOnce(&Runtime, Arc<Server>) -> anyhow::Result<ExitCode>,
-) -> anyhow::Result<ExitCode> {
-    in_runtime(|runtime| work(runtime, Arc::new(server)))
-}
-
+/// Calls `work` with a new runtime, and shuts the runtime down afterwards.
 fn in_runtime(work: impl FnOnce(&Runtime) -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = runtime()?;

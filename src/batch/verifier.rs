@@ -73,7 +73,7 @@ impl Verifier {
     /// until the returned value is dropped, when the answer is read.
     pub(crate) async fn room_for(&self, presented: &Presented, bytes: usize) -> Option<Held> {
         let user = presented.user().map(UserName::as_str);
-        self.scripts.room_for(user, bytes).await
+        self.scripts.turns().room_for(user, bytes).await
     }
 
     /// Answers a line. `taken` is the time at which the line was taken from the input. A panic also becomes an answer.

@@ -158,7 +158,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let receipts = super::receipt::writer_of_scripts(settings)?;
     let server = Server::new(settings, executor, None, None, receipts.as_ref());
-    super::with_server(server, |runtime, server| {
+    super::in_runtime(|runtime| {
         runtime.block_on(call(&server, (code, stdin), *json, folder.as_deref()))
     })
 }

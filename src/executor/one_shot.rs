@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use tokio::process::Child;
@@ -54,22 +54,6 @@ pub(crate) struct OneShotExecutor {
     starts: Mutex<()>,
     /// The interpreter and the sandbox of scripts. The first request for them sets this field.
     surroundings: OnceLock<Arc<Surroundings>>,
-}
-
-/// The facts about a run that are known when the run begins.
-#[derive(Debug)]
-struct Begun {
-    /// The start of the run. The timeout counts from this time.
-    started: Instant,
-    timeout: Duration,
-    tier: Tier,
-    group: Option<GroupOrder>,
-}
-
-impl Begun {
-    fn now(tier: Tier, group: Option<GroupOrder>, limits: RunLimits) -> Self {
-        Self { started: Instant::now(), timeout: limits.timeout, tier, group }
-    }
 }
 
 /// A run that is counted for as long as this value lives.
@@ -189,37 +173,26 @@ impl OneShotExecutor {
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
         let Some(starting) = starting else { return Ok(Outcome::never_started()) };
         let limits = RunLimits { neighbours: self.neighbours(), ..limits };
-        let begun = Begun::now(contained.plan.tier, group, limits);
+        // The timeout counts from this time.
+        let started = Instant::now();
+        let group = group.as_ref();
         let message = contained
-            .order(given, &scratch_place(), limits, begun.group.as_ref())
+            .order(given, &scratch_place(), limits, group)
             .map_err(RunError::StartSupervisor)?;
         let supervisors = self.supervisors.clone();
         let echo = echo.clone();
         // Starting a process blocks the thread until the process has begun. So another thread does it, and this thread
         // serves clients meanwhile.
         let start = move || Supervised::start(&supervisors, limits, &echo);
-        let started = spawn_blocking(start).await.map_err(io::Error::from).flatten();
+        let supervised = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
-        let supervised = started.map_err(RunError::StartSupervisor)?;
-        self.see_through(supervised, &message, begun, cancel).await
-    }
-
-    /// Sends a supervisor the message for a run, and follows the run to its end.
-    async fn see_through(
-        &self,
-        mut supervised: Supervised,
-        message: &[u8],
-        begun: Begun,
-        cancel: &CancellationToken,
-    ) -> Result<Outcome, RunError> {
-        let Begun { started, timeout, tier, group } = begun;
-        let memory_bound = (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group.as_ref()));
+        let mut supervised = supervised.map_err(RunError::StartSupervisor)?;
         let cause = tokio::select! {
-            cause = supervised.follow(message) => cause,
-            () = sleep_until((started + timeout).into()) => Cause::TimedOut,
+            cause = supervised.follow(&message) => cause,
+            () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
-        let (supervised, report) = self.end(supervised, cause, group.as_ref()).await?;
+        let (supervised, report) = self.end(supervised, cause, group).await?;
         let Supervised { supervisor, listed, stdout, stderr, pictures, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
@@ -233,10 +206,9 @@ impl OneShotExecutor {
             (false, false)
         };
         let took_pipes = report == Report::TooManyPipes;
-        let ending = ending(cause, is_capped, report)?;
-
+        let tier = contained.plan.tier;
         Ok(Outcome {
-            ending,
+            ending: ending(cause, is_capped, report)?,
             stdout: stdout.finish(),
             stderr: stderr.finish(),
             pictures: pictures.finish().await,
@@ -245,7 +217,7 @@ impl OneShotExecutor {
             is_starved,
             has_slept,
             tier: Some(tier),
-            memory_bound,
+            memory_bound: (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group)),
             start: Start::Cold,
             advice: None,
             receipt: None,

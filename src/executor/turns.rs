@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::shares::{ReplyRoom, Share};
+use crate::shares::{Held, ReplyRoom, Share};
 
 /// The time for which a user counts as present after its last call, or after the end of its last run.
 const PRESENCE: Duration = Duration::from_secs(60);
@@ -75,6 +75,8 @@ pub(crate) struct Turns {
     queue: Arc<Queue>,
     /// The number of runs that wait in each lane.
     waiting: PerLane<AtomicUsize>,
+    /// The limit on the memory of replies that clients have not read yet.
+    replies: ReplyRoom,
 }
 
 #[derive(Debug)]
@@ -133,7 +135,14 @@ impl Turns {
         Self {
             queue: Arc::new(Queue { capacity, share, state: Mutex::default() }),
             waiting: PerLane::default(),
+            replies: ReplyRoom::new(share),
         }
+    }
+
+    /// Waits until a reply with this many bytes of output fits into the memory for unread replies. The memory counts as
+    /// used until the returned value is dropped, when the reply is read.
+    pub(crate) async fn room_for(&self, user: Option<&str>, bytes: usize) -> Option<Held> {
+        self.replies.room_for(user, bytes).await
     }
 
     /// Returns a turn at once; `None` if no turn is free for the user now.
@@ -155,6 +164,9 @@ impl Turns {
 
     /// Waits for a turn of `user`; `None` if `cancel` is cancelled first. `waits` is `true` during the wait, and
     /// `false` afterwards, even if the future is dropped.
+    ///
+    /// In the lane of calls, also waits until there is room for the user's replies. While the replies to a user are not
+    /// read, no more runs start for this user. The results of the other lanes have their own limits.
     pub(crate) async fn take(
         &self,
         lane: Lane,
@@ -162,32 +174,22 @@ impl Turns {
         waits: &AtomicBool,
         cancel: &CancellationToken,
     ) -> Option<Turn> {
-        let _waiting = Waiting::new(waits, self, lane);
-        if cancel.is_cancelled() {
-            return None;
-        }
-        match self.queue.ask(lane, user) {
-            Ok(turn) => Some(turn),
-            // A turn that arrives after the wait was given up is dropped, and goes to the next call.
-            Err(turn) => cancel.run_until_cancelled(turn).await?.ok(),
-        }
-    }
-
-    /// Waits for a turn of `user` at a time when there is room for the user's replies. While the replies to a user are
-    /// not read, no more runs start for this user. Otherwise the same as [`Self::take`].
-    pub(crate) async fn take_with_room(
-        &self,
-        room: &ReplyRoom,
-        lane: Lane,
-        user: Option<&str>,
-        waits: &AtomicBool,
-        cancel: &CancellationToken,
-    ) -> Option<Turn> {
+        let needs_room = lane == Lane::Calls;
         loop {
-            cancel.run_until_cancelled(room.opens(user)).await?;
-            let turn = self.take(lane, user, waits, cancel).await?;
+            if needs_room {
+                cancel.run_until_cancelled(self.replies.opens(user)).await?;
+            }
+            let _waiting = Waiting::new(waits, self, lane);
+            if cancel.is_cancelled() {
+                return None;
+            }
+            let turn = match self.queue.ask(lane, user) {
+                Ok(turn) => turn,
+                // A turn that arrives after the wait was given up is dropped, and goes to the next call.
+                Err(turn) => cancel.run_until_cancelled(turn).await?.ok()?,
+            };
             // During the wait for the turn, earlier runs may have ended, and their replies may have filled the room.
-            if room.is_open(user) {
+            if !needs_room || self.replies.is_open(user) {
                 return Some(turn);
             }
         }
@@ -441,23 +443,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_is_given_where_there_is_room_for_replies() {
-        let (turns, room) = (turns(1), ReplyRoom::new(Share::default()));
+        let turns = turns(1);
         let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
         let [ann, bob] = [Some("ann"), Some("bob")];
         let before = turns.take_at_once(Lane::Calls, ann);
-        let mut of_ann = Box::pin(turns.take_with_room(&room, Lane::Calls, ann, &waits, &cancel));
+        let mut of_ann = Box::pin(turns.take(Lane::Calls, ann, &waits, &cancel));
         assert!((&mut of_ann).now_or_never().is_none());
         // The earlier run has ended. Its output fills the room, because it is not read.
-        let unread = room.room_for(ann, 8 * 1024 * 1024).await;
+        let unread = turns.room_for(ann, 8 * 1024 * 1024).await;
         drop(before);
         assert!((&mut of_ann).now_or_never().is_none());
-        drop(
-            turns
-                .take_with_room(&room, Lane::Calls, bob, &waits, &cancel)
-                .now_or_never()
-                .flatten()
-                .unwrap(),
-        );
+        drop(turns.take(Lane::Calls, bob, &waits, &cancel).now_or_never().flatten().unwrap());
         drop(unread);
         assert!(of_ann.now_or_never().flatten().is_some());
     }

@@ -75,48 +75,28 @@ pub struct RiskBasedExecutionGateway {
     code_analysis: CodeAnalysis,
 }
 
-/// A call that the gateway decides.
-#[derive(Debug)]
-pub(crate) enum Call {
-    /// Runs a script, if the gateway allows the script.
-    Script(Arguments),
-    /// Looks up a background job. The call needs no further decision, so the record is final.
-    JobStatus { record: DecisionRecord, job: JobId },
-}
-
-impl Call {
-    /// Parses a call of the tool `tool_name`.
-    ///
-    /// # Errors
-    ///
-    /// The refusal, if the tool is unknown or has no handler, or if the arguments do not name a job.
-    pub(crate) fn parse(
-        tool_name: &str,
-        arguments: Arguments,
-    ) -> Result<Self, Box<DecisionRecord>> {
-        let Some(policy) = policy::lookup(tool_name) else {
-            let message = migration::unknown_tool_message(tool_name);
-            let id = VerificationId::fresh(tool_name, &arguments);
-            let record = DecisionRecord::verified(None, RiskLevel::High, arguments, id);
-            return Err(Box::new(record.refused(Status::Blocked, ErrorCode::UnknownTool, message)));
-        };
-        match policy.tool {
-            Some(Tool::ExecutePythonCode) => Ok(Self::Script(arguments)),
-            Some(Tool::VerificationStatus) => {
-                let job = arguments::job_id(arguments)
-                    .map_err(|invalid| Box::new(invalid.refuse(policy)))?;
-                Ok(Self::JobStatus {
-                    record: policy.verify(arguments::normalized_job_id(job)),
-                    job,
-                })
-            }
-            None => {
-                let message = format!("Tool '{tool_name}' has no deterministic governance policy.");
-                let record = policy.verify(arguments);
-                Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)))
-            }
-        }
+/// Decides a call that does not run a script: it looks up a background job, or is refused.
+///
+/// # Errors
+///
+/// The refusal, if the tool is unknown or has no handler, or if the arguments do not name a job.
+pub(crate) fn decide_lookup(
+    tool_name: &str,
+    arguments: Arguments,
+) -> Result<(DecisionRecord, JobId), Box<DecisionRecord>> {
+    let Some(policy) = policy::lookup(tool_name) else {
+        let message = migration::unknown_tool_message(tool_name);
+        let id = VerificationId::fresh(tool_name, &arguments);
+        let record = DecisionRecord::verified(None, RiskLevel::High, arguments, id);
+        return Err(Box::new(record.refused(Status::Blocked, ErrorCode::UnknownTool, message)));
+    };
+    if policy.tool != Some(Tool::VerificationStatus) {
+        let message = format!("Tool '{tool_name}' has no deterministic governance policy.");
+        let record = policy.verify(arguments);
+        return Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)));
     }
+    let job = arguments::job_id(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
+    Ok((policy.verify(arguments::normalized_job_id(job)), job))
 }
 
 /// The gateway that decides the scripts of this process.
@@ -200,10 +180,11 @@ impl RiskBasedExecutionGateway {
     /// Never fails: a call that cannot be decided is blocked. The analysis takes CPU time linear in the size of the
     /// script: about 100 ms for 1 MiB, and never more than about a second.
     pub fn evaluate_and_route(&self, tool_name: &str, arguments: Arguments) -> DecisionRecord {
-        let decided = Call::parse(tool_name, arguments).and_then(|call| match call {
-            Call::Script(arguments) => self.evaluate(arguments).map(Verified::into_record),
-            Call::JobStatus { record, .. } => Ok(record),
-        });
+        let decided = if tool_name == Tool::ExecutePythonCode.name() {
+            self.evaluate(arguments).map(Verified::into_record)
+        } else {
+            decide_lookup(tool_name, arguments).map(|(record, _)| record)
+        };
         decided.unwrap_or_else(|refusal| *refusal)
     }
 

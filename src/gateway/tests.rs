@@ -92,8 +92,7 @@ fn a_job_id_is_a_canonical_uuid_in_either_case() {
     for text in [canonical.to_owned(), canonical.to_uppercase(), format!(" {canonical}\n")] {
         let arguments = json!({ "job_id": text.clone() });
         let arguments = arguments.as_object().unwrap().clone();
-        let call = Call::parse("verification_status", arguments).unwrap();
-        let Call::JobStatus { record, .. } = call else { panic!("{text:?}: {call:?}") };
+        let (record, _) = decide_lookup("verification_status", arguments).unwrap();
         assert_eq!(record.normalized_arguments["job_id"], canonical);
     }
     for text in [

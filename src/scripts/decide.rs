@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
+use tracing::instrument;
 
 use crate::executor::Ready;
 use crate::gateway::JobOwner;
@@ -182,23 +182,21 @@ impl Scripts {
 
     /// Makes the decision final, when the readiness of the sandbox is known. The decision is withdrawn if the caller
     /// cancels before that.
+    #[instrument(target = SPANS, name = "gateway.decide", skip_all)]
     async fn conclude(
         &self,
         analysed: impl Future<Output = Result<Verified, Box<DecisionRecord>>>,
         cancel: &CancellationToken,
     ) -> Decision {
-        let concluded = async {
-            let verified = match analysed.await {
-                Ok(verified) => verified,
-                Err(record) => return Decision::Refuse(*record),
-            };
-            let Some(readiness) = cancel.run_until_cancelled(self.readiness()).await else {
-                return verified.withdraw();
-            };
-            let tier = |ready: Option<Ready>| ready.map(|ready| ready.tier);
-            verified.confirm(readiness.map(tier).map_err(|missing| missing.to_string()))
+        let verified = match analysed.await {
+            Ok(verified) => verified,
+            Err(record) => return Decision::Refuse(*record),
         };
-        concluded.instrument(tracing::info_span!(target: SPANS, "gateway.decide")).await
+        let Some(readiness) = cancel.run_until_cancelled(self.readiness()).await else {
+            return verified.withdraw();
+        };
+        let tier = |ready: Option<Ready>| ready.map(|ready| ready.tier);
+        verified.confirm(readiness.map(tier).map_err(|missing| missing.to_string()))
     }
 
     /// Writes a decision to the audit log, if one exists. The log checks the credentials, and the user and token of

@@ -27,7 +27,6 @@ use crate::gateway::Gateway;
 use crate::governance::Governance;
 use crate::ledger::Store;
 use crate::receipt::Receipts;
-use crate::shares::{Held, ReplyRoom};
 
 pub(crate) use decide::PlacedScript;
 pub(crate) use decide::{Decided, Permit, Request, count_decision};
@@ -47,8 +46,6 @@ pub(crate) struct Scripts {
     /// The writer of receipts. `None` if the server writes no receipts of scripts.
     receipts: Option<Arc<Receipts>>,
     turns: Arc<Turns>,
-    /// The limit on the memory of replies that clients have not read yet.
-    replies: ReplyRoom,
     /// The tier of the sandbox. It is not set before an interpreter was found and tested in the sandbox.
     ready: OnceLock<Ready>,
     /// Lookups of package versions that are in progress. A lookup takes as long as a short script.
@@ -67,7 +64,6 @@ impl Scripts {
             session: None,
             receipts: None,
             turns: Arc::new(Turns::of(settings)),
-            replies: ReplyRoom::new(settings.user_share),
             ready: OnceLock::new(),
             lookups: TaskTracker::new(),
             pipe_shortages: AtomicU64::new(0),
@@ -132,12 +128,6 @@ impl Scripts {
     /// Returns the queue in which all runs wait for their turn.
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
-    }
-
-    /// Waits until a reply with this many bytes of output fits into the memory for unread replies. The memory counts as
-    /// used until the returned value is dropped, when the reply is read.
-    pub(crate) async fn room_for(&self, user: Option<&str>, bytes: usize) -> Option<Held> {
-        self.replies.room_for(user, bytes).await
     }
 
     pub(crate) fn fork_servers(&self) -> ForkServers {

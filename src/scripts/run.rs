@@ -12,7 +12,7 @@ use chrono::Utc;
 use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
+use tracing::instrument;
 
 use crate::aibom;
 use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, Turn};
@@ -46,9 +46,8 @@ impl RunRequest {
 }
 
 impl Scripts {
-    /// Waits for a turn of the permit's user in a lane. Returns `None` if `cancel` is cancelled first. `waits` is
-    /// `true` during the wait. In the lane of calls, also waits until the output of the run fits into the memory for
-    /// unread replies. A user that does not read replies therefore gets no further turns.
+    /// Waits for a turn of the permit's user in a lane. See [`Turns::take`](crate::executor::Turns::take).
+    #[instrument(target = SPANS, name = "queue.wait", skip_all)]
     pub(crate) async fn turn(
         &self,
         permit: &Permit,
@@ -56,19 +55,7 @@ impl Scripts {
         waits: &AtomicBool,
         cancel: &CancellationToken,
     ) -> Option<Turn> {
-        let user = permit.user().map(UserName::as_str);
-        let turn = async {
-            match lane {
-                Lane::Calls => {
-                    self.turns.take_with_room(&self.replies, lane, user, waits, cancel).await
-                }
-                // The results of these lanes do not count as unread replies, because they have their own limits.
-                Lane::Jobs | Lane::SharedJobs | Lane::Tests => {
-                    self.turns.take(lane, user, waits, cancel).await
-                }
-            }
-        };
-        turn.instrument(tracing::info_span!(target: SPANS, "queue.wait")).await
+        self.turns.take(lane, permit.user().map(UserName::as_str), waits, cancel).await
     }
 
     /// Runs the script of a permit in a turn, until the script ends or is cancelled. The script starts only if the
@@ -80,19 +67,11 @@ impl Scripts {
     /// # Errors
     ///
     /// [`ScriptError`] if the caller receives no outcome.
+    #[instrument(target = SPANS, name = "sandbox.run", skip_all)]
     pub(crate) async fn run(
         &self,
         permit: &Permit,
         _turn: &Turn,
-        request: RunRequest,
-    ) -> Result<Outcome, ScriptError> {
-        let running = tracing::info_span!(target: SPANS, "sandbox.run");
-        self.run_script(permit, request).instrument(running).await
-    }
-
-    async fn run_script(
-        &self,
-        permit: &Permit,
         request: RunRequest,
     ) -> Result<Outcome, ScriptError> {
         let RunRequest { limits, stdin, echo, cancel } = request;

@@ -15,7 +15,9 @@ use crate::batch::{Analysis, Verifier};
 use crate::config::AdminGate;
 use crate::config::Settings;
 use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
-use crate::gateway::{Arguments, AskedBy, Call, DecisionRecord, Gateway, JobId, Stdin, Tool};
+use crate::gateway::{
+    Arguments, AskedBy, DecisionRecord, Gateway, JobId, Stdin, Tool, decide_lookup,
+};
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{
     self, Found, Job, JobLimits, JobRegistry, JobState, Jobs, JobsAway, Order, RequestKey,
@@ -166,9 +168,11 @@ impl Server {
         arguments: Arguments,
         caller: CallContext,
     ) -> Reply {
-        match Call::parse(tool, arguments) {
-            Ok(Call::Script(arguments)) => self.call_script(arguments, caller).await,
-            Ok(Call::JobStatus { record, job }) => {
+        if tool == Tool::ExecutePythonCode.name() {
+            return self.call_script(arguments, caller).await;
+        }
+        match decide_lookup(tool, arguments) {
+            Ok((record, job)) => {
                 count_decision(&record);
                 tracing::info!(id = %record.verification_id, "allowed");
                 self.job_status(&record, job, caller.presented.user()).await
@@ -233,7 +237,7 @@ impl Server {
         let user = permit.user().map(UserName::as_str);
         let _turn = user.is_none().then_some(turn);
         let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
-        let room = self.scripts.room_for(user, bytes).await;
+        let room = self.scripts.turns().room_for(user, bytes).await;
         let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);
         self.with_step_down(reply).in_room(room)
     }
@@ -287,7 +291,7 @@ impl Server {
                 Found::Nothing => return Ok((None, None)),
                 Found::Larger(bytes) => {
                     drop(room.take());
-                    room = self.scripts.room_for(user.map(UserName::as_str), bytes).await;
+                    room = self.scripts.turns().room_for(user.map(UserName::as_str), bytes).await;
                     bytes_max = bytes;
                 }
             }
@@ -304,7 +308,7 @@ impl Server {
         let (run_id, reply) = governance.call(call).await;
         let bytes = reply.as_ref().map_or(0, GovernedReply::bytes);
         let user = user.as_ref().map(UserName::as_str);
-        let room = self.scripts.room_for(user, bytes).await;
+        let room = self.scripts.turns().room_for(user, bytes).await;
         (run_id, reply, room)
     }
 
