@@ -1,4 +1,4 @@
--- Two roles for the database that QWED_MCP_STORE names: qwed_owner owns the tables, and servers are qwed_server, which
+-- Two roles for the database of QWED_MCP_STORE: qwed_owner owns the tables, and servers are qwed_server, which
 -- can append to the audit log, make and revoke tokens, and place, run and remove background jobs. It can change no row
 -- of the log, give no revoked token back, and change neither the owner, the script nor the end of a job.
 --

@@ -81,14 +81,14 @@ fn of_access(access: Access) -> Result<Caller, NotLetIn> {
         |(scope, role): &(&str, Role)| scopes.iter().any(|own| own == scope).then_some(*role);
     let role = ROLES.iter().rev().find_map(of_scope).ok_or(NotLetIn::NoScope)?;
     let user = user.parse().map_err(|error: InvalidUserName| {
-        tracing::warn!(%error, "an access token names a user that cannot be one here; --oidc-user-claim may name another claim");
+        tracing::warn!(%error, "the user name in an access token is not valid here; --oidc-user-claim can select another claim");
         NotLetIn::Invalid
     })?;
     Ok(Caller { user, role, proof: Proof::Access { expires } })
 }
 
 fn not_taken(reason: &NotTaken) -> NotLetIn {
-    tracing::info!(%reason, "an access token is not taken");
+    tracing::info!(%reason, "an access token is refused");
     match reason {
         NotTaken::Unavailable(_) => NotLetIn::Unavailable,
         NotTaken::Form(_) | NotTaken::Key | NotTaken::Claims(_) | NotTaken::User(_) => {

@@ -275,7 +275,7 @@ pub fn run() -> ExitCode {
     };
     logging::start(&config::log_filter(), reader, further);
     if let Some(error) = not_sent {
-        tracing::error!(error = %Causes(&error), "no traces are sent");
+        tracing::error!(error = %Causes(&error), "traces are not sent");
     }
     let result = match command {
         None if welcome::is_person() => welcome::print_welcome(),
@@ -568,7 +568,8 @@ fn share_jobs(
         if let Some(excess) = database.excess().await? {
             tracing::warn!(
                 %excess,
-                "the user of QWED_MCP_STORE can change the audit log, tokens and results; make a role for servers with \
+                "the user of QWED_MCP_STORE can change the audit log, tokens and results; make a \
+                 role for servers with \
                  deploy/postgres.sql"
             );
         }

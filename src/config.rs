@@ -224,7 +224,8 @@ impl Settings {
         let is_crowded = runs > processors.saturating_mul(RUNS_PER_PROCESSOR_MAX);
         is_crowded.then(|| {
             SettingsWarning(format!(
-                "QWED_MCP_SYNC_CONCURRENCY is {runs}, and this machine has {processors} processors: scripts that \
+                "QWED_MCP_SYNC_CONCURRENCY is {runs}, and this machine has {processors} \
+                 processors: scripts that \
                  compute take longer the more of them run at once, and may run out of time"
             ))
         })
@@ -398,7 +399,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         };
         let name = "QWED_MCP_TRUSTED_CODE_EXECUTION";
         let value = self.text(name).unwrap_or_default();
-        let is = format!("{value:?}, and only the word true lets code run");
+        let is = format!("{value:?}, and only the value true allows scripts to run");
         self.parsed(name, AdminGate::Closed, parse, &is)
     }
 
@@ -410,7 +411,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             "off" => Some(SandboxMode::Off),
             _ => None,
         };
-        let is = "none of required, strict, degraded and off; taking it as required";
+        let is = "not required, strict, degraded or off; using required";
         let mode = self.parsed("QWED_MCP_SANDBOX", SandboxMode::Required, parse, is);
         let dangerous = match mode {
             SandboxMode::Required | SandboxMode::Strict => return mode,
@@ -430,7 +431,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             "off" => Some(false),
             _ => None,
         };
-        self.parsed(name, true, parse, "neither on nor off; taking it as on")
+        self.parsed(name, true, parse, "neither on nor off; using on")
     }
 
     /// Parses a switch (`on` or `off`). The default is off.
@@ -440,7 +441,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             "off" => Some(false),
             _ => None,
         };
-        self.parsed(name, false, parse, "neither on nor off; taking it as off")
+        self.parsed(name, false, parse, "neither on nor off; using off")
     }
 
     fn warm_idle(&mut self) -> Option<Duration> {

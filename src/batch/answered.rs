@@ -72,7 +72,7 @@ pub(super) enum Earlier {
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
     /// This line of the file is not a result of a batch.
-    #[error("line {0} is no result of a batch")]
+    #[error("line {0} is not a result of a batch")]
     Foreign(u64),
     #[error(transparent)]
     Read(#[from] io::Error),

@@ -186,16 +186,16 @@ impl Ask {
         let has_tests = tests.is_some();
         let tests = match tests {
             Some(_) if stdin.is_some() || expect.is_some() => {
-                return Err(
-                    "stdin and expect have their places in the tests, where there are tests"
-                        .to_owned(),
-                );
+                return Err("with tests, stdin and expect belong in the tests".to_owned());
             }
             Some(tests) if tests.is_empty() || tests.len() > TESTS_MAX => {
-                return Err(format!("{} tests; 1 to {TESTS_MAX} can be run", tests.len()));
+                return Err(format!(
+                    "{} tests; 1 to {TESTS_MAX} is the allowed number",
+                    tests.len()
+                ));
             }
             Some(tests) if tests.iter().any(|Object(test)| test.stdout.is_none()) => {
-                return Err("a test has no stdout to compare with".to_owned());
+                return Err("a test has no expected stdout".to_owned());
             }
             Some(tests) => tests.into_iter().map(|Object(test)| test).collect(),
             None => {
@@ -340,7 +340,7 @@ mod tests {
             (r#"{"id":"x","code":"1","memory_mb":2048}"#, Some("x"), "memory_mb: 2048"),
             (r#"{"id":"x","code":"1","memory_mb":1}"#, Some("x"), "memory_mb: 1"),
             (r#"{"id":"x","code":"1","tests":[]}"#, Some("x"), "0 tests"),
-            (r#"{"id":"x","code":"1","tests":[{}]}"#, Some("x"), "no stdout"),
+            (r#"{"id":"x","code":"1","tests":[{}]}"#, Some("x"), "no expected stdout"),
             (
                 r#"{"id":"x","code":"1","stdin":"","tests":[{"stdout":""}]}"#,
                 Some("x"),

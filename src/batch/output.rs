@@ -25,10 +25,10 @@ const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Error)]
 pub(crate) enum OutputError {
     /// The file already has content, which would be lost.
-    #[error("it is there already; --resume goes on with it, another name begins anew")]
+    #[error("it exists already; use --resume to continue it, or choose another name")]
     Exists,
     /// The file is the input of the batch.
-    #[error("it is the input too")]
+    #[error("it is also the input")]
     IsInput,
     /// Another batch writes to the file. Both batches would run the same lines.
     #[error("another batch is writing to it")]

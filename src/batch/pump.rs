@@ -195,9 +195,9 @@ pub(super) fn take_up(
     let ask = Ask::take(number, line, bounds)?;
     let reason = match ids.add(&ask.id) {
         Ok(()) => return Ok(ask),
-        Err(NotAdded::Known) => "another line before it has the same id".to_owned(),
+        Err(NotAdded::Known) => "an earlier line has the same id".to_owned(),
         Err(NotAdded::Full(most)) => {
-            format!("lines before it have {most} ids, which is as many as one batch may have here")
+            format!("earlier lines have {most} ids, the limit of one batch on this machine")
         }
     };
     Err(Invalid { number, id: Some(ask.id), reason })

@@ -30,7 +30,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reason in the answer if a script timed out because other processes kept it from the processors. Such a timeout
 /// does not count as a failure of the script.
-const STARVED: &str = "its time was up, and other processes kept it from the processors, or from pipes of the usual size";
+const STARVED: &str = "it timed out because other processes kept it from the processors or from pipes of the usual size";
 
 /// Answers the lines of a batch. It passes each script through the one entry for scripts.
 pub(crate) struct Verifier {
@@ -88,9 +88,8 @@ impl Verifier {
         let line_sha256 = ask.line_sha256.clone();
         let answer =
             AssertUnwindSafe(self.try_to_answer(ask, presented, &cancel)).catch_unwind().await;
-        let answer = answer.unwrap_or_else(|_| {
-            infra_error(id.clone(), "the program made a mistake, which its log has".to_owned())
-        });
+        let answer = answer
+            .unwrap_or_else(|_| infra_error(id.clone(), "internal error; see the log".to_owned()));
         let waited =
             taken.elapsed().saturating_sub(Duration::from_millis(answer.duration_ms.unwrap_or(0)));
         let analysis = match self.analysis {

@@ -127,9 +127,7 @@ fn event_parser() -> impl TypedValueParser<Value = AuditEvent> {
         AuditEvent::ToolFinished => "A tool ended",
         AuditEvent::TokenCreated => "A token was made",
         AuditEvent::TokenRevoked => "A token was revoked",
-        AuditEvent::ArtifactsRemoved => {
-            "The files of a run were removed, as the policy's retention says"
-        }
+        AuditEvent::ArtifactsRemoved => "The files of a run were removed by the policy's retention",
     };
     let values = AuditEvent::ALL.map(|event| PossibleValue::new(event.as_str()).help(help(event)));
     PossibleValuesParser::new(values).try_map(|name| {
@@ -217,7 +215,7 @@ fn verify(
             document(object)
         }
     };
-    print("what was found", &text)?;
+    print("the findings", &text)?;
     let is_intact = verification.is_intact()
         && found.is_none_or(|found| found.is_intact())
         && checkpoints.is_none_or(|found| found.is_intact());
@@ -264,7 +262,7 @@ fn verify_file(
     };
     let see = |row: &AuditRow| checkpoints.iter_mut().for_each(|it| it.see(row));
     let verified = verify_export(BufReader::new(source), heads, see)
-        .with_context(|| format!("{} is no export", file.display()));
+        .with_context(|| format!("{} is not an export", file.display()));
     let verified = match verified {
         Ok(verified) => verified,
         Err(error) => return unreadable(&error),
@@ -281,7 +279,7 @@ fn verify_file(
             document(object)
         }
     };
-    print("what was found", &text)?;
+    print("the findings", &text)?;
     let is_intact = verified.is_intact() && checkpoints.is_none_or(|found| found.is_intact());
     Ok(if is_intact { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -341,7 +339,8 @@ fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
     let mut lines = Vec::new();
     match (last, last_signed) {
         (Some(last), Some(time)) => lines.push(format!(
-            "rows that are as they were signed: {same}, the last is row {last}, signed at {time}; rows \
+            "rows that are as they were signed: {same}, the last is row {last}, signed at {time}; \
+             rows \
              behind it: {rows_behind}"
         )),
         _ => lines.push("BROKEN: no row is known to be as it was signed".to_owned()),
@@ -356,7 +355,7 @@ fn lines_of_checkpoints(found: Option<&CheckpointVerification>) -> String {
 
 fn line_of_known_head(known_head: &KnownHead) -> String {
     match known_head {
-        KnownHead::Row(seq) => format!("the given head is that of row {seq}"),
+        KnownHead::Row(seq) => format!("the given head is the head of row {seq}"),
         KnownHead::Missing => "BROKEN: no intact row has the given head".to_owned(),
     }
 }
@@ -416,7 +415,9 @@ fn lines_of_chains(verification: &AuditVerification) -> Vec<String> {
 /// Formats the comparison of the tokens with the log as lines of text.
 fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
     let Some(tokens) = &verification.tokens else {
-        return vec!["tokens were not compared with the log, which is no witness now".to_owned()];
+        return vec![
+            "tokens were not compared with the log, because the log is not intact".to_owned(),
+        ];
     };
     let flawed = |FlawedToken { token, flaw, columns }: &FlawedToken| {
         let token = token.escape_debug();
@@ -426,16 +427,16 @@ fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
             }
             TokenFlaw::Removed => format!("BROKEN: token {token} was removed"),
             TokenFlaw::Unrecorded => {
-                format!("BROKEN: token {token} was not made by this program, no row tells of it")
+                format!("BROKEN: token {token} was not made by this program: no row mentions it")
             }
         }
     };
-    let mut lines = vec![format!("tokens that are as the log has them: {}", tokens.same)];
+    let mut lines = vec![format!("unchanged tokens: {}", tokens.same)];
     lines.extend(tokens.flawed.iter().map(flawed));
     if !tokens.older.is_empty() {
         lines.push(format!(
-            "note: tokens from before the log had rows about tokens; whether they were changed is \
-             not known: {}",
+            "note: tokens that are older than the rows about tokens, so changes to them cannot be \
+             detected: {}",
             tokens.older.join(", ")
         ));
     }
@@ -446,19 +447,19 @@ fn lines_of_tokens(verification: &AuditVerification) -> Vec<String> {
 fn lines_of_artifacts(found: &ArtifactsVerification) -> String {
     let ArtifactsVerification { intact, unconfirmed, in_progress, interrupted, removed, .. } =
         found;
-    let mut lines = vec![format!("runs that are as they were left: {intact}")];
+    let mut lines = vec![format!("runs with unchanged files: {intact}")];
     for (count, what) in [
-        (unconfirmed, "cannot be compared, or not with all of it"),
+        (unconfirmed, "not or only partly comparable"),
         (in_progress, "in progress"),
         (interrupted, "interrupted, without evidence"),
-        (removed, "removed, as the policy's retention says"),
+        (removed, "removed by the policy's retention"),
     ] {
         if *count > 0 {
             lines.push(format!("{what}: {count}"));
         }
     }
     if found.different > 0 {
-        lines.push(format!("NOT WHAT RUNS LEFT: {}", found.different));
+        lines.push(format!("CHANGED AFTER THE RUN: {}", found.different));
         // `Difference` contains no control characters, so it needs no escaping.
         let line = |it: &RunDifference| format!("- {}: {}", it.run_id, it.difference);
         lines.extend(found.differences.iter().map(line));

@@ -50,9 +50,9 @@ pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<Ex
         }
     }
     match format {
-        CheckFormat::Text => print_styled("what was found", &as_text(&checked)),
-        CheckFormat::Json => print("what was found", &document(as_json(&checked))),
-        CheckFormat::Sarif => print("what was found", &format!("{:#}\n", sarif::log(&checked))),
+        CheckFormat::Text => print_styled("the findings", &as_text(&checked)),
+        CheckFormat::Json => print("the findings", &document(as_json(&checked))),
+        CheckFormat::Sarif => print("the findings", &format!("{:#}\n", sarif::log(&checked))),
     }?;
     let has_findings = checked.iter().any(|file| !file.analysis.findings.is_empty());
     Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))

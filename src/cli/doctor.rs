@@ -181,7 +181,7 @@ fn layer_rows(diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {
 /// Describes where the interpreter was found, and why the sources with a higher priority were not used.
 fn source_text(source: &Source) -> String {
     const UNSET: &str = "QWED_MCP_PYTHON is not set";
-    const NOT_MADE: &str = "`qwed-mcp env create` has made none that can be used";
+    const NOT_MADE: &str = "`qwed-mcp env create` has not made a usable one";
     match source {
         Source::Configured => "QWED_MCP_PYTHON".to_owned(),
         Source::Made(name) => {
@@ -253,10 +253,10 @@ fn mode(mode: SandboxMode) -> &'static str {
 fn detail(layer: Layer, diagnosis: &Diagnosis) -> String {
     match layer {
         Layer::Namespaces => "user, pid, mount, net, ipc, uts".to_owned(),
-        Layer::FileTree => "read-only, only what is listed; private scratch folder".to_owned(),
+        Layer::FileTree => "read-only, only the listed paths; private scratch folder".to_owned(),
         Layer::Identity => "never root".to_owned(),
         Layer::ResourceLimits => "each process's own (setrlimit)".to_owned(),
-        Layer::Capabilities => "none, and none can be gained (no_new_privs)".to_owned(),
+        Layer::Capabilities => "none, and none can be acquired (no_new_privs)".to_owned(),
         Layer::Landlock => format!("ABI {}, every right of it", diagnosis.landlock_abi),
         Layer::Seccomp => "allow list; no sockets, no new programs".to_owned(),
         Layer::Seatbelt => {
@@ -273,10 +273,12 @@ fn limits_text(limits: &Limits, tier: Option<Tier>) -> String {
     match tier {
         None | Some(Tier::Off) => "time and output only".to_owned(),
         Some(Tier::T1 | Tier::T2) => format!(
-            "{memory} MiB memory, 1 process, {processes} threads, {open_files} open files, {file} MiB a file"
+            "{memory} MiB memory, 1 process, {processes} threads, {open_files} open files, {file} \
+             MiB a file"
         ),
         Some(Tier::Seatbelt) => format!(
-            "{memory} MiB memory, 1 process, {open_files} open files, {file} MiB a file; {} MiB and {} \
+            "{memory} MiB memory, 1 process, {open_files} open files, {file} MiB a file; {} MiB \
+             and {} \
              files of scratch, looked at 4 times a second",
             limits.scratch_bytes / MIB,
             limits.scratch_inodes

@@ -88,8 +88,8 @@ fn create(
 ) -> anyhow::Result<ExitCode> {
     let lock = match &options.lock {
         Some(file) => Lock::read(file)
-            .with_context(|| format!("{} is no lock file that can be used", file.display()))?,
-        None => Lock::sdk().context("the lock of this program cannot be used")?,
+            .with_context(|| format!("{} is not a lock file that can be used", file.display()))?,
+        None => Lock::sdk().context("the built-in lock file cannot be used")?,
     };
     let Create { python, with, offline, .. } = options;
     let python = python.unwrap_or(PythonWanted::Any);
@@ -126,7 +126,7 @@ fn create(
     Ok(ExitCode::SUCCESS)
 }
 
-const UNCHANGED: &str = "no environment was made, and nothing was changed";
+const UNCHANGED: &str = "the environment was not created, and nothing was changed";
 
 /// Builds an environment and imports its packages in the sandbox. Servers can use the environment only after that.
 async fn make(
@@ -186,7 +186,8 @@ fn hint(settings: &Settings) -> &'static str {
     } else if settings.data_dir.is_some() {
         "It is used by servers that have the same QWED_MCP_DATA_DIR, from their next start on"
     } else if std::env::var_os("XDG_DATA_HOME").is_some() {
-        "It is used by servers that have the same XDG_DATA_HOME, which clients may not pass on, from their \
+        "It is used by servers that have the same XDG_DATA_HOME, which clients may not pass on, \
+         from their \
          next start on"
     } else {
         "It is used by servers of this user from their next start on; `qwed-mcp doctor` shows it"
@@ -211,7 +212,7 @@ fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode>
 /// older environments that are in use. Only logs a failure, because the remaining environments are never used.
 fn clean_up(turn: &Turn<'_>) -> Vec<String> {
     turn.clean_up().unwrap_or_else(|error| {
-        tracing::warn!(error = %Causes(&error), "older environments are not removed");
+        tracing::warn!(error = %Causes(&error), "older environments were not removed");
         Vec::new()
     })
 }
@@ -245,9 +246,9 @@ fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<Exi
     for environment in chosen {
         let name = &environment.name;
         match turn.remove(environment)? {
-            Removal::Removed => print("what was done", &format!("{name} is removed\n"))?,
+            Removal::Removed => print("the changes", &format!("{name} is removed\n"))?,
             Removal::InUse => {
-                tracing::error!("{name} is in use by a server that runs; end it first");
+                tracing::error!("{name} is in use by a running server; stop the server first");
                 code = ExitCode::FAILURE;
             }
         }

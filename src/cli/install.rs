@@ -70,7 +70,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let project = project.context("failed to find the current folder")?;
     if options.client.is_empty() && options.print.is_none() {
         if options.allow_code || options.python.is_some() || options.name.is_some() {
-            tracing::error!("name the clients to change with --client");
+            tracing::error!("choose the clients to change with --client");
             return Ok(ExitCode::from(USAGE));
         }
         return list(&places, project.as_deref());
@@ -252,7 +252,7 @@ impl Job<'_> {
                 has_failed = true;
             }
         }
-        show("what to know", &notes.text(self))?;
+        show("notes", &notes.text(self))?;
         Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
@@ -320,7 +320,7 @@ fn outcome(change: &Change, is_dry: bool) -> String {
         }
         Effect::AlreadyThere => format!("`{name}` is already there; nothing to change."),
         Effect::Remove => format!("`{name}` {verb} removed{by}."),
-        Effect::Absent => "There is no entry of this server; nothing to change.".to_owned(),
+        Effect::Absent => "This server has no entry; nothing to change.".to_owned(),
     }
 }
 
@@ -352,7 +352,7 @@ impl Notes {
         }
         if !change.others.is_empty() {
             self.lines.push(format!(
-                "{}: this server is also there as {}; `--remove --name NAME` takes an entry out.",
+                "{}: this server also has the entry {}; `--remove --name NAME` removes an entry.",
                 client.title,
                 change.others.join(", ")
             ));
@@ -374,7 +374,8 @@ impl Notes {
         }
         if self.has_backup {
             let text = if job.project.is_some() {
-                "The backup may have keys in it: keep it out of the repository, and delete it once the client \
+                "The backup may have keys in it: keep it out of the repository, and delete it once \
+                 the client \
                  works."
             } else {
                 "A backup can be deleted once the client works."
@@ -384,13 +385,12 @@ impl Notes {
         if job.launch.is_some() && !self.changed.is_empty() {
             if job.project.is_some() {
                 self.lines.push(
-                    "The file of a project is shared, and the path in it is that of this machine."
-                        .to_owned(),
+                    "The file of a project is shared, but its path is of this machine.".to_owned(),
                 );
             }
             if job.project.is_some() && job.options.allow_code {
                 self.lines.push(
-                    "Everyone who takes this file and approves the server allows scripts to run."
+                    "Everyone who uses this file and approves the server allows scripts to run."
                         .to_owned(),
                 );
             }
@@ -408,7 +408,8 @@ impl Notes {
             && lacks_sympy(python)
         {
             self.lines.push(format!(
-                "{python} has no SymPy: `qwed-mcp env create` makes an environment that has it, which scripts \
+                "{python} has no SymPy: `qwed-mcp env create` makes an environment that has it, \
+                 which scripts \
                  use if no entry names another interpreter."
             ));
         }
@@ -426,8 +427,9 @@ fn note(launch: &Launch) -> Option<String> {
     let command = &launch.command;
     Some(match launch.note.as_ref()? {
         Note::ByUvx { program, why } => format!(
-            "{} does not stay where it is ({why}), so the entry starts it by {command}, which may \
-             download it at the first start. `uv tool install \"qwed-mcp[sdk]>=0.3\"` gives it a place.",
+            "{} is in a temporary place ({why}), so the entry starts it by {command}, which may \
+             download it at the first start. `uv tool install \"qwed-mcp[sdk]>=0.3\"` gives it a \
+             place.",
             program.display()
         ),
         Note::ByLink { program, why } => {
@@ -437,7 +439,7 @@ fn note(launch: &Launch) -> Option<String> {
             format!("The path in the entry ends with this version ({why}); run this again then.")
         }
         Note::BuildFolder => {
-            format!("{command} is in a folder of builds: the entry is as good as the last build.")
+            format!("{command} is in a build folder: the entry runs the last build.")
         }
     })
 }

@@ -75,7 +75,7 @@ fn arguments(text: &str) -> Result<Map<String, Value>, String> {
 pub(super) fn run(command: &Command, settings: &Settings) -> anyhow::Result<ExitCode> {
     let (Command::Check { file, .. } | Command::Test(Test { file, .. })) = command;
     let Some(file) = file.as_ref().or(settings.policy.as_ref()) else {
-        tracing::error!("name a policy file, or set QWED_MCP_POLICY");
+        tracing::error!("give a policy file, or set QWED_MCP_POLICY");
         return Ok(ExitCode::from(super::USAGE));
     };
     match command {
@@ -125,7 +125,7 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
             "message": refusal.message(),
         })),
     };
-    print("what was found", &text)?;
+    print("the findings", &text)?;
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -141,7 +141,7 @@ fn check(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
         Format::Text => as_text(file, &check),
         Format::Json => document(as_json(file, &check)),
     };
-    print("what was found", &text)?;
+    print("the findings", &text)?;
     Ok(if check.policy.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -125,7 +125,7 @@ pub(super) fn writer(settings: &Settings) -> anyhow::Result<Option<Arc<Receipts>
     };
     let receipts = Receipts::new(key, &key_file, &folder, settings.receipts_sync, named.is_some());
     let receipts =
-        receipts.with_context(|| format!("receipts cannot be kept in {}", folder.display()))?;
+        receipts.with_context(|| format!("receipts cannot be stored in {}", folder.display()))?;
     Ok(Some(Arc::new(receipts.with_outputs(settings.receipts_outputs))))
 }
 
@@ -298,7 +298,7 @@ fn verify_all(options: &Verify, settings: &Settings) -> anyhow::Result<ExitCode>
         Format::Text => text,
         Format::Json => document(json!({ "receipts": receipts })),
     };
-    print("what was found", &text)?;
+    print("the findings", &text)?;
     Ok(ExitCode::from(code))
 }
 

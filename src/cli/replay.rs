@@ -248,10 +248,10 @@ fn replay(
     let not_run =
         |reason: &str| Replayed { not_run: Some(reason.to_owned()), ..Replayed::default() };
     let Some(predicate) = receipt.predicate()? else {
-        return Ok(not_run("it is no receipt of a script"));
+        return Ok(not_run("it is not the receipt of a script"));
     };
     if predicate.tool != Tool::ExecutePythonCode.name() {
-        return Ok(not_run("it is no receipt of a script"));
+        return Ok(not_run("it is not the receipt of a script"));
     }
     let Some(then) = RunResult::of_receipt(&receipt.statement, &predicate) else {
         return Ok(not_run("the script of the receipt was not run"));
@@ -300,7 +300,7 @@ impl Again<'_> {
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         }
         if self.options.strict && !replayed.environment.is_empty() {
-            let reason = "the environment is not that of the receipt (--strict)".to_owned();
+            let reason = "the environment differs from the receipt (--strict)".to_owned();
             return Replayed { not_run: Some(reason), ..replayed };
         }
         let permit = match self.decide(script).await {
@@ -376,7 +376,7 @@ impl Again<'_> {
             if then != Some(now) {
                 differences.push(format!("tier: {} → {now}", then.unwrap_or("none")));
             } else if sandbox.plan_sha256 != surroundings.plan_sha256 {
-                differences.push("the plan of the sandbox is another one".to_owned());
+                differences.push("the plan of the sandbox differs".to_owned());
             }
         }
         let word = |is_fixed: bool| if is_fixed { "the same each time" } else { "random" };

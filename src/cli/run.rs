@@ -135,7 +135,8 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     let Options { file, json, pictures: folder, .. } = options;
     let file = file.as_deref().unwrap_or(Path::new("-"));
     if file == Path::new("-") && io::stdin().is_terminal() {
-        Label::Note.say("reading a script from the terminal; Ctrl-D on a line of its own ends it");
+        Label::Note
+            .say("reading a script from the terminal; press Ctrl-D on an empty line to end it");
     }
     let unreadable = |file: &Path, error: io::Error| {
         Label::Error.say(format_args!("{}: {error}", file.display()));

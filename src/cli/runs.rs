@@ -166,7 +166,7 @@ fn find(store: &Store, start: &RunIdStart) -> anyhow::Result<Option<Uuid>> {
     match Vec::from_iter(run_ids).as_slice() {
         [run_id] => return Ok(Some(*run_id)),
         [] => tracing::error!("the audit log has no run that starts with {start}"),
-        [_, ..] => tracing::error!("several runs start with {start}; name more of its digits"),
+        [_, ..] => tracing::error!("several runs start with {start}; give more digits"),
     }
     Ok(None)
 }
@@ -185,12 +185,12 @@ fn show(
             return Ok(ExitCode::FAILURE);
         }
     };
-    let content: Value = serde_json::from_slice(&content).context("evidence.json is no JSON")?;
+    let content: Value = serde_json::from_slice(&content).context("evidence.json is not JSON")?;
     let reason = unconfirmed.map(|reason| reason.to_string());
     let text = match format {
         Format::Text => {
             let evidence =
-                Evidence::deserialize(&content).context("evidence.json is of another version")?;
+                Evidence::deserialize(&content).context("evidence.json has another version")?;
             as_text(&evidence, reason.as_deref())
         }
         Format::Json => document(json!({
@@ -238,7 +238,7 @@ fn as_text(evidence: &Evidence, unconfirmed: Option<&str>) -> String {
     line(
         "integrity",
         match unconfirmed {
-            None => "as the audit log says".to_owned(),
+            None => "according to the audit log".to_owned(),
             Some(reason) => format!("unknown: {reason}"),
         },
     );
@@ -260,9 +260,7 @@ fn prune(
     format: Format,
 ) -> anyhow::Result<ExitCode> {
     let Some(policy) = policy else {
-        tracing::error!(
-            "QWED_MCP_POLICY names no policy, which is what says how long runs are kept"
-        );
+        tracing::error!("QWED_MCP_POLICY is not set; the policy defines how long runs are kept");
         return Ok(ExitCode::from(USAGE));
     };
     let retention = match retention_of(policy) {
@@ -298,7 +296,7 @@ fn prune(
             format!("removed {removed} runs ({freed}), kept {kept}{left}\n")
         }
     };
-    print("what was done", &text)?;
+    print("the changes", &text)?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

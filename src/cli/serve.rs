@@ -118,8 +118,8 @@ impl Options {
         let is_anybodys = !self.require_token && self.oidc_issuer.is_none();
         if let Some(address) = self.http.filter(|it| !it.ip().is_loopback() && is_anybodys) {
             anyhow::bail!(
-                "{address} can be reached from other machines: --require-token has to be given, and \
-                 `qwed-mcp token create` makes a token for each user; or --oidc-issuer"
+                "{address} can be reached from other machines: use --require-token, with a token \
+                 for each user from `qwed-mcp token create`, or --oidc-issuer"
             );
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Options {
                     user_claim: self.oidc_user_claim.clone(),
                 };
                 let access_tokens = AccessTokens::new(options).await;
-                Some(Arc::new(access_tokens.context("nobody could be let in")?))
+                Some(Arc::new(access_tokens.context("no caller could be authenticated")?))
             }
             _ => None,
         };
@@ -192,7 +192,9 @@ pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
     options.check()?;
     let mut settings = super::settings();
     if settings.auth_token.take().is_some() || settings.auth_token_file.take().is_some() {
-        tracing::warn!("over HTTP each caller has a token: that of the server's own is not used");
+        tracing::warn!(
+            "QWED_MCP_AUTH_TOKEN is not used over HTTP, because each caller sends a token"
+        );
     }
     settings.user_share = options.user_share();
     super::serve_with(settings, |runtime, server, settings| {
@@ -203,5 +205,5 @@ pub(super) fn run(options: Options) -> anyhow::Result<ExitCode> {
 /// Opens the store that contains the tokens. Fails if the store does not exist.
 fn store_of_tokens(settings: &Settings) -> anyhow::Result<Store> {
     let folder = data_folder::data_folder(settings.data_dir.as_deref())?;
-    settings.store_in(&folder).open_existing().context("nobody could be let in")
+    settings.store_in(&folder).open_existing().context("no caller could be authenticated")
 }

@@ -99,7 +99,7 @@ fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Resu
         Rotated::Now(record, token) => hand_over(&record, &token),
         Rotated::Revoked => {
             tracing::error!(
-                "token {id} was revoked before; `qwed-mcp token create` makes another one"
+                "token {id} was already revoked; `qwed-mcp token create` makes a new one"
             );
             Ok(ExitCode::FAILURE)
         }
@@ -114,9 +114,9 @@ fn rotate(store: &Store, id: TokenId, expires: Option<Duration>) -> anyhow::Resu
 fn hand_over(record: &TokenRecord, token: &Token) -> anyhow::Result<ExitCode> {
     let TokenRecord { id, user, .. } = record;
     let mut stdout = io::stdout();
-    writeln!(stdout, "{}", token.reveal()).and_then(|()| stdout.flush()).with_context(|| {
-        format!("failed to print token {id}, which nobody has seen now; revoke it")
-    })?;
+    writeln!(stdout, "{}", token.reveal())
+        .and_then(|()| stdout.flush())
+        .with_context(|| format!("failed to print token {id}, so nobody can use it; revoke it"))?;
     let expires = match record.expires {
         Some(expires) => format!("until {}", time_text(expires)),
         None => "without an end".to_owned(),
@@ -154,7 +154,7 @@ fn revoke(store: &Store, id: TokenId) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    print("what was done", &text)?;
+    print("the changes", &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -45,7 +45,7 @@ struct Judged<'o> {
 /// skill is not trusted, and 2 if a manifest could not be read.
 pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
     if options.artifact.is_some() && options.files.len() > 1 {
-        tracing::error!("--artifact is the file of one skill: name one manifest with it");
+        tracing::error!("--artifact belongs to one skill; give exactly one manifest");
         return Ok(ExitCode::from(super::USAGE));
     }
     let guard = guard(options)?;
@@ -56,7 +56,7 @@ pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
         Format::Text => as_table(&judged),
         Format::Json => document(as_json(&judged)),
     };
-    print("what was found", &text)?;
+    print("the findings", &text)?;
 
     let mut code = 0;
     for Judged { file, verification } in judged {
@@ -65,7 +65,7 @@ pub(super) fn verify(options: &Options) -> anyhow::Result<ExitCode> {
             Err(error) => {
                 code = super::USAGE;
                 let error = anyhow::Error::new(error);
-                tracing::error!("{} is no manifest: {error:#}", file.display());
+                tracing::error!("{} is not a manifest: {error:#}", file.display());
             }
         }
     }

@@ -195,9 +195,9 @@ fn warnings_say_what_is_used_instead() {
             "QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024",
             "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the \
              default",
-            "QWED_MCP_SANDBOX is none of required, strict, degraded and off; taking it as required",
+            "QWED_MCP_SANDBOX is not required, strict, degraded or off; using required",
             "QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to 64; using 1",
-            "QWED_MCP_WARM is neither on nor off; taking it as on",
+            "QWED_MCP_WARM is neither on nor off; using on",
             "QWED_MCP_WARM_IDLE_SECONDS is not a whole number; using 1800",
         ]
     );

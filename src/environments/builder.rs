@@ -44,19 +44,18 @@ pub(crate) enum BuildError {
     Tool(#[from] ToolError),
     #[error("failed to write {file}")]
     Write { file: PathBuf, source: io::Error },
-    #[error(
-        "the interpreter of the environment cannot be followed to the Python that it was made from"
-    )]
+    #[error("the symlinks of the environment's interpreter cannot be resolved")]
     BaseUnknown,
-    #[error("the files that the environment starts with cannot be recorded: {0}")]
+    #[error("failed to record the files that run when the interpreter starts: {0}")]
     Unrecorded(Changed),
     #[error(
-        "a package changes the files that the environment starts with, so none of its code was run: {0}"
+        "a package changes files that run when the interpreter starts, so none of its code was \
+         run: {0}"
     )]
     StartupChanged(Changed),
     #[error(
-        "these are not in the environment after their installation: {0}; the settings of pip or uv may \
-         lead them elsewhere (target, prefix, dry-run)"
+        "these packages are missing after their installation: {0}; check the settings target, \
+         prefix and dry-run of pip or uv"
     )]
     Elsewhere(String),
 }

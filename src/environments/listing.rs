@@ -81,7 +81,7 @@ pub(crate) enum Unusable {
     Unprotected { path: PathBuf, reason: Unprotected },
     /// The environment's interpreter would start with other code than when the environment was made.
     #[error(
-        "{reason} after the environment was made, so that other code may run outside of the sandbox; \
+        "{reason} after the environment was made, so other code may run outside of the sandbox; \
          `qwed-mcp env create` makes a new one"
     )]
     Changed { path: PathBuf, reason: Changed },
@@ -94,13 +94,14 @@ pub(crate) enum ChangeError {
     CreateFolder { folder: PathBuf, source: io::Error },
     #[error(transparent)]
     Unprotected(#[from] Unprotected),
-    #[error("failed to use {file}, by which processes take turns")]
+    #[error("failed to use {file}, the lock file")]
     Turn { file: PathBuf, source: io::Error },
     #[error(
-        "another process is making or removing environments in {folder}; try again when it has ended"
+        "another process is making or removing environments in {folder}; try again when it has \
+         ended"
     )]
     Busy { folder: PathBuf },
-    #[error("failed to look into {folder}")]
+    #[error("failed to list {folder}")]
     List { folder: PathBuf, source: io::Error },
     #[error("failed to remove {folder}")]
     Remove { folder: PathBuf, source: io::Error },

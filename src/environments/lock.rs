@@ -103,7 +103,7 @@ pub(crate) enum LockError {
     NotText,
     #[error(
         "line {0}: expected NAME==VERSION and its hashes, as `uv pip compile --generate-hashes` \
-         writes them; options, addresses and paths are not taken"
+         writes them; options, URLs and paths are not supported"
     )]
     Line(usize),
     #[error("it names no packages")]
@@ -351,7 +351,8 @@ mod tests {
     fn what_is_added_keeps_the_hashes_of_the_lock() {
         let other = HASH.replace('0', "f");
         let lock = Lock::parse(&format!(
-            "a==1 ; os_name == 'nt' --hash={HASH}\nb_x==2 ; os_name == 'posix' --hash={HASH}\nc==3 --hash={HASH}\n"
+            "a==1 ; os_name == 'nt' --hash={HASH}\nb_x==2 ; os_name == 'posix' --hash={HASH}\nc==3 \
+             --hash={HASH}\n"
         ));
         let resolved = Lock::parse(&format!(
             "a==9 --hash={other}\nB.x==2 --hash={other}\nd==4 --hash={other}\n"
@@ -359,7 +360,8 @@ mod tests {
         assert_eq!(
             lock.unwrap().with(&resolved.unwrap()).text(),
             format!(
-                "c==3 --hash={HASH}\na==9 --hash={other}\nb_x==2 --hash={HASH}\nd==4 --hash={other}\n"
+                "c==3 --hash={HASH}\na==9 --hash={other}\nb_x==2 --hash={HASH}\nd==4 \
+                 --hash={other}\n"
             )
         );
     }

@@ -58,7 +58,7 @@ pub(crate) enum Changed {
     Missing(PathBuf),
     #[error("{path} cannot be read: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{0} has more files than are compared")]
+    #[error("{0} has too many files to compare")]
     TooMany(PathBuf),
 }
 

@@ -32,7 +32,7 @@ const WITHHELD: [(&str, &str); 24] = [
     ("QWED_", "tokens are among them"),
     ("PYTHONHOME", "another Python's standard library"),
     ("PYTHONPATH", "packages that would not be in the environment"),
-    ("PYTHONSTARTUP", "code of somebody else's"),
+    ("PYTHONSTARTUP", "code from another source"),
     ("PYTHONDONTWRITEBYTECODE", "scripts cannot compile what they import"),
     ("VIRTUAL_ENV", "another environment"),
     ("CONDA_PREFIX", "another environment"),

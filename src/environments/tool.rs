@@ -63,20 +63,20 @@ pub(crate) enum PythonWanted {
 #[derive(Debug, Error)]
 pub(crate) enum ToolError {
     #[error(
-        "there is neither uv, which brings Python, nor {0}; install one of them \
+        "neither uv nor {0} was found; install one of them \
          (https://docs.astral.sh/uv)"
     )]
     NoPython(String),
     #[error(
-        "{python} cannot make environments with pip in them: on Debian and Ubuntu, \
+        "{python} cannot create environments with pip: on Debian and Ubuntu, \
          `apt install python{version}-venv`; or install uv (https://docs.astral.sh/uv)"
     )]
     NoEnsurepip { python: String, version: String },
-    #[error("the virtual environment cannot be made")]
+    #[error("failed to create the virtual environment")]
     Make(#[source] StepError),
-    #[error("what is to be added cannot be resolved")]
+    #[error("failed to resolve the packages of --with")]
     Resolve(#[source] StepError),
-    #[error("the versions of what is to be added are not known")]
+    #[error("the versions of the packages of --with are unknown")]
     Unresolved,
     #[error("the packages cannot be installed")]
     Install(#[source] StepError),

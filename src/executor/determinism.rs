@@ -19,7 +19,8 @@ impl Determinism {
         let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
             tracing::warn!(
-                "addresses differ from run to run: the kernel does not let them be fixed"
+                "memory addresses differ between runs, because the kernel does not allow fixed \
+                 addresses"
             );
         }
         Self { fixes_addresses }

@@ -84,7 +84,7 @@ pub(crate) enum PackagesError {
     #[error("its packages cannot be imported: {0}")]
     Import(String),
     /// No script can run on this machine, with any interpreter.
-    #[error("its packages were not imported, as no script can run here: {reason}")]
+    #[error("its packages were not tested, because scripts cannot run here: {reason}")]
     NotTried { version: String, reason: String },
 }
 
@@ -333,7 +333,7 @@ fn layers(
             return LayerState::Enforced;
         }
         let Some(obstacles) = obstacles else {
-            return LayerState::NotTried("there is no interpreter to try it with");
+            return LayerState::NotTried("there is no interpreter to test it with");
         };
         match obstacles.iter().find(|(_, obstacle)| obstacle.layer() == Some(layer)) {
             Some((_, obstacle)) => LayerState::Missing {
@@ -341,7 +341,7 @@ fn layers(
                 remedy: obstacle.remedy().map(str::to_owned),
             },
             None if layer == Layer::FileTree && obstacles.iter().any(blames_namespaces) => {
-                LayerState::Missing { why: "it takes namespaces".to_owned(), remedy: None }
+                LayerState::Missing { why: "it needs namespaces".to_owned(), remedy: None }
             }
             None if mode == SandboxMode::Off => LayerState::Missing {
                 why: "QWED_MCP_SANDBOX=off".to_owned(),
@@ -354,7 +354,7 @@ fn layers(
             None if obstacles.iter().any(|(_, obstacle)| obstacle.is_of_settings()) => {
                 LayerState::NotTried("a setting is in the way, see below")
             }
-            None => LayerState::NotTried("it is not enough without what is missing, see below"),
+            None => LayerState::NotTried("it is not enough without the missing parts below"),
         }
     };
     LAYERS.into_iter().map(|layer| (layer, state(layer))).collect()

@@ -22,7 +22,8 @@ pub(crate) enum FindError {
     /// The interpreter that the admin configured cannot be used. No other interpreter was tried.
     #[error(
         "the interpreter that QWED_MCP_PYTHON names could not be used: {}. \
-         Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later, or to a name that is on \
+         Set QWED_MCP_PYTHON to the absolute path of a Python 3.8 or later, or to a name that is \
+         on \
          PATH; ~ and variables are not expanded", .0.error
     )]
     Configured(Unusable),
@@ -34,21 +35,23 @@ pub(crate) enum FindError {
     InWorkspace(Unusable),
     /// Another user can change the environment that contains the interpreter, and could have put code into it.
     #[error(
-        "the environment of `qwed-mcp env create` can be changed by others than the server's user, so \
+        "the environment of `qwed-mcp env create` can be changed by others than the server's user, \
+         so \
          it is not used; ask the admin to look at the server's log"
     )]
     EnvironmentUnprotected(Unusable),
     /// The environment that contains the interpreter was changed. Probing the interpreter would run code that does not
     /// belong to its Python.
     #[error(
-        "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask the admin to \
+        "the environment of `qwed-mcp env create` is not as it was made, so it is not used; ask \
+         the admin to \
          look at the server's log"
     )]
     EnvironmentChanged(Unusable),
     /// The location of the workspace is unknown, so any interpreter could be in it. Code of the workspace must not run.
     #[error(
-        "no interpreter is started, as it is not known where the workspace is, whose code must not \
-         run outside of the sandbox: {0}"
+        "no interpreter is started, because the workspace is unknown and its code must not run \
+         outside of the sandbox: {0}"
     )]
     WorkspaceUnknown(String),
     /// All candidates were tried, and none can be used.

@@ -28,7 +28,7 @@ impl SandboxUnavailable {
         }
         let is_of_settings = self.tried.iter().any(|(_, obstacle)| obstacle.is_of_settings());
         if !is_of_settings {
-            text += " To do with less: ";
+            text += " With less protection: ";
             // On macOS, `degraded` changes nothing, because no sandbox with fewer layers exists there.
             let degraded = if HAS_SEATBELT {
                 ""
@@ -36,7 +36,7 @@ impl SandboxUnavailable {
                 "QWED_MCP_SANDBOX=degraded (system call filter and limits only) or "
             };
             text += match self.mode {
-                SandboxMode::Strict => "QWED_MCP_SANDBOX=required (takes less than all layers), ",
+                SandboxMode::Strict => "QWED_MCP_SANDBOX=required (accepts fewer layers), ",
                 SandboxMode::Required | SandboxMode::Degraded | SandboxMode::Off => "",
             };
             text += degraded;
@@ -73,7 +73,7 @@ impl fmt::Display for SandboxUnavailable {
         if let Some(remedy) = remedy {
             write!(f, "{remedy}; ")?;
         }
-        f.write_str("`qwed-mcp doctor` tells the admin more.")
+        f.write_str("the admin can run `qwed-mcp doctor` for details.")
     }
 }
 

@@ -243,7 +243,8 @@ impl OneShotExecutor {
             }
             End::Unended => {
                 tracing::error!(
-                    "the processes of a run were killed and do not end; no code runs until they have"
+                    "the processes of a run were killed and do not end; no code runs until they \
+                     have"
                 );
                 tokio::spawn(supervised.outlast(self.supervisors.note_unended()));
                 Err(RunError::DoesNotEnd)
@@ -258,7 +259,9 @@ impl OneShotExecutor {
         if let Ok(ended) = timeout(REMOVAL_PATIENCE, supervisor.wait()).await {
             return log_removal(&ended);
         }
-        tracing::warn!("the folder of a run has so many files that their removal goes on");
+        tracing::warn!(
+            "the folder of a run has many files; its removal continues in the background"
+        );
         let Ok(place) = Arc::clone(&self.removals).try_acquire_owned() else {
             return log_removal(&supervisor.wait().await);
         };
@@ -270,14 +273,14 @@ impl OneShotExecutor {
 
     /// Kills the processes that a killed supervisor watched, and removes the folder of their run.
     async fn clear_up(&self) {
-        tracing::error!("a supervisor was killed; killing what it watched over");
+        tracing::error!("a supervisor was killed; killing the processes of its run");
         let supervisors = self.supervisors.clone();
         let mut clearing = tokio::spawn(async move {
             supervisors.kill_orphans().await;
             Supervisors::sweep().await;
         });
         if timeout(END_PATIENCE, &mut clearing).await.is_err() {
-            tracing::error!("what a killed supervisor watched over does not end");
+            tracing::error!("the processes of a killed supervisor do not end");
             let unended = self.supervisors.note_unended();
             tokio::spawn(async move {
                 let _ = clearing.await;

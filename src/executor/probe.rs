@@ -152,7 +152,7 @@ pub(crate) enum ProbeError {
     #[error("it is a relative path")]
     Relative,
     /// The candidate is in the workspace, so it must not be started outside of the sandbox.
-    #[error("it is in the workspace, or is led to by something there")]
+    #[error("it is in the workspace, or a symlink there leads to it")]
     InWorkspace,
     /// The environment was changed, or other users can change it. Contains the details.
     #[error("it is not used: {0}")]

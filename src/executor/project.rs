@@ -65,7 +65,7 @@ impl Contained {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum NotForProject {
     /// The tier does not keep the project away from the machine's files.
-    #[error("tier {0} of the kernel sandbox does not keep a project to its files; T2 is needed")]
+    #[error("tier {0} of the kernel sandbox does not confine a project to its files; T2 is needed")]
     Tier(Tier),
     /// The interpreter is in the workspace. Probing it would run code of the workspace outside of the sandbox.
     #[error(
@@ -74,14 +74,15 @@ pub(crate) enum NotForProject {
     )]
     OwnInterpreter,
     /// A path in the policy does not exist.
-    #[error("a path that the policy lets tests read is not there; ask the admin")]
+    #[error("a path that the policy lets tests read does not exist; ask the admin")]
     Missing,
     /// A path in the policy is the root folder, or an interface to the kernel.
-    #[error("a path that the policy lets tests read can never be opened to them; ask the admin")]
+    #[error("the policy lets tests read a path that no test may read; ask the admin")]
     Forbidden,
     /// The plan of the project cannot be made, for a reason that only the log contains.
     #[error(
-        "what tests may read cannot be opened to them; ask the admin to look at the server's log"
+        "the paths that tests may read cannot be opened to them; ask the admin to look at the \
+         server's log"
     )]
     Readable,
     /// A readable path overlaps the data folder, which contains the writable folder.
@@ -99,19 +100,16 @@ impl NotForProject {
         match error {
             PlanError::ReadPathMissing(path) => {
                 let name = path.display();
-                tracing::error!("{} of the policy names {name}, which is not there", key(path));
+                tracing::error!("{} of the policy names {name}, which does not exist", key(path));
                 Self::Missing
             }
             PlanError::ReadPathRefused(path) => {
                 let name = path.display();
-                tracing::error!(
-                    "{} of the policy names {name}, which is never opened to tests",
-                    key(path)
-                );
+                tracing::error!("{} of the policy names {name}, which no test may read", key(path));
                 Self::Forbidden
             }
             PlanError::ReadPathNotText(path) | PlanError::ReadPathRelative(path) => {
-                tracing::error!("{} of the policy names {path:?}, which is no path", key(path));
+                tracing::error!("{} of the policy names {path:?}, which is not a path", key(path));
                 Self::Readable
             }
             PlanError::ProgramMissing(_) | PlanError::NoScratchPlace => {

@@ -149,7 +149,7 @@ impl Supervised {
             go_on(pid);
         }
         drop(unended);
-        tracing::warn!("the processes of a run have ended at last");
+        tracing::warn!("the processes of a killed run have ended");
         log_removal(&self.supervisor.wait().await);
     }
 }

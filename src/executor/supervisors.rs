@@ -81,7 +81,7 @@ impl Supervisors {
             Ok(mut sweeper) => {
                 let _ = sweeper.wait().await;
             }
-            Err(error) => tracing::error!(%error, "what a run left cannot be removed"),
+            Err(error) => tracing::error!(%error, "the remains of runs cannot be removed"),
         }
     }
 

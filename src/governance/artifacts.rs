@@ -109,17 +109,17 @@ impl Retention {
 /// An error about artifacts. The text goes to the model, so it contains no path of the server's machine.
 #[derive(Debug, Error)]
 pub(crate) enum ArtifactError {
-    #[error("there is no run of this run_id; list_artifacts without run_id lists the runs")]
+    #[error("no run has this run_id; list_artifacts without run_id lists the runs")]
     RunNotFound,
     #[error("the run has no evidence: it is {}", .0.as_str())]
     NoEvidence(RunState),
     #[error("the run has no such file; list_artifacts with its run_id lists its files")]
     FileNotFound,
-    #[error("path {reason}; take a path as list_artifacts with the run_id lists it")]
+    #[error("path {reason}; use a path that list_artifacts with the run_id lists")]
     InvalidPath { reason: &'static str },
-    #[error("limit is above {max}; ask for at most {max}, and go on from where the answer ends")]
+    #[error("limit is above {max}; ask for at most {max}, and continue where the answer ends")]
     TooLarge { max: usize },
-    #[error("failed to {action}: {}; try again, and tell the server's admin if it stays so",
+    #[error("failed to {action}: {}; try again, and tell the server's admin if the error persists",
         source.kind())]
     Io {
         action: &'static str,
@@ -159,7 +159,7 @@ impl Artifacts {
 
     pub(crate) fn state(&self, run_id: Uuid) -> Result<RunState, ArtifactError> {
         let folder = self.run(run_id)?;
-        state_of(&folder).map_err(failed_to("look at the run"))
+        state_of(&folder).map_err(failed_to("read the run"))
     }
 
     /// Reads the evidence of a run.
@@ -199,7 +199,7 @@ impl RunFolder {
     pub(crate) fn write_text(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {
         let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         if !is_plain || name == FILES {
-            return Err(ArtifactError::InvalidPath { reason: "is no name of a file" });
+            return Err(ArtifactError::InvalidPath { reason: "is not a file name" });
         }
         self.write(name, bytes).map_err(failed_to("write a file of the run"))
     }
@@ -229,7 +229,7 @@ impl RunFolder {
 
     /// Removes the tests' folder.
     pub(crate) fn remove_files(&self) -> Result<(), ArtifactError> {
-        self.folder.remove_tree(OsStr::new(FILES)).map_err(failed_to("remove what the run left"))
+        self.folder.remove_tree(OsStr::new(FILES)).map_err(failed_to("remove the files of the run"))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -292,7 +292,7 @@ async fn check_run(
         return Err(Refusal::SandboxDisabled);
     }
     let root = policy.workspace_root.as_deref().ok_or_else(|| {
-        Refusal::InvalidParams("the policy names no workspace; ask the admin".to_owned())
+        Refusal::InvalidParams("the policy has no workspace; ask the admin".to_owned())
     })?;
     let readiness = executor.readiness();
     let ready =

@@ -51,9 +51,9 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.escape_debug();
         match self.change {
-            Change::Changed => write!(f, "{path} is not what the run left: it was changed"),
+            Change::Changed => write!(f, "{path} does not match the run: it was changed"),
             Change::Missing => write!(f, "{path} is missing, and the run left it"),
-            Change::Added => write!(f, "{path} is not what the run left: it was added"),
+            Change::Added => write!(f, "{path} does not match the run: it was added"),
             Change::Unreadable => write!(f, "{path} cannot be read any more"),
             Change::UnknownRun => {
                 write!(f, "{path} is of a run that the audit log knows nothing of")
@@ -88,25 +88,25 @@ pub(crate) enum IntegrityError {
     Store(#[from] StoreError),
     #[error("{0}")]
     Different(Difference),
-    #[error("what this run left was removed, as the policy's retention says")]
+    #[error("the files of this run were removed by the policy's retention")]
     Removed,
     /// The call waits for its turn, or its server died while it waited.
     #[error(
-        "nothing was run for this run_id yet, so there is no evidence: its call waits for its turn, \
+        "this run has not started, so there is no evidence: its call waits for its turn, \
          unless its server has ended"
     )]
     Waiting,
     /// The run has no folder yet.
     #[error(
-        "there is nothing of this run yet: it is just starting, unless its server has ended; try \
+        "this run has no files yet: it is just starting, unless its server has ended; try \
          again in a moment"
     )]
     Starting,
     /// Another replica executed the run, and has the files. The field is the name of this replica.
-    #[error("what this run left is with the server that ran it, instance {0}: ask that one")]
+    #[error("the files of this run are on the server that ran it, instance {0}: call that server")]
     Elsewhere(String),
     /// The call started no run. The field is the outcome of the call in the audit log.
-    #[error("nothing was run for this run_id, so there is no evidence: its call came to {0}")]
+    #[error("this run never started, so there is no evidence: its call ended with {0}")]
     NotRun(String),
 }
 

@@ -188,10 +188,10 @@ impl Governance {
                     // Another process is removing old runs. It may have listed the runs before the last run ended. The
                     // next clean-up removes the remaining old runs.
                     Err(error @ RetentionError::Busy) => {
-                        tracing::warn!(%error, "old runs are not removed");
+                        tracing::warn!(%error, "old runs were not removed");
                     }
                     Err(RetentionError::Store(error)) => {
-                        tracing::error!(error = %Causes(&error), "old runs are not removed");
+                        tracing::error!(error = %Causes(&error), "old runs were not removed");
                     }
                 }
             });

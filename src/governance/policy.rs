@@ -148,10 +148,10 @@ pub(crate) enum PolicyError {
     #[error("the policy file is not a regular file")]
     NotAFile,
     /// Another user could write a different policy.
-    #[error("the policy file, or a folder above it, can be changed by others than the admin")]
+    #[error("users other than the admin can change the policy file, or a folder above it")]
     Unprotected(Unprotected),
     /// Tests could write a different policy.
-    #[error("the policy file is in the workspace, or is led to by something there")]
+    #[error("the policy file is in the workspace, or a symlink there leads to it")]
     InWorkspace,
     /// See [`POLICY_BYTES_MAX`].
     #[error("the policy file is larger than 64 KiB")]

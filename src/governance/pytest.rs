@@ -47,7 +47,7 @@ pub(super) struct PytestOrder {
 /// The reason why arguments are refused. The model gets its `Display` text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum InvalidArguments {
-    #[error("'{0}' is not an argument of run_pytest; there are {known}", known = KNOWN.join(", "))]
+    #[error("'{0}' is not an argument of run_pytest; its arguments are {known}", known = KNOWN.join(", "))]
     Unknown(String),
     #[error("'test_path' is missing: name a file or folder of the workspace, for example tests")]
     NoPath,
@@ -57,9 +57,9 @@ pub(super) enum InvalidArguments {
     Text(&'static str),
     #[error("'{0}' must be a path within the workspace, relative to its root, without '..'")]
     Outside(&'static str),
-    #[error("the workspace of the policy is not there; ask the admin")]
+    #[error("the workspace of the policy does not exist; ask the admin")]
     NoWorkspace,
-    #[error("'{0}' names nothing that is in the workspace")]
+    #[error("'{0}' does not exist in the workspace")]
     Missing(&'static str),
 }
 

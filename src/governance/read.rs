@@ -160,7 +160,8 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
             let hidden = text.chars().filter(|c| is_hidden(*c)).count();
             if hidden > 0 {
                 notes.push(format!(
-                    "[{hidden} characters that a terminal obeys, or that are not seen, are shown as {}]",
+                    "[{hidden} characters that a terminal obeys, or that are not seen, are shown \
+                     as {}]",
                     char::REPLACEMENT_CHARACTER
                 ));
             }
@@ -190,7 +191,7 @@ fn with_integrity(mut reply: GovernedReply, unconfirmed: Option<Unconfirmed>) ->
         meta.insert("integrity".to_owned(), Value::from(word));
     }
     reply.blocks.extend(unconfirmed.map(|reason| {
-        Block::Text(format!("[Nobody can tell whether this is what the run left: {reason}.]"))
+        Block::Text(format!("[This could not be confirmed with the audit log: {reason}.]"))
     }));
     reply
 }

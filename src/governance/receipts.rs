@@ -21,7 +21,7 @@ const EVIDENCE: &str = "evidence.json";
 const NO_ROOM: &str = "There is no room for the receipts of the run, so nothing was run.";
 
 /// The text for a caller if the tests were run, but their receipt could not be stored.
-const NOT_STORED: &str = "The tests were run, and their receipt cannot be stored. Ask the admin to look at \
+const NOT_STORED: &str = "The tests were run, but their receipt cannot be stored. Ask the admin to look at \
                           the server's log; get_evidence may have the result.";
 
 impl Governance {

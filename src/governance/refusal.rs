@@ -38,9 +38,7 @@ pub(crate) enum Refusal {
     #[error("{0}")]
     InvalidParams(String),
     /// The content differs from the content that the run left. The field describes the difference.
-    #[error(
-        "{0}. Nothing of it is served; ask the admin to run `qwed-mcp audit verify --artifacts`"
-    )]
+    #[error("{0}. It is not served; ask the admin to run `qwed-mcp audit verify --artifacts`")]
     ArtifactChanged(String),
     /// The server or the machine has an error. The field is the error with the remedy.
     #[error("{0}")]

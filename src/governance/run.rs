@@ -29,8 +29,7 @@ use crate::sandbox::Tier;
 const ARTIFACTS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The text for a caller if the tests were run, but their end could not be recorded.
-const END_NOT_WRITTEN: &str = "The tests were run, and the audit log cannot be used to write down \
-                               their end. Ask the admin to look at the server's log; get_evidence \
+const END_NOT_WRITTEN: &str = "The tests were run, but their end cannot be written to the audit log. Ask the admin to look at the server's log; get_evidence \
                                may have the result.";
 
 /// The limit for the record of pytest's end, in bytes. The record is one line.

@@ -301,7 +301,8 @@ async fn the_policy_the_tier_and_the_budget_decide_before_anything_starts() {
     let violation = |text: &str| Some(Refusal::SandboxViolation(text.to_owned()));
     let weak = |tier| {
         violation(&format!(
-            "tier {tier} of the kernel sandbox does not keep a project to its files; T2 is needed"
+            "tier {tier} of the kernel sandbox does not confine a project to its files; T2 is \
+             needed"
         ))
     };
     let exceeded = |what| Some(Refusal::BudgetExceeded(what));
@@ -396,7 +397,7 @@ async fn a_run_whose_end_cannot_be_written_down_has_no_result() {
     data.set(fixture.folder.path().join("data")).unwrap();
     let (run_id, reply) = fixture.run().await;
     let Err(Refusal::Internal(told)) = &reply else { panic!("{reply:?}") };
-    assert!(told.contains("cannot be used to write down their end"), "{told}");
+    assert!(told.contains("their end cannot be written to the audit log"), "{told}");
     assert_eq!(fixture.executor.runs(), 1);
     assert_eq!(fixture.events(run_id), rows_of_run("")[..2]);
 }
@@ -780,7 +781,7 @@ async fn what_nothing_confirms_is_told_to_the_model_and_to_programs() {
     let told = text_of(&reply);
     assert!(
         told.ends_with(
-            "[Nobody can tell whether this is what the run left: the run has no evidence.]"
+            "[This could not be confirmed with the audit log: the run has no evidence.]"
         ),
         "{told}"
     );

@@ -25,10 +25,7 @@ const OPEN_TO_OTHERS: u32 = 0o027;
 /// content.
 #[derive(Debug, Error)]
 pub(crate) enum OwnTokenError {
-    #[error(
-        "QWED_MCP_AUTH_TOKEN and QWED_MCP_AUTH_TOKEN_FILE are both set; leave out the one that is not \
-         meant"
-    )]
+    #[error("QWED_MCP_AUTH_TOKEN and QWED_MCP_AUTH_TOKEN_FILE are both set; remove one of them")]
     Both,
     #[error("QWED_MCP_AUTH_TOKEN_FILE: failed to read {file}")]
     Read { file: PathBuf, source: io::Error },
@@ -36,12 +33,12 @@ pub(crate) enum OwnTokenError {
     NotAFile { file: PathBuf },
     #[error(
         "QWED_MCP_AUTH_TOKEN_FILE: {file} has mode {mode:04o}, which lets others read it or the \
-         group change it; chmod 600 mends that"
+         group change it; run chmod 600"
     )]
     Open { file: PathBuf, mode: u32 },
     #[error(
-        "QWED_MCP_AUTH_TOKEN_FILE: {file} belongs to user {owner}, and has to be this user's or \
-         root's"
+        "QWED_MCP_AUTH_TOKEN_FILE: {file} belongs to user {owner}, and must belong to this user or \
+         root"
     )]
     Owner { file: PathBuf, owner: u32 },
     #[error(
@@ -49,7 +46,7 @@ pub(crate) enum OwnTokenError {
     )]
     ReadByTests { file: PathBuf, folder: PathBuf },
     #[error(
-        "QWED_MCP_AUTH_TOKEN_FILE: {file} has to have one token, as `qwed-mcp token create` prints \
+        "QWED_MCP_AUTH_TOKEN_FILE: {file} must have one token, as `qwed-mcp token create` prints \
          it, and nothing else"
     )]
     NoToken { file: PathBuf },

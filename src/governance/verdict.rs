@@ -69,14 +69,14 @@ impl Verdict {
         } else {
             match ended.map(|ended| ended.way) {
                 None => Some(format!(
-                    "the tests ended the process with exit code {code} before pytest was done; what \
-                     they left as its report is not to be relied on"
+                    "the tests ended the process with exit code {code} before pytest had finished, \
+                     so its report is not reliable"
                 )),
                 Some(WayOut::Interrupted) => {
                     Some(format!("pytest was interrupted (exit code {code})"))
                 }
                 Some(WayOut::Raised) => {
-                    Some("pytest, or a plugin, ended with an exception of its own".to_owned())
+                    Some("pytest, or a plugin, ended with an internal exception".to_owned())
                 }
                 Some(WayOut::Returned) => contradiction(code, report),
             }
@@ -181,7 +181,7 @@ mod tests {
             // pytest stopped before the last test, because enough tests had failed.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
             (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),
-            (1, report(2, 0, 0), written("raised"), RunStatus::Error, "exception of its own"),
+            (1, report(2, 0, 0), written("raised"), RunStatus::Error, "internal exception"),
             // The witnesses disagree.
             (0, report(8, 1, 0), returned, RunStatus::Error, "its report has failures"),
             (0, None, returned, RunStatus::Error, "left no report"),
@@ -194,9 +194,9 @@ mod tests {
             (4, None, returned, RunStatus::Error, "arguments or its configuration"),
             (86, report(9, 0, 0), returned, RunStatus::Error, "which pytest has not"),
             // The tests ended the process before pytest ended, or a signal killed it.
-            (0, report(9, 0, 0), None, RunStatus::Error, "before pytest was done"),
-            (1, report(8, 1, 0), None, RunStatus::Error, "before pytest was done"),
-            (5, None, None, RunStatus::Error, "before pytest was done"),
+            (0, report(9, 0, 0), None, RunStatus::Error, "before pytest had finished"),
+            (1, report(8, 1, 0), None, RunStatus::Error, "before pytest had finished"),
+            (5, None, None, RunStatus::Error, "before pytest had finished"),
             (-11, report(9, 0, 0), returned, RunStatus::Error, "killed by signal 11 (SIGSEGV)"),
             (-9, None, None, RunStatus::Error, "killed by signal 9 (SIGKILL)"),
             (-64, None, None, RunStatus::Error, "killed by signal 64"),

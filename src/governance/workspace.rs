@@ -60,19 +60,19 @@ pub(crate) struct WorkspaceState {
 /// The reason why a part of the state is unknown. The text contains no path.
 #[derive(Debug, Error)]
 pub(super) enum Undetermined {
-    #[error("git's folder is elsewhere")]
+    #[error("the .git folder is outside of the workspace")]
     Elsewhere,
-    #[error("nothing is committed, or git keeps it in a way that is not known here")]
+    #[error("there is no commit, or its format is not supported")]
     NoCommit,
-    #[error("the repository has names of SHA-256")]
+    #[error("the repository uses SHA-256 object names")]
     Sha256,
-    #[error("git's list of files is not known here: {0}")]
+    #[error("the format of git's index is not supported: {0}")]
     Index(&'static str),
     #[error("git's files are damaged")]
     Damaged,
-    #[error("there is too much of it to look at")]
+    #[error("the repository is too large")]
     TooMuch,
-    #[error("the commit is kept in a way that is not known here")]
+    #[error("the format of the commit is not supported")]
     Commit,
     #[error("git changes files when they are committed (.gitattributes)")]
     Attributes,

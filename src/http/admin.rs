@@ -57,7 +57,7 @@ impl Admin {
 
     async fn readiness(&self) -> Result<(), String> {
         if self.draining.is_cancelled() {
-            return Err("the server ends".to_owned());
+            return Err("the server is shutting down".to_owned());
         }
         // Only one readiness check runs at a time, and its result is cached for a second, so probes put little load on
         // the store.
@@ -76,7 +76,7 @@ impl Admin {
         if let Some(bearers) = &self.bearers
             && !bearers.is_available().await
         {
-            return Err("tokens cannot be looked up".to_owned());
+            return Err("tokens cannot be checked".to_owned());
         }
         self.server.readiness().await
     }

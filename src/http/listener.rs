@@ -225,7 +225,7 @@ impl Service {
     /// Logs that the limit of connections is reached.
     fn complain(&self) {
         match self {
-            Self::Front(front) => front.complaints.note("as many connections as there can be"),
+            Self::Front(front) => front.complaints.note("all connections are in use"),
             Self::Admin(_) => {}
         }
     }

@@ -148,7 +148,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     draining.cancel();
     tokio::select! {
         drained = timeout(options.drain, async { tokio::join!(main.drained(), server.drain()) }) => drop(drained),
-        name = signals.next() => tracing::info!(signal = name, "ending at once"),
+        name = signals.next() => tracing::info!(signal = name, "ending immediately"),
     }
     // Aborting the task drops its future, which kills the processes that the task has started.
     warm_up.abort();
@@ -203,8 +203,7 @@ fn bind_admin(address: SocketAddr) -> Result<TcpListener, HttpError> {
     tracing::info!(target: ADDRESSES, operators = %format_args!("http://{address}/metrics"), "serving over HTTP");
     if !address.ip().is_loopback() {
         tracing::warn!(
-            "other machines can read the figures and probes of --admin, which needs no token; let only operators \
-             reach it"
+            "other machines can reach --admin, which needs no token; let only operators reach it"
         );
     }
     Ok(listener)

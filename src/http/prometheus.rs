@@ -39,7 +39,7 @@ impl Metrics {
         let recorder = builder.unwrap_or_default().build_recorder();
         let handle = recorder.handle();
         if metrics::set_global_recorder(recorder).is_err() {
-            tracing::error!("the metrics of this process are recorded elsewhere already");
+            tracing::error!("another recorder already has the metrics of this process");
         }
         describe();
         Self { handle }
@@ -126,8 +126,8 @@ fn write_now(text: &mut String, now: &Now) {
         (
             "jobs",
             "gauge",
-            "Background jobs that are known, by state: with a database those of all replicas, else of this one; none \
-             while the database is away",
+            "Background jobs by state: of all replicas with a database, otherwise of this one; \
+             none while the database is unreachable",
             &jobs,
         ),
         (

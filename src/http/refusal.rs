@@ -71,30 +71,32 @@ impl Refusal {
     /// Returns the sentence for the client and for the log.
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::Host => "the Host header names no host of this server",
-            Self::Origin => "the Origin header names no page that may reach this server",
-            Self::Target => "the request has no Host header, several, or a target that is no path",
+            Self::Host => "the Host header is not a name of this server",
+            Self::Origin => "the Origin header is not allowed",
+            Self::Target => "the request must have one Host header, and a path as its target",
             Self::Unauthorized | Self::InvalidToken => {
                 "a valid token is needed: Authorization: Bearer TOKEN"
             }
             Self::NoScope => "the access token has no scope qwed:viewer, qwed:user or qwed:admin",
-            Self::Forbidden => "the role of this token does not permit it",
+            Self::Forbidden => "the role of this token does not permit this",
             Self::NotFound => "there is nothing here",
-            Self::Method(_) => "this path does not take this method",
-            Self::MediaType => "the Content-Type has to be application/json",
+            Self::Method(_) => "this path does not support this method",
+            Self::MediaType => "the Content-Type must be application/json",
             Self::NotAcceptable => {
-                "the Accept header has to name application/json and text/event-stream"
+                "the Accept header must list application/json and text/event-stream"
             }
             Self::TooLarge => "the body is longer than 4 MiB",
-            Self::Incomplete => "the body did not come in time, or broke off",
-            Self::UserBound(_) => "this user has as many requests as one user may have",
-            Self::Full => "as many requests are in flight as can be; send this one again",
-            Self::Connections => "there are as many connections as this user, or all, may have",
-            Self::Draining => "the server ends; send this one again",
-            Self::Store => "tokens cannot be looked up; ask the admin to look at the server's log",
-            Self::SessionUnknown => "there is no such session; begin one with initialize",
+            Self::Incomplete => "the body did not arrive in time, or is incomplete",
+            Self::UserBound(_) => "this user has reached the limit of requests",
+            Self::Full => "too many requests are in flight; send this one again later",
+            Self::Connections => {
+                "the limit of connections is reached, for this user or for all users"
+            }
+            Self::Draining => "the server is shutting down; send this one again",
+            Self::Store => "tokens cannot be checked; ask the admin to look at the server's log",
+            Self::SessionUnknown => "the session is unknown; start one with initialize",
             Self::SessionMissing => "the header Mcp-Session-Id is missing",
-            Self::Invalid => "the body is not what this path takes",
+            Self::Invalid => "the body is not valid for this path",
         }
     }
 

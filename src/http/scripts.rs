@@ -317,8 +317,8 @@ fn in_shape(answer: &OneAnswer) -> Value {
         Status::Ok => ("Success", "Finished", String::new()),
         Status::Failed => ("Failed", "Finished", String::new()),
         Status::Timeout => ("Failed", "TimeLimitExceeded", String::new()),
-        Status::OutputCap => ("Failed", "Error", "it printed too much".to_owned()),
-        Status::Memory => ("Failed", "Error", "it took too much memory".to_owned()),
+        Status::OutputCap => ("Failed", "Error", "too much output".to_owned()),
+        Status::Memory => ("Failed", "Error", "too much memory".to_owned()),
         Status::Blocked => ("Failed", "Error", error.to_owned()),
         Status::Invalid | Status::Cancelled | Status::InfraError => return sandbox_error(error),
     };

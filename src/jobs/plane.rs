@@ -45,14 +45,16 @@ pub(crate) enum PlaceError {
     )]
     ResultsFull,
     #[error(
-        "The database of background jobs cannot be reached. Nothing was placed. Try again later; a script \
+        "The database of background jobs cannot be reached. Nothing was placed. Try again later; a \
+         script \
          that takes less than 30 seconds can be run with background=false."
     )]
     Away,
     /// The database did not reply to the insertion, so the job may have been placed under this id.
     #[error(
-        "The database of background jobs was lost while the job was being placed, and nobody knows whether it \
-         was. If it was, its id is {0}: check with the 'verification_status' tool before placing it again."
+        "The database of background jobs was lost while the job was being placed, so the job may \
+         or may not exist. If it does, its id is {0}: check with the 'verification_status' tool \
+         before placing it again."
     )]
     Unknown(JobId),
 }

@@ -50,23 +50,24 @@ pub(crate) enum KeysError {
     Read(PathBuf, #[source] io::Error),
     #[error("{0} could not be fetched")]
     Fetch(Url, #[source] Box<ureq::Error>),
-    #[error("the issuer's keys are no JSON Web Key Set")]
+    #[error("the issuer's keys are not a JSON Web Key Set")]
     Parse(#[source] serde_json::Error),
-    #[error("the issuer's keys have none that verifies tokens, of kty RSA, EC or OKP")]
+    #[error("the issuer's key set has no key that verifies tokens (kty RSA, EC or OKP)")]
     NoKey,
-    #[error("the issuer's keys take more than {DOCUMENT_BYTES_MAX} bytes")]
+    #[error("the issuer's keys have more than {DOCUMENT_BYTES_MAX} bytes")]
     TooLong,
 }
 
 /// The error that this server has no usable keys, because it could not load any in the last hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("no keys of the issuer could be had")]
+#[error("the issuer's keys could not be fetched")]
 pub(crate) struct KeysUnavailable;
 
 /// A URL of keys that is refused, because an attacker on the network could replace the keys in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "keys are fetched by https alone (http from this machine): anybody could change them on the way"
+    "keys are fetched over https only (http from this machine), because others could change them \
+     in transit"
 )]
 pub(crate) struct UnsafeSource;
 
@@ -132,7 +133,7 @@ impl Keys {
         match (looked, &keys.0.source) {
             (Err(error), KeySource::File(_)) => Err(error),
             (Err(error), KeySource::Url(_)) => {
-                tracing::error!(error = %Causes(&error), "no access token is taken until there are keys");
+                tracing::error!(error = %Causes(&error), "access tokens are refused until keys are available");
                 Ok(keys)
             }
             (Ok(()), _) => Ok(keys),
@@ -196,7 +197,7 @@ impl Shared {
             return;
         }
         if let Err(error) = self.look(looked).await {
-            tracing::error!(error = %Causes(&error), "the issuer's keys are as they were");
+            tracing::error!(error = %Causes(&error), "the issuer's keys were not updated");
         }
     }
 

@@ -65,15 +65,15 @@ pub(crate) struct Access {
 /// The reason why a token is not accepted. It is logged, and so never contains any part of the token.
 #[derive(Debug, Error)]
 pub(crate) enum NotTaken {
-    #[error("it is no JSON Web Token that this server takes: {0}")]
+    #[error("it is not a JSON Web Token that this server accepts: {0}")]
     Form(&'static str),
-    #[error("its key is none of the issuer's")]
+    #[error("its key is not one of the issuer's keys")]
     Key,
-    #[error("its signature or its claims are not right: {0}")]
+    #[error("its signature or claims are invalid: {0}")]
     Claims(&'static str),
     #[error("it has no claim {0} that is a text")]
     User(String),
-    #[error("the issuer's keys are not there")]
+    #[error("the issuer's keys are not available")]
     Unavailable(#[from] KeysUnavailable),
 }
 
@@ -90,7 +90,7 @@ impl From<jsonwebtoken::errors::Error> for NotTaken {
             ErrorKind::MissingRequiredClaim(_) => {
                 Self::Claims("it has not all of exp, iss and aud")
             }
-            _ => Self::Form("it is not well-formed, or its algorithm is none of those"),
+            _ => Self::Form("it is not well-formed, or its algorithm is not supported"),
         }
     }
 }
@@ -98,7 +98,8 @@ impl From<jsonwebtoken::errors::Error> for NotTaken {
 /// The error that a text is not a valid URL of this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "not an https URL without query and fragment, such as https://mcp.example.org/mcp (http for this machine alone)"
+    "not an https URL without query and fragment, such as https://mcp.example.org/mcp (http only \
+     for this machine)"
 )]
 pub(crate) struct InvalidAudience;
 
@@ -148,7 +149,7 @@ impl AccessTokens {
         // This check comes before the search for the key, so that a token with an unaccepted algorithm never causes a
         // fetch.
         if crypto::row(header.alg).is_none() {
-            return Err(NotTaken::Form("its algorithm is none of those"));
+            return Err(NotTaken::Form("its algorithm is not supported"));
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg).await?;
         let key = key.ok_or(NotTaken::Key)?;
@@ -161,7 +162,7 @@ impl AccessTokens {
         let user = claims.get(&self.options.user_claim).and_then(Value::as_str);
         let user = user.ok_or_else(|| NotTaken::User(self.options.user_claim.clone()))?;
         let expires = expiry(&claims).and_then(|expiry| expiry.checked_add_signed(LEEWAY));
-        let expires = expires.ok_or(NotTaken::Form("its expiry is no time"))?;
+        let expires = expires.ok_or(NotTaken::Form("its expiry is not a time"))?;
         Ok(Access { user: user.to_owned(), scopes: claims::scopes(&claims), expires })
     }
 

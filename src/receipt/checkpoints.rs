@@ -108,7 +108,7 @@ impl Checkpoints {
                 self.found.last_signed = Some(time);
             } else {
                 self.found.flaw(format!(
-                    "checkpoint {line}: row {seq} is not the one that was signed at {time}"
+                    "checkpoint {line}: row {seq} differs from the row that was signed at {time}"
                 ));
             }
         }

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ReceiptError {
-    #[error("it is no envelope of a receipt: {0}")]
+    #[error("it is not the envelope of a receipt: {0}")]
     Envelope(String),
     #[error("its payloadType is not in-toto's")]
     PayloadType,
@@ -14,25 +14,27 @@ pub(crate) enum ReceiptError {
     PayloadNotBase64,
     #[error("its signature is not base64")]
     SignatureNotBase64,
-    #[error("its signature has not the length of one")]
+    #[error("its signature has the wrong length")]
     SignatureLength,
-    #[error("it is not written as receipts are: something beside the payload was changed")]
+    #[error(
+        "it is not in the form that receipts have: something outside of the payload was changed"
+    )]
     NotAsWritten,
-    #[error("none of the keys is {0}, which it says has signed it")]
+    #[error("none of the keys is {0}, the key that it names")]
     KeyUnknown(String),
-    #[error("the signature of {keyid} does not fit: the payload or the signature was changed")]
+    #[error("the signature of {keyid} does not match: the payload or the signature was changed")]
     Signature { keyid: String },
-    #[error("what is signed is no statement that this program knows: {0}")]
+    #[error("the signed payload is not a statement that this program knows: {0}")]
     Statement(String),
-    #[error("it is of {time}, when its key was not in use yet")]
+    #[error("it was signed at {time}, before its key was in use")]
     KeyNotYet { time: String },
-    #[error("it is of {time}, when its key was not in use any more")]
+    #[error("it was signed at {time}, after its key was replaced")]
     KeyNotAnyMore { time: String },
-    #[error("it says nothing of {0}")]
+    #[error("it has no digest of {0}")]
     NoSubject(String),
-    #[error("{name} is not what it was made of: {found}, and it has {expected}")]
+    #[error("{name} does not match: its digest is {found}, and the receipt has {expected}")]
     Subject { name: String, found: String, expected: String },
-    #[error("{name} is stored beside it, and that was changed")]
+    #[error("the stored {name} was changed")]
     StoredOutput { name: &'static str },
     #[error("{name} cannot be compared: {reason}")]
     UnreadableOutput { name: &'static str, reason: String },

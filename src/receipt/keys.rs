@@ -54,9 +54,9 @@ pub(crate) enum KeyError {
     Write { file: PathBuf, source: io::Error },
     #[error("{file} is not a regular file")]
     NotAFile { file: PathBuf },
-    #[error("{file} has mode {mode:04o}, which lets others read it; chmod 600 mends that")]
+    #[error("{file} has mode {mode:04o}, which lets others read it; run chmod 600")]
     Open { file: PathBuf, mode: u32 },
-    #[error("{file} belongs to user {owner}, and has to be this user's")]
+    #[error("{file} belongs to user {owner}, and must belong to this user")]
     Owner { file: PathBuf, owner: u32 },
     #[error(transparent)]
     Unprotected(#[from] Unprotected),
@@ -66,16 +66,16 @@ pub(crate) enum KeyError {
     NotAPublicKey { file: PathBuf },
     #[error("{file} has no list of keys as `qwed-mcp receipt keygen` writes it: {reason}")]
     Records { file: PathBuf, reason: String },
-    #[error("{file}: the key id {keyid} is not that of its public key")]
+    #[error("{file}: the key id {keyid} does not match its public key")]
     KeyId { file: PathBuf, keyid: String },
     #[error("there is no key in {0}; `qwed-mcp receipt keygen` makes one")]
     None(PathBuf),
     #[error(
-        "there is a key already: {0}. `qwed-mcp receipt keygen --rotate` puts a new one in its place, and \
-         keeps its public key for the receipts that it has signed"
+        "there is a key already: {0}. `qwed-mcp receipt keygen --rotate` replaces it, and keeps \
+         its public key to verify earlier receipts"
     )]
     Exists(PathBuf),
-    #[error("the operating system gives no random bits")]
+    #[error("the operating system returned no random bits")]
     Random(#[from] SysError),
     #[error("the key cannot be encoded")]
     Encode,

@@ -64,7 +64,9 @@ fn parse(payload: &[u8]) -> Result<Statement<Value>, ReceiptError> {
         return Err(unknown(format!("its _type is not {STATEMENT_TYPE}")));
     }
     if ![PREDICATE_TYPE, TEST_RESULT_TYPE].contains(&&*statement.predicate_type) {
-        return Err(unknown("its predicateType is of another version, or not ours".to_owned()));
+        return Err(unknown(
+            "its predicateType has another version, or is not this program's".to_owned(),
+        ));
     }
     Ok(statement)
 }

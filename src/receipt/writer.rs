@@ -65,25 +65,29 @@ static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
 pub(crate) enum WriteError {
     /// Scripts or tests could read the signing key. This is checked before the run, so the script was not run.
     #[error(
-        "what runs here can read the key that signs receipts, so nothing is run; ask the admin to keep it elsewhere"
+        "scripts or tests can read the key that signs receipts, so nothing is run; ask the admin \
+         to keep it elsewhere"
     )]
     KeyInReach,
     /// The tier of the sandbox does not keep scripts away from the signing key. This is checked before the run, so the
     /// script was not run.
     #[error(
-        "scripts run at tier {0} here, which does not keep them away from the key that signs receipts, so \
+        "scripts run at tier {0} here, which does not keep them away from the key that signs \
+         receipts, so \
          nothing is run; ask the admin to look at the server's log"
     )]
     Tier(Tier),
     /// The environment could not be described. This is done before the run, so the script was not run.
     #[error(
-        "the interpreter cannot be described for a receipt, so nothing is run; ask the admin to look at the \
+        "the interpreter cannot be described for a receipt, so nothing is run; ask the admin to \
+         look at the \
          server's log"
     )]
     Environment(#[source] io::Error),
     /// The disk space for the receipt could not be reserved. This is done before the run, so the script was not run.
     #[error(
-        "there is no room for its receipt, so nothing is run; ask the admin to look at the server's log"
+        "there is no room for its receipt, so nothing is run; ask the admin to look at the \
+         server's log"
     )]
     NoRoom(#[source] io::Error),
     #[error("its receipt cannot be written")]
@@ -304,7 +308,8 @@ impl Receipts {
             None => {}
             Some(InReach::Tier(tier)) => {
                 tracing::error!(
-                    "receipts need a sandbox that keeps scripts away from the signing key: tier T2 or T3"
+                    "receipts need a sandbox that keeps scripts away from the signing key: tier T2 \
+                     or T3"
                 );
                 return Err(WriteError::Tier(tier));
             }

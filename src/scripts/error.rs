@@ -13,18 +13,21 @@ pub(crate) enum ScriptError {
     NotLetIn,
     /// The caller's proof could not be checked, so the script did not run.
     #[error(
-        "the token that asked for it cannot be looked up, so nothing is run; ask the admin to look at the server's log"
+        "the token that asked for it cannot be checked, so nothing is run; ask the admin to look \
+         at the server's log"
     )]
     TokensAway,
     /// The start of the run could not be audited, so the script did not run.
     #[error(
-        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's log"
+        "the audit log cannot be written, so nothing is run; ask the admin to look at the server's \
+         log"
     )]
     NotAudited,
     /// The script of a job did not run, because the audit log has no decision that permits the script, or the script
     /// was run before.
     #[error(
-        "the audit log has no decision that lets it run for this user, so it is not run; ask the admin to look at the server's log"
+        "the audit log has no decision that lets it run for this user, so it is not run; ask the \
+         admin to look at the server's log"
     )]
     NotDecided,
     /// The script of a job did not run, because the gateway or the sandbox of the server that claimed the job refuses
@@ -33,7 +36,8 @@ pub(crate) enum ScriptError {
     NotAllowed(String),
     /// The script ran, but the end of the run could not be audited.
     #[error(
-        "the script was run, and the audit log cannot be used to write down its end; ask the admin to look at the server's log"
+        "the script was run, but its end cannot be written to the audit log; ask the admin to look \
+         at the server's log"
     )]
     EndNotAudited,
     /// The receipt of the run could not be begun, so the script did not run.

@@ -153,7 +153,7 @@ impl Scripts {
             (Some(store), proof) => until_reached(patience, || store.holds(proof)).await,
             (None, Proof::Access { expires }) => Ok(Utc::now() < expires),
             (None, Proof::Token(_)) => {
-                tracing::error!("this server has no store of tokens, and a script has one");
+                tracing::error!("a script has a token, but this server has no store of tokens");
                 return Err(ScriptError::TokensAway);
             }
         };
@@ -202,7 +202,7 @@ impl Scripts {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let id = &record.verification_id;
-                tracing::error!(job = %job.job, verification_id = %id, "a job was placed that the audit log has no decision for");
+                tracing::error!(job = %job.job, verification_id = %id, "a job has no decision in the audit log");
                 Err(ScriptError::NotDecided)
             }
             Err(_) => Err(ScriptError::NotAudited),
@@ -220,7 +220,7 @@ impl Scripts {
         let Some(governance) = &self.governance else { return Some(true) };
         let is_it = governance.has_result(verification_id, job, outcome).await.ok()?;
         if !is_it {
-            tracing::error!(job = %job.job, verification_id, "the result of a job is not the one that the audit log has");
+            tracing::error!(job = %job.job, verification_id, "the result of a job does not match the audit log");
         }
         Some(is_it)
     }

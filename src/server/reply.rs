@@ -34,7 +34,7 @@ pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 const JOB_KEY: &str = "qwed.ai/job";
 
 const CANCELLED: &str = "Execution was cancelled.";
-const GATE_CLOSED: &str = "running code is switched off; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
+const GATE_CLOSED: &str = "scripts are disabled; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 /// The text after the return code -9 of a run that was killed at its memory limit. The return code alone does not
 /// explain the reason.
 const MEMORY_LIMIT: &str = "The memory limit of the sandbox ended it. Use less memory, or ask the \
@@ -56,7 +56,7 @@ const PICTURES_KIB_MAX: usize = PICTURES_BYTES_MAX / 1024;
 /// The text for a picture that is not usable. This only happens if the script itself has sent data instead of the
 /// picture of a plot.
 const UNUSABLE_PICTURE: &str =
-    "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
+    "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
 
 /// The way in which a call ended.
@@ -459,7 +459,8 @@ fn left_out(outcome: &Outcome) -> Option<String> {
                 )
             } else {
                 format!(
-                    "{label} was left out: it has {kibibytes} KiB, and a picture {PICTURE_KIB_MAX} at most."
+                    "{label} was left out: it has {kibibytes} KiB, and a picture {PICTURE_KIB_MAX} \
+                     at most."
                 )
             }
         }

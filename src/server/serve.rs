@@ -64,7 +64,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
             events.abandoned.cancel();
         }
         name = signals.next() => tracing::info!(signal = name, "ending"),
-        () = events.output_closed.cancelled() => tracing::info!("nobody reads the replies"),
+        () = events.output_closed.cancelled() => tracing::info!("the client does not read replies any more"),
     }
 
     // Aborting the task drops its future, which kills the processes that the task has started.
@@ -95,7 +95,7 @@ pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = 
     if cleared.is_err() {
         // The remaining processes end with this process, because their supervisors notice that their sockets are
         // closed.
-        tracing::warn!("not everything ended in time");
+        tracing::warn!("some processes did not end in time");
     }
 }
 

@@ -71,7 +71,7 @@ impl Announced {
             |message: String| Err(ProtocolError::header_mismatch(Some(id.clone()), message));
         if self.version == Header::Unusable {
             return mismatch(
-                "the header MCP-Protocol-Version is there twice, or no text".to_owned(),
+                "the header MCP-Protocol-Version occurs twice, or is not text".to_owned(),
             );
         }
         if let ClientRequest::InitializeRequest(_) = request {
@@ -79,7 +79,7 @@ impl Announced {
                 Header::Absent => Ok(Era::Handshake),
                 Header::Once(method) if method == "initialize" => Ok(Era::Handshake),
                 Header::Once(_) | Header::Unusable => {
-                    mismatch("the header Mcp-Method does not say initialize".to_owned())
+                    mismatch("the header Mcp-Method is not initialize".to_owned())
                 }
             };
         }
@@ -97,7 +97,7 @@ impl Announced {
             None => return mismatch("the header MCP-Protocol-Version is missing".to_owned()),
             Some(announced) if announced != version.as_str() => {
                 return mismatch(format!(
-                    "the header MCP-Protocol-Version ({announced}) is not what _meta says ({version})"
+                    "the header MCP-Protocol-Version ({announced}) does not match _meta ({version})"
                 ));
             }
             Some(_) => {}
@@ -129,7 +129,7 @@ impl Announced {
         match &self.method {
             Header::Once(announced) if announced == method => {}
             Header::Once(_) | Header::Unusable => {
-                return Err(format!("the header Mcp-Method does not say {method}"));
+                return Err(format!("the header Mcp-Method is not {method}"));
             }
             Header::Absent => return Err("the header Mcp-Method is missing".to_owned()),
         }
@@ -137,7 +137,7 @@ impl Announced {
         match &self.name {
             Header::Once(announced) if decoded(announced).as_deref() == Some(name) => Ok(()),
             Header::Once(_) | Header::Unusable => {
-                Err(format!("the header Mcp-Name does not say what the body of {method} does"))
+                Err(format!("the header Mcp-Name does not match the body of {method}"))
             }
             Header::Absent => Err(format!("the header Mcp-Name of {method} is missing")),
         }

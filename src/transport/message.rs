@@ -230,7 +230,7 @@ fn request(
         serde_json::from_str::<Page<'_>>(params.get()).is_ok_and(|page| page.cursor.is_some())
     };
     if LIST_METHODS.contains(&method) && params.is_some_and(has_cursor) {
-        let message = "Invalid cursor: the list has one page, and none was given out";
+        let message = "Invalid cursor: the list has one page only";
         return Err(ProtocolError::invalid_params(id, message));
     }
     let params = params.map_or("{}", RawValue::get);

@@ -222,7 +222,7 @@ class User(threading.Thread):
                 return None
             if job:
                 break
-            if "nobody knows whether it" in text:
+            if "the job may or may not exist" in text:
                 self.facts["told that a placement is unknown"] += 1
                 return None
             self.facts["told that nothing was placed"] += 1

@@ -319,7 +319,7 @@ fn a_script_that_others_keep_from_the_processors_is_not_judged() {
         let computes = done.answer("computes");
         let told = (&computes["status"], &computes["passed"], &computes["attempt"]);
         assert_eq!(told, (&json!("infra_error"), &Value::Null, &json!(2)), "{computes}");
-        let error = "its time was up, and other processes kept it from the processors, or from pipes of the usual size";
+        let error = "it timed out because other processes kept it from the processors or from pipes of the usual size";
         assert_eq!(computes["error"], error);
         for (id, status) in [("sleeps", "timeout"), ("fails", "failed")] {
             let answer = done.answer(id);
@@ -530,7 +530,7 @@ fn what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else() {
     assert_eq!((&answer["status"], &answer["stdout"]), (&json!("ok"), &json!("42 3")), "{answer}");
     assert_eq!(answer["analysis"], "report");
     assert!(answer["findings"].as_array().unwrap().len() >= 2, "{answer}");
-    assert!(done.told.contains("warning: --analysis report: scripts RUN"), "{}", done.told);
+    assert!(done.told.contains("warning: --analysis report: scripts run"), "{}", done.told);
     let summary: Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
     assert_eq!(summary["analysis"], "report");
     // The kernel alone holds it: all of that, or nothing runs. Not even where the admin takes less otherwise.
@@ -581,9 +581,9 @@ fn what_cannot_be_used_is_told_before_anything_runs() {
     let answers = path_text(&answers);
     for (arguments, reason) in [
         (&["--batch", "/nowhere"][..], "/nowhere: No such file"),
-        (&["--batch", input, "--output", input], "it is the input too"),
+        (&["--batch", input, "--output", input], "it is also the input"),
         (&["--batch", input, "--output", folder], "Is a directory"),
-        (&["--batch", input, "--summary", input], "it is the input too"),
+        (&["--batch", input, "--summary", input], "it is also the input"),
         (&["--batch", input, "--output", answers, "--summary", answers], "it is the output too"),
         (&["--batch", input, "--summary", folder], "Is a directory"),
         (&["--batch", input, "--shard", "3/3"], "0/8 for the first of eight"),
@@ -618,7 +618,7 @@ fn results_are_gone_on_with_and_never_overwritten() {
     let foreign = "{\"some\":\"thing\"}\nelse";
     fs::write(&results, foreign).unwrap();
     for (arguments, reason) in
-        [(&[][..], "--resume goes on"), (&["--resume"], "line 1 is no result")]
+        [(&[][..], "use --resume"), (&["--resume"], "line 1 is not a result")]
     {
         let done = run(arguments);
         assert!(done.code == Some(2) && done.told.contains(reason), "{}", done.told);
@@ -628,7 +628,11 @@ fn results_are_gone_on_with_and_never_overwritten() {
     for foreign in ["remember the milk", "\0\0\0", "x\0\0"] {
         fs::write(&results, foreign).unwrap();
         let done = run(&["--resume"]);
-        assert!(done.code == Some(2) && done.told.contains("line 1 is no result"), "{}", done.told);
+        assert!(
+            done.code == Some(2) && done.told.contains("line 1 is not a result"),
+            "{}",
+            done.told
+        );
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
     // The last line was being written.
@@ -670,7 +674,7 @@ fn assert_changed(batch: &Batch, lines: &[String], changed: &[String]) {
     let before = fs::read_to_string(&results).unwrap();
     let done = resume(batch, changed);
     assert_eq!(done.code, Some(2), "{changed:?}: {}", done.told);
-    assert!(done.told.contains("is another one than the output has"), "{}", done.told);
+    assert!(done.told.contains("differs from the line that the output has"), "{}", done.told);
     assert_eq!(fs::read_to_string(&results).unwrap(), before, "{changed:?}");
     assert_eq!(resume(batch, lines).code, Some(0), "{changed:?}");
     assert_eq!(fs::read_to_string(&results).unwrap(), before, "{changed:?}");
@@ -739,7 +743,7 @@ fn an_answer_to_another_script_is_not_kept() {
     for changed in [[SYSTEM, "1 1 1 (", other], [other, "1 1 1 (", SYSTEM]] {
         let done = run(&changed);
         assert!(done.code == Some(2), "{}", done.told);
-        assert!(done.told.contains("is another one than the output has"), "{}", done.told);
+        assert!(done.told.contains("differs from the line that the output has"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), before);
     }
     // No figures come before an error.
@@ -841,7 +845,7 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         let done = Done::of(child.wait_with_output().unwrap());
         assert_eq!(done.code, Some(code), "{}", done.told);
-        assert!(done.told.contains("with --resume goes on"), "{}", done.told);
+        assert!(done.told.contains("with --resume to continue"), "{}", done.told);
         assert!(!ids(&batch.results()).contains(&"forever"));
         batch.assert_gone();
     }
@@ -914,7 +918,7 @@ fn a_disk_that_is_full_loses_no_answer() {
     command.envs(full.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let done = Done::of(command.stdin(Stdio::null()).output().unwrap());
     assert!(done.told.contains("the answers cannot be written: File too large"), "{}", done.told);
-    assert!(done.told.contains("with --resume goes on"), "{}", done.told);
+    assert!(done.told.contains("with --resume to continue"), "{}", done.told);
     assert_eq!(done.code, Some(1));
     // Whole lines only.
     let before = batch.results().len();

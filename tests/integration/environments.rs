@@ -191,7 +191,10 @@ for wheel in sys.argv[2:]:
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-        assert!(said.contains("no environment was made, and nothing was changed: "), "{said}");
+        assert!(
+            said.contains("the environment was not created, and nothing was changed: "),
+            "{said}"
+        );
         assert_eq!(self.listed(), before);
         assert_eq!(self.names().len(), before.len(), "{said}");
         said
@@ -232,7 +235,8 @@ for wheel in sys.argv[2:]:
     /// Has uv wait for ever at the commands that have this word in them.
     fn stop_uv_at(&self, word: &str) {
         let stop = format!(
-            "case \"$*\" in *' {word} '*) echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \"$@\"",
+            "case \"$*\" in *' {word} '*) echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \
+             \"$@\"",
             self.folder.path().display(),
             uv().display()
         );
@@ -292,7 +296,8 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     let report = fixture.server().command().arg("doctor").output().unwrap();
     let report = String::from_utf8(report.stdout).unwrap();
     for line in [
-        "\nfound by          env-1, the newest environment of `qwed-mcp env create`; QWED_MCP_PYTHON is not set\n",
+        "\nfound by          env-1, the newest environment of `qwed-mcp env create`; \
+         QWED_MCP_PYTHON is not set\n",
         "sympy, z3-solver. Remedy: run `qwed-mcp env create`\n",
     ] {
         assert!(report.contains(line), "{report}");
@@ -393,7 +398,7 @@ fn an_environment_that_a_server_uses_stays_until_it_has_ended() {
     let output = fixture.run(&["env", "remove", "env-1"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("env-1 is in use by a server that runs; end it first"), "{said}");
+    assert!(said.contains("env-1 is in use by a running server; stop the server first"), "{said}");
     assert_eq!(server.execute(code).text(), expected(&first));
     server.finish();
     assert_eq!(fixture.listed().len(), 1);
@@ -433,7 +438,7 @@ fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
             .status();
         assert!(packed.unwrap().success());
         let said = fixture.not_created(&["--with", "source_only"]);
-        assert!(said.contains("what is to be added cannot be resolved: "), "{said}");
+        assert!(said.contains("failed to resolve the packages of --with: "), "{said}");
         assert!(!ran.exists(), "{said}");
 
         // A file that is not the one that was locked.
@@ -580,7 +585,8 @@ fn an_environment_that_others_can_change_is_not_used() {
         let result = server.execute("print(1)");
         assert_eq!(
             result.text(),
-            "Execution error: the environment of `qwed-mcp env create` can be changed by others than the \
+            "Execution error: the environment of `qwed-mcp env create` can be changed by others \
+             than the \
              server's user, so it is not used; ask the admin to look at the server's log."
         );
         let log = server.finish();
@@ -661,13 +667,15 @@ fn a_missing_module_is_answered_with_what_is_there() {
     let mut server = fixture.server().connect();
     let there = "What can be imported, besides the standard library: tell_tale, tiny_one.";
     let plain = format!(
-        "polars is not installed for scripts. {there} The admin can add the package that brings it: \
+        "polars is not installed for scripts. {there} The admin can add the package that brings \
+         it: \
          `qwed-mcp env create --with PACKAGE`."
     );
     let header =
         "# /// script\n# dependencies = [\"polars>=1\", \"tiny-one\"]\n# ///\nimport polars";
     let with_header = format!(
-        "polars is not installed for scripts. {there} The script's header asks for polars>=1; the admin \
+        "polars is not installed for scripts. {there} The script's header asks for polars>=1; the \
+         admin \
          can add that: `qwed-mcp env create --with 'polars>=1'`."
     );
     for (code, advice) in [
@@ -710,7 +718,10 @@ fn a_full_disk_leaves_no_environment() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "code=1\n.lock\n", "{said}");
         assert!(said.contains("No space left on device"), "{said}");
-        assert!(said.contains("no environment was made, and nothing was changed: "), "{said}");
+        assert!(
+            said.contains("the environment was not created, and nothing was changed: "),
+            "{said}"
+        );
     }
 }
 
@@ -730,7 +741,10 @@ fn what_cannot_be_removed_is_in_nobodys_way() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.contains("env-8 ") && printed.contains("env-8 is removed"), "{printed}");
-    assert!(said.contains("older environments are not removed") && said.contains("busy"), "{said}");
+    assert!(
+        said.contains("older environments were not removed") && said.contains("busy"),
+        "{said}"
+    );
 }
 
 fn interrupted_at_any_point_it_leaves_no_environment() {
@@ -857,7 +871,7 @@ fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
         let said = fixture.not_created(&[]);
         assert!(
             said.contains(
-                "these are not in the environment after their installation: tell-tale, tiny-one; "
+                "these packages are missing after their installation: tell-tale, tiny-one; "
             ),
             "{said}"
         );
@@ -922,7 +936,8 @@ fn what_cannot_be_made_is_told() {
     let fixture = Fixture::with_pip();
     let python3 = python().canonicalize().unwrap();
     let debian = format!(
-        "case \"$*\" in *'-m venv'*) echo 'The virtual environment was not created successfully because \
+        "case \"$*\" in *'-m venv'*) echo 'The virtual environment was not created successfully \
+         because \
          ensurepip is not available.'; exit 1;; esac\nexec {} \"$@\"",
         python3.display()
     );
@@ -932,10 +947,7 @@ fn what_cannot_be_made_is_told() {
 
     fixture.program("python3", "echo Python 3.9.2");
     let said = fixture.not_created(&["--python", "3.99"]);
-    assert!(
-        said.contains("there is neither uv, which brings Python, nor Python 3.99 on PATH"),
-        "{said}"
-    );
+    assert!(said.contains("neither uv nor Python 3.99 on PATH was found"), "{said}");
 }
 
 fn a_package_that_is_needed_by_its_address_is_not_built() {
@@ -993,8 +1005,7 @@ fn a_package_cannot_bring_what_the_environment_starts_with() {
             let said = fixture.not_created(&[]);
             // uv itself refuses some of these names.
             let of_uv = "the packages cannot be installed: ";
-            let of_ours = "a package changes the files that the environment starts with, so none of its \
-                           code was run: ";
+            let of_ours = "a package changes files that run when the interpreter starts, so none of its code was run: ";
             assert!(
                 (said.contains(of_ours) && said.contains(expected))
                     || (is_uv && name.ends_with("python") && said.contains(of_uv)),
@@ -1027,7 +1038,7 @@ fn arguments_that_are_none_are_refused() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("is no lock file that can be used: line 5: expected NAME==VERSION"),
+        said.contains("is not a lock file that can be used: line 5: expected NAME==VERSION"),
         "{said}"
     );
     for arguments in [

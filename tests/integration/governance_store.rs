@@ -290,12 +290,12 @@ fn a_store_that_cannot_be_used_is_left_as_it_is() {
         &["audit", "export", "--format", "json"],
     ];
     for (content, text) in [
-        (with(60, &[0, 0, 0, 9]), "schema version 9, and this program knows 1"),
+        (with(60, &[0, 0, 0, 9]), "schema version 9, and this program supports 1"),
         (with(68, &[0, 0, 0, 9]), "belongs to another application"),
-        (with(0, b"x"), "is damaged or no database"),
-        (with(100, &[0xAA; 500]), "is damaged or no database"),
+        (with(0, b"x"), "is damaged or not a database"),
+        (with(100, &[0xAA; 500]), "is damaged or not a database"),
         (Vec::new(), "is empty"),
-        (b"just a text\n".repeat(100), "is damaged or no database"),
+        (b"just a text\n".repeat(100), "is damaged or not a database"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let file = database(folder.path());
@@ -305,7 +305,7 @@ fn a_store_that_cannot_be_used_is_left_as_it_is() {
             assert_eq!(output.status.code(), Some(2), "{text}, {arguments:?}: {output:?}");
             assert!(output.stdout.is_empty(), "{output:?}");
             assert!(stderr(&output).contains(text), "{text}: {output:?}");
-            assert!(stderr(&output).contains("was left as it is; "), "{output:?}");
+            assert!(stderr(&output).contains("was not changed; "), "{output:?}");
             assert!(fs::read(&file).unwrap() == content, "{text}, {arguments:?}");
         }
     }
@@ -389,7 +389,7 @@ the chain is intact, 4 rows
 head {head}
 waiting or started, and not finished (yet): 1
 - {RUN}
-tokens that are as the log has them: 1
+unchanged tokens: 1
 "
     );
     assert_eq!(text, expected);
@@ -433,7 +433,7 @@ tokens that are as the log has them: 1
     let text = stdout(&output);
     assert!(text.starts_with("BROKEN: row 3 was changed; 4 rows\nlast good head "), "{text}");
     let rest = "\
-tokens were not compared with the log, which is no witness now
+tokens were not compared with the log, because the log is not intact
 BROKEN: the schema was changed: the trigger audit_is_not_changed is missing
 ";
     assert!(text.ends_with(rest), "{text}");
@@ -455,9 +455,9 @@ fn verify_compares_the_tokens_with_the_log() {
         "\
 the chain is intact, 3 rows
 head {}
-tokens that are as the log has them: 1
+unchanged tokens: 1
 BROKEN: token 2 was changed: role
-BROKEN: token 9 was not made by this program, no row tells of it
+BROKEN: token 9 was not made by this program: no row mentions it
 BROKEN: token 3 was removed
 ",
         head(folder)
@@ -498,7 +498,7 @@ fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
         let output = as_reader(&folder, &arguments);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(stdout(&output).lines().count(), lines, "{output:?}");
-        let told = "governance.db cannot be written to, and is read as it is\n";
+        let told = "governance.db is read-only, and is read without changes\n";
         assert!(stderr(&output).ends_with(told), "{output:?}");
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is written beside it");
@@ -511,7 +511,7 @@ fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
     may(0o555, 0o444);
     let output = as_reader(&folder, &["audit", "verify"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(stderr(&output).contains("governance.db-wal; copy both to a folder"), "{output:?}");
+    assert!(stderr(&output).contains("governance.db-wal; copy both to a writable"), "{output:?}");
     may(0o755, 0o644);
 }
 
@@ -541,6 +541,6 @@ fn without_a_setting_the_store_is_in_the_users_folder_for_data() {
     }
     let output = create(&[("HOME", Path::new("relative"))]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(stderr(&output).contains("set HOME, or QWED_MCP_DATA_DIR"), "{output:?}");
+    assert!(stderr(&output).contains("set HOME, or set QWED_MCP_DATA_DIR"), "{output:?}");
     assert!(!home.path().join("relative").exists());
 }

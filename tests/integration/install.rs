@@ -221,7 +221,8 @@ fn with_other(client: &str) -> String {
     }
     let key = key(client);
     format!(
-        "{{\n\t// mine\n\t\"theme\": \"dark\",\n\t\"{key}\": {{\n\t\t\"other\": {{ \"command\": \"x\" }}, \
+        "{{\n\t// mine\n\t\"theme\": \"dark\",\n\t\"{key}\": {{\n\t\t\"other\": {{ \"command\": \
+         \"x\" }}, \
          /* here */\n\t}},\n}}\n"
     )
 }
@@ -281,7 +282,7 @@ fn an_entry_is_added_once_and_removed_again() {
             assert_eq!(fs::read_to_string(&path).unwrap(), before, "{client}");
             let all = user.snapshot();
             let text = user.done(&removal);
-            assert!(text.contains("There is no entry of this server"), "{text}");
+            assert!(text.contains("This server has no entry"), "{text}");
             assert_eq!(user.snapshot(), all, "{client}");
             for backup in backups(&path) {
                 fs::remove_file(backup).unwrap();
@@ -302,7 +303,8 @@ fn an_entry_of_an_older_version_is_taken_over() {
             let before = match client {
                 "codex" => format!(
                     "[mcp_servers.qwed-verification]\ncommand = \"{command}\"\nargs = {arguments}\n\
-                     timeout = 7\n\n[mcp_servers.qwed-verification.env]\nQWED_MCP_MEMORY_MB = \"512\"\n"
+                     timeout = 7\n\n[mcp_servers.qwed-verification.env]\nQWED_MCP_MEMORY_MB = \
+                     \"512\"\n"
                 ),
                 "opencode" => {
                     let mut words = vec![json!(command)];
@@ -352,7 +354,7 @@ fn another_server_of_the_same_name_is_left_alone() {
         let log = user.refused(&["--client", client, "--remove", "--name", "qwed"]);
         assert!(log.contains("is another server"), "{log}");
         let text = user.done(&["--client", client, "--remove"]);
-        assert!(text.contains("There is no entry of this server"), "{text}");
+        assert!(text.contains("This server has no entry"), "{text}");
         assert_eq!(user.snapshot(), all, "{client}");
         user.done(&["--client", client, "--name", "qwed-2"]);
         user.done(&["--client", client, "--remove"]);
@@ -409,7 +411,7 @@ fn what_may_not_be_written_is_left_alone() {
         for (changed, mode, expected) in [
             (path.as_path(), 0o444, "is read-only"),
             (path.as_path(), 0o000, "failed to open"),
-            (folder, 0o555, "failed to write beside"),
+            (folder, 0o555, "failed to write next to"),
         ] {
             let usual = changed.metadata().unwrap().permissions();
             fs::set_permissions(changed, fs::Permissions::from_mode(mode)).unwrap();
@@ -424,7 +426,7 @@ fn what_may_not_be_written_is_left_alone() {
             // A new file, in a folder that is not ours to change.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
             let log = user.refused(&["--client", client]);
-            assert!(log.contains("failed to write beside"), "{client}: {log}");
+            assert!(log.contains("failed to write next to"), "{client}: {log}");
             fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
@@ -439,7 +441,7 @@ fn links_are_followed_and_dangling_ones_left_alone() {
         symlink(&target, &link).unwrap();
         let all = user.snapshot();
         let log = user.refused(&["--client", client]);
-        assert!(log.contains("is a link that leads to no file"), "{client}: {log}");
+        assert!(log.contains("is a broken symlink"), "{client}: {log}");
         assert_eq!(user.snapshot(), all, "{client}");
         let target = user.write(&format!("dotfiles/{client}/file"), with_other(client));
         user.done(&["--client", client]);
@@ -683,7 +685,7 @@ fn a_program_that_does_not_stay_is_not_named() {
     let uvx = make_program(&user, "uvx", "exit 1\n");
     let _ = fs::remove_file(user.path(".cursor/mcp.json"));
     let text = user.done(&["--client", "cursor"]);
-    assert!(text.contains("does not stay where it is (it is in a temporary folder)"), "{text}");
+    assert!(text.contains("is in a temporary place (it is in a temporary folder)"), "{text}");
     let written: Value =
         serde_json::from_slice(&fs::read(user.path(".cursor/mcp.json")).unwrap()).unwrap();
     let requirement = format!("qwed-mcp[sdk]=={}", env!("CARGO_PKG_VERSION"));
@@ -758,7 +760,7 @@ fn claude_code_changes_its_own_file() {
     unchanged();
     make_program(&user, "claude", "exit 0\n");
     let log = user.refused(&["--client", "claude-code"]);
-    assert!(log.contains("the entry is not as it was asked for"), "{log}");
+    assert!(log.contains("is not as requested"), "{log}");
     unchanged();
     // Its folder is where it says.
     let mut user = user;
@@ -814,7 +816,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
     assert!(user.path(".cursor/mcp.json").is_file());
     make_program(&user, "cmd.exe", "echo %APPDATA%\n");
     let log = user.refused(&["--client", "claude-desktop"]);
-    assert!(log.contains("Windows did not name its folder of settings"), "{log}");
+    assert!(log.contains("Windows did not return its settings folder"), "{log}");
 }
 
 fn a_kill_at_any_moment_leaves_a_whole_file() {
@@ -891,7 +893,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
                     assert_eq!(code, 1, "{output:?}");
                     failed += 1;
                     let log = String::from_utf8_lossy(&output.stderr);
-                    assert!(log.contains("failed to write beside"), "{log}");
+                    assert!(log.contains("failed to write next to"), "{log}");
                     // Nothing is left of the attempt.
                     let names = fs::read_dir(path.parent().unwrap()).unwrap().count();
                     assert_eq!(names, 1, "{blocks}");

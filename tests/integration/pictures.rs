@@ -97,7 +97,8 @@ const CASES: &[Case] = &[
     (
         "from matplotlib.transforms import Bbox\nplt.figure(figsize=(300, 9)); plt.plot([1, 2])\n\
          plt.savefig('a.svg', bbox_inches='tight', pad_inches=99)\n\
-         plt.savefig('b.svg', bbox_inches=Bbox([[0, 0], [400, 400]]))\nplt.savefig('c.svg', dpi=9000)",
+         plt.savefig('b.svg', bbox_inches=Bbox([[0, 0], [400, 400]]))\nplt.savefig('c.svg', \
+         dpi=9000)",
         3,
         DONE,
     ),
@@ -129,7 +130,8 @@ const CASES: &[Case] = &[
     ),
     (
         "class Broken(plt.Line2D):\n    def draw(self, renderer): raise ValueError('no drawing')\n\
-         fig, ax = plt.subplots(); ax.add_line(Broken([0, 1], [0, 1]))\nplt.figure(); plt.plot([1])",
+         fig, ax = plt.subplots(); ax.add_line(Broken([0, 1], [0, 1]))\nplt.figure(); \
+         plt.plot([1])",
         1,
         "STDERR:\nFigure 1 could not be drawn: ValueError('no drawing')\n\n\
          Execution completed successfully.",
@@ -165,7 +167,8 @@ fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
 
 /// Four dense pictures: the later ones are drawn smaller, so that all of them fit.
 const DENSE: &str = "import numpy as np\nfor i in range(4):\n    plt.figure(figsize=(12, 12))\n    \
-                     plt.imshow(np.random.default_rng(i).random((900, 900)), interpolation='nearest')";
+                     plt.imshow(np.random.default_rng(i).random((900, 900)), \
+                     interpolation='nearest')";
 
 /// Checks that the pictures are what `_meta` says, and that they can be decoded. Returns their
 /// digests.
@@ -287,7 +290,8 @@ fn drawing_has_the_limits_of_the_script(is_warm: bool) {
     let mut server = connect(builder.variable("QWED_MCP_MEMORY_MB", "400"), is_warm);
     let artist = |draw: &str| {
         source(&format!(
-            "plt.plot([1, 2]); plt.show()\nclass Hostile(plt.Line2D):\n    def draw(self, renderer):\n        \
+            "plt.plot([1, 2]); plt.show()\nclass Hostile(plt.Line2D):\n    def draw(self, \
+             renderer):\n        \
              {draw}\nfig, ax = plt.subplots(); ax.add_line(Hostile([0, 1], [0, 1]))\nplt.show()"
         ))
     };
@@ -340,7 +344,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
     let mut server = connect(builder, is_warm);
     let fd = if is_warm { WARM_FD } else { COLD_FD };
     let tools = sending_tools(fd);
-    let unusable = "A picture was left out: it is no PNG of at most 4096 × 4096 pixels.";
+    let unusable = "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
     for (script, count, left_out) in [
         // The control: this is how a picture comes.
         ("send(b'P', png())", 1, ""),
@@ -353,7 +357,8 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         ("send(b'P', png(more=chunk(b'PLTE', b'<svg onload=alert(1)>')))", 1, ""),
         // More pixels than the header has: 400 MiB if they were inflated.
         (
-            "c = zlib.compressobj(9)\nd = b''.join(c.compress(bytes(1 << 20)) for i in range(400))\n\
+            "c = zlib.compressobj(9)\nd = b''.join(c.compress(bytes(1 << 20)) for i in \
+             range(400))\n\
              pixels = d + c.flush()\nsend(b'P', png(pixels=pixels))",
             1,
             "",
@@ -424,7 +429,8 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
         ("Gcf.figs[1] = None; plt.figure(2); plt.plot([1])", 1, "Figure 1 could not be drawn"),
         (
             "class Liar:\n    @property\n    def __class__(self): raise SystemExit(9)\n    \
-             def __getattr__(self, name): raise SystemExit(9)\nm.canvas.figure = Liar(); Gcf.figs[7] = m",
+             def __getattr__(self, name): raise SystemExit(9)\nm.canvas.figure = Liar(); \
+             Gcf.figs[7] = m",
             0,
             "Figure 7 could not be drawn: SystemExit(9)",
         ),

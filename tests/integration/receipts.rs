@@ -335,10 +335,10 @@ fn what_was_changed_is_named() {
     for (arguments, code, expected) in [
         (vec![&*good], 0, "good, signed by sha256:"),
         (vec![&good, "--subject", &script, "--subject", &out], 0, "good, signed by sha256:"),
-        (vec![&good, "--subject", &wrong], 1, "script.py is not what it was made of"),
-        (vec![&good, "--subject", &none], 1, "it says nothing of stdin"),
+        (vec![&good, "--subject", &wrong], 1, "script.py does not match"),
+        (vec![&good, "--subject", &none], 1, "it has no digest of stdin"),
         (vec![&path("changed.json"), &good], 1, "the payload or the signature was changed"),
-        (vec![&path("no.json")], 1, "it is no envelope of a receipt"),
+        (vec![&path("no.json")], 1, "it is not the envelope of a receipt"),
         (vec![&good, "--key", &other_key], 1, "none of the keys is sha256:"),
         (vec![&path("missing"), &good], 2, "cannot be read"),
         (vec![&good, "--key", &path("missing")], 2, ""),
@@ -363,7 +363,8 @@ fn what_was_changed_is_named() {
 fn theft(key: &Path) -> String {
     let key = key.to_str().unwrap();
     format!(
-        "import os\ntry:\n    print('PRIVATE' in open({key:?}).read())\nexcept OSError as e:\n    print(e.errno)"
+        "import os\ntry:\n    print('PRIVATE' in open({key:?}).read())\nexcept OSError as e:\n    \
+         print(e.errno)"
     )
 }
 
@@ -401,7 +402,7 @@ fn nothing_runs_where_scripts_could_read_the_key() {
     let receipts = Receipts::new();
     let data = receipts.path("data");
     for (name, value, expected) in [
-        ("QWED_MCP_READ_PATHS", data.to_str().unwrap(), "what runs here can read the key"),
+        ("QWED_MCP_READ_PATHS", data.to_str().unwrap(), "scripts or tests can read the key"),
         ("QWED_MCP_SANDBOX", "off", "scripts run at tier off here"),
     ] {
         let mut server = receipts.server().variable(name, value).connect();
@@ -436,7 +437,8 @@ fn without_a_key_nothing_is_served() {
 fn thieving_project(governed: &Governed) -> PathBuf {
     let key = governed.data.join("keys/signing.key");
     let text = format!(
-        "import pathlib\n\ndef test_key():\n    assert 'PRIVATE' in pathlib.Path({:?}).read_text()\n\n\
+        "import pathlib\n\ndef test_key():\n    assert 'PRIVATE' in \
+         pathlib.Path({:?}).read_text()\n\n\
          def test_other():\n    assert 'PRIVATE' in pathlib.Path({:?}).read_text()\n",
         key.to_str().unwrap(),
         governed.beside("other/copy").to_str().unwrap(),
@@ -640,8 +642,8 @@ fn a_replay_says_what_differs() {
     let another = Receipts::new();
     let foreign = another.path("data/keys/signing.pub");
     for (receipt, script, others, expected) in [
-        (&receipt, &other, vec![], "script.py is not what it was made of"),
-        (&script, &script, vec![], "it is no envelope of a receipt"),
+        (&receipt, &other, vec![], "script.py does not match"),
+        (&script, &script, vec![], "it is not the envelope of a receipt"),
         (&receipt, &receipts.path("missing"), vec![], "No such file"),
         (&receipt, &script, vec!["--key", foreign.to_str().unwrap()], "none of the keys"),
         (&receipt, &script, vec!["--key", key.to_str().unwrap()], "there is no key in"),
@@ -787,7 +789,7 @@ fn addresses_that_cannot_be_fixed_are_told() {
     let result = server.execute("import random\nprint(random.random())\nprint(object())");
     let again = server.execute("import random\nprint(random.random())\nprint(object())");
     let log = server.finish();
-    assert!(log.contains("addresses differ from run to run"), "{log}");
+    assert!(log.contains("memory addresses differ between runs"), "{log}");
     // Numbers are the same all the same.
     assert_eq!(printed(&result), printed(&again));
     assert_ne!(result.text(), again.text());
@@ -1000,20 +1002,16 @@ fn each_thing_that_was_changed_has_a_message_of_its_own() {
     let records = fs::read_to_string(keys.join("keys.json")).unwrap();
     let key_at = records.find("-----BEGIN").unwrap() + 90;
     for (file, at, expected) in [
-        (&receipt, 0, "it is no envelope of a receipt"),
+        (&receipt, 0, "it is not the envelope of a receipt"),
         (&receipt, 60, "the payload or the signature was changed"),
         (&receipt, payload_type, "its payloadType is not in-toto's"),
         (&receipt, keyid, "none of the keys is sha256:"),
-        (&script, 7, "script.py is not what it was made of"),
-        (&output, 1, "stdout is stored beside it, and that was changed"),
+        (&script, 7, "script.py does not match"),
+        (&output, 1, "the stored stdout was changed"),
         (&keys.join("keys.json"), key_at, "keys.json"),
-        (&run.join("evidence.json"), 9, "evidence.json is not what the run left: it was changed"),
-        (
-            &run.join("files/junit.xml"),
-            9,
-            "files/junit.xml is not what the run left: it was changed",
-        ),
-        (&run.join("stdout.txt"), 9, "stdout.txt is not what the run left: it was changed"),
+        (&run.join("evidence.json"), 9, "evidence.json does not match the run: it was changed"),
+        (&run.join("files/junit.xml"), 9, "files/junit.xml does not match the run: it was changed"),
+        (&run.join("stdout.txt"), 9, "stdout.txt does not match the run: it was changed"),
     ] {
         let before = fs::read(file).unwrap();
         let mut changed = before.clone();

@@ -70,12 +70,14 @@ const WORKLOADS: [(&str, &str, &str); 14] = [
     (
         "asyncio",
         "import asyncio\nasync def f():\n    a = await asyncio.gather(*(asyncio.sleep(0, n) for n \
-         in range(5)))\n    return a, await asyncio.to_thread(sum, [1, 2])\nprint(asyncio.run(f()))",
+         in range(5)))\n    return a, await asyncio.to_thread(sum, [1, \
+         2])\nprint(asyncio.run(f()))",
         "([0, 1, 2, 3, 4], 3)",
     ),
     (
         "threads",
-        "import threading\nfound = []\nall = [threading.Thread(target=found.append, args=(n,)) for n \
+        "import threading\nfound = []\nall = [threading.Thread(target=found.append, args=(n,)) for \
+         n \
          in range(30)]\n[t.start() for t in all]\n[t.join() for t in all]\nprint(sum(found))",
         "435",
     ),
@@ -114,7 +116,8 @@ const WORKLOADS: [(&str, &str, &str); 14] = [
     (
         "unittest",
         "import sys, unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        \
-         self.assertEqual(1 + 1, 2)\nr = unittest.main(exit=False, verbosity=0).result\nprint(r.testsRun, \
+         self.assertEqual(1 + 1, 2)\nr = unittest.main(exit=False, \
+         verbosity=0).result\nprint(r.testsRun, \
          r.wasSuccessful())",
         "1 True",
     ),
@@ -143,7 +146,8 @@ const WORKLOADS: [(&str, &str, &str); 14] = [
 const POOLS: [(&str, &str, &str); 2] = [
     (
         "multiprocessing.Pool",
-        "from multiprocessing import Pool\nwith Pool(2) as pool:\n    print(pool.map(abs, [-1, -2]))",
+        "from multiprocessing import Pool\nwith Pool(2) as pool:\n    print(pool.map(abs, [-1, \
+         -2]))",
         "[1, 2]",
     ),
     (
@@ -308,7 +312,8 @@ fn a_run_that_uses_everything_up_ends_and_the_next_call_is_clean() {
         ("memory", "x = []\nwhile True: x.append(bytearray(2 ** 22))", MEMORY_LIMIT),
         (
             "memory of children",
-            "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        x = bytes(range(1, \
+            "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        x = \
+             bytes(range(1, \
              101)) * 10 ** 6\n        time.sleep(30)\ntime.sleep(30)",
             MEMORY_LIMIT,
         ),
@@ -409,7 +414,10 @@ fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
             assert_eq!(result.texts[1], "Error code: QWED-MCP-RISK-009");
             let text = &result.texts[0];
             assert!(text.starts_with("BLOCKED_ADMIN_POLICY: Scripts cannot run: "), "{text}");
-            assert!(text.contains("; `qwed-mcp doctor` tells the admin more. (ver"), "{text}");
+            assert!(
+                text.contains("; the admin can run `qwed-mcp doctor` for details. (ver"),
+                "{text}"
+            );
             assert_eq!(text.matches(". ").count(), 1, "one sentence: {text}");
             // A model is not told how to have less of it.
             assert!(!text.contains("QWED_MCP_SANDBOX"), "{text}");

@@ -35,7 +35,7 @@ fn refusal(store: &str) -> String {
 
 fn a_store_that_is_none_ends_the_server() {
     for (store, expected) in [
-        ("mysql://ann:s3cret@db/jobs", "QWED_MCP_STORE is no URL that begins with postgres://"),
+        ("mysql://ann:s3cret@db/jobs", "QWED_MCP_STORE is not a URL that begins with postgres://"),
         (
             "postgres://ann:s3cret@db/jobs?sslmode=strict",
             "QWED_MCP_STORE has an sslmode other than",
@@ -67,9 +67,7 @@ fn a_store_that_refuses_ends_the_server_and_no_password_is_told() {
     postgres.sql(&store, "INSERT INTO qwed_mcp.migrations (version, name) VALUES (1000, 'later')");
     let told = refusal(&store);
     assert!(
-        told.contains(
-            "the database has version 1000 of the schema, and this program knows it up to"
-        ),
+        told.contains("the database has schema version 1000, and this program supports up to"),
         "{told}"
     );
 }

@@ -172,7 +172,7 @@ fn a_setting_that_is_wrong_is_told_once_and_as_what_it_is() {
         let result = server.execute("print(1)");
         let message = "BLOCKED_ADMIN_POLICY: Scripts cannot run: an entry of QWED_MCP_READ_PATHS is \
                        not an absolute path; write it from / on; ~ and variables are not expanded; \
-                       `qwed-mcp doctor` tells the admin more. (verification_id=";
+                       the admin can run `qwed-mcp doctor` for details. (verification_id=";
         assert!(result.texts[0].starts_with(message), "{:?}", result.texts);
     }
     let log = server.finish();

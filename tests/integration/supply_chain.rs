@@ -97,7 +97,10 @@ fn verify_skill_tells_people_and_exit_codes() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).ends_with("\n1 trusted, 1 blocked, 1 unreadable\n"));
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(log.contains("missing.json is no manifest: it cannot be read: No such file"), "{log}");
+    assert!(
+        log.contains("missing.json is not a manifest: it cannot be read: No such file"),
+        "{log}"
+    );
 }
 
 fn verify_skill_prints_the_documented_fields_as_json() {
@@ -406,8 +409,8 @@ fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told()
     let log = server.log();
     let name = missing.display();
     for expected in [
-        format!("QWED_MCP_AIBOM: no bill can be written to {name}: there is no folder"),
-        format!("failed to write the bill of materials to {name}: there is no folder"),
+        format!("QWED_MCP_AIBOM: no bill can be written to {name}: its folder does not exist"),
+        format!("failed to write the bill of materials to {name}: its folder does not exist"),
     ] {
         assert!(log.contains(&expected), "{log}");
     }

@@ -111,18 +111,19 @@ fn a_script_that_is_not_run_has_one_error() {
     for (mut command, stderr, code) in [
         (
             without("QWED_MCP_TRUSTED_CODE_EXECUTION"),
-            "error: running code is switched off; set QWED_MCP_TRUSTED_CODE_EXECUTION=true\n",
+            "error: scripts are disabled; set QWED_MCP_TRUSTED_CODE_EXECUTION=true\n",
             126,
         ),
         (
             open().variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "1").command(),
-            "warning: QWED_MCP_TRUSTED_CODE_EXECUTION is \"1\", and only the word true lets code run\n\
-             error: running code is switched off; ",
+            "warning: QWED_MCP_TRUSTED_CODE_EXECUTION is \"1\", and only the value true allows \
+             scripts to run\n\
+             error: scripts are disabled; ",
             126,
         ),
         (
             open().variable("QWED_MCP_PYHTON", "x").without("QWED_MCP_PYTHON").command(),
-            "warning: unknown variable: QWED_MCP_PYHTON; QWED_MCP_PYTHON is probably meant\n",
+            "warning: unknown variable: QWED_MCP_PYHTON; did you mean QWED_MCP_PYTHON?\n",
             0,
         ),
         (
@@ -132,7 +133,8 @@ fn a_script_that_is_not_run_has_one_error() {
         ),
         (
             open().variable("QWED_MCP_PYTHON", "/nonexistent/python").command(),
-            "warning: QWED_MCP_PYTHON cannot be used: /nonexistent/python: it does not start: No such \
+            "warning: QWED_MCP_PYTHON cannot be used: /nonexistent/python: it does not start: No \
+             such \
              file or directory\nerror: the interpreter that QWED_MCP_PYTHON names",
             125,
         ),
@@ -375,10 +377,7 @@ fn values_of_options_are_explained() {
             &["token", "revoke", "abc"],
             ": expected the number of a token, as `qwed-mcp token list` prints it\n",
         ),
-        (
-            &["runs", "show", "abc"],
-            ": a run id is a UUID, of which the first eight digits are enough\n",
-        ),
+        (&["runs", "show", "abc"], ": a run id is a UUID, or at least its first eight digits\n"),
         (
             &["policy", "test", "--arguments", "nonsense", "--role", "admin"],
             ": not JSON: expected ident at column 2\n",
@@ -601,9 +600,9 @@ fn doctor_looks_at_the_rest_of_the_set_up() {
     let report = text(&output.stdout);
     for told in [
         format!("\nskill manifest    {manifest}: NOT TRUSTED: it cannot be read: No such file"),
-        format!("\nbill of materials {bill}: CANNOT BE WRITTEN: there is no folder\n"),
+        format!("\nbill of materials {bill}: CANNOT BE WRITTEN: its folder does not exist\n"),
         "\ntoken             NOT USED: ".to_owned(),
-        "\nvariable          NOT KNOWN: QWED_MCP_PYHTON; QWED_MCP_PYTHON is probably meant\n"
+        "\nvariable          NOT KNOWN: QWED_MCP_PYHTON; did you mean QWED_MCP_PYTHON?\n"
             .to_owned(),
         format!("\nThe server does not start: the skill manifest {manifest} is not trusted: "),
     ] {
@@ -617,7 +616,7 @@ fn doctor_looks_at_the_rest_of_the_set_up() {
     assert_eq!(told["skill_manifest"]["trusted"], false);
     assert_eq!(
         told["aibom"],
-        json!({ "file": bill, "usable": false, "why": "there is no folder" })
+        json!({ "file": bill, "usable": false, "why": "its folder does not exist" })
     );
     assert_eq!(told["token_unused"], true);
     assert_eq!(

@@ -63,7 +63,7 @@ pub enum ChangeError {
     Windows(#[from] WindowsError),
     #[error(transparent)]
     Claude(#[from] ClaudeError),
-    #[error("`claude` said that it changed {}, and the entry is not as it was asked for", .0.display())]
+    #[error("`claude` reported success, but the entry in {} is not as requested", .0.display())]
     ClaudeDiffers(PathBuf),
 }
 

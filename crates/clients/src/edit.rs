@@ -62,7 +62,7 @@ pub enum EditError {
     #[error("{what} has more than {members_max} members on one line; format the file first")]
     OneLine { what: String, members_max: usize },
     /// A TOML file has mixed line ends. The editor would keep only one kind.
-    #[error("lines end in two ways, and an edit would change the others; use one kind of line end")]
+    #[error("it has two kinds of line ends, and an edit would change them; use one kind")]
     LineEnds,
     /// The edit changed more than the entry. This is a defect of this program.
     #[error("the edit would have changed more than the entry; please report this")]

@@ -33,7 +33,7 @@ pub enum FileError {
     NotAFile(PathBuf),
     /// The path is a symlink to a file that does not exist. This program does not create that file, because the symlink
     /// may lead to an unexpected folder.
-    #[error("{} is a link that leads to no file; make the file, or remove the link", .0.display())]
+    #[error("{} is a broken symlink; create its target, or remove the link", .0.display())]
     Dangling(PathBuf),
     /// The file is too large to be the configuration of a client.
     #[error("{} is larger than 16 MiB", .0.display())]
@@ -42,7 +42,7 @@ pub enum FileError {
     #[error("{} is read-only", .0.display())]
     ReadOnly(PathBuf),
     /// The file belongs to another user. Its replacement would belong to the current user.
-    #[error("{} belongs to another user, and would be yours afterwards", .0.display())]
+    #[error("{} belongs to another user, and would belong to you after the change", .0.display())]
     OfOthers(PathBuf),
     /// Another program, probably the client, changed the file after it was read.
     #[error("{} was changed meanwhile by another program; run the command again", .0.display())]
@@ -137,7 +137,7 @@ impl Original {
     pub(crate) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let Some(content) = &self.content else {
-            fs::create_dir_all(folder).map_err(self.failed("make the folder of"))?;
+            fs::create_dir_all(folder).map_err(self.failed("create the folder of"))?;
             let mode = if scope == Scope::User { OWNERS } else { SHARED };
             let new = self.temporary(folder, mode, bytes)?;
             new.persist_noclobber(&self.path).map_err(|error| {
@@ -189,15 +189,15 @@ impl Original {
             .prefix(&format!(".{name}.qwed-new-"))
             .permissions(fs::Permissions::from_mode(mode))
             .tempfile_in(folder)
-            .map_err(self.failed("write beside"))?;
+            .map_err(self.failed("write next to"))?;
         let written = file.write_all(bytes).and_then(|()| file.as_file().sync_all());
-        written.map_err(self.failed("write beside"))?;
+        written.map_err(self.failed("write next to"))?;
         Ok(file)
     }
 
     /// Gives `file` the owner, the group and the attributes of the original, and sets its mode.
     fn take_over(&self, content: &Content, file: &File, mode: u32) -> Result<(), FileError> {
-        let now = file.metadata().map_err(self.failed("look at the copy of"))?;
+        let now = file.metadata().map_err(self.failed("inspect the copy of"))?;
         let owner = (now.uid() != content.owner).then_some(content.owner);
         let group = (now.gid() != content.group).then_some(content.group);
         if owner.is_some() || group.is_some() {
@@ -213,7 +213,7 @@ impl Original {
         // If the file has an access control list, setting the mode also sets the mask of the list.
         let mode = fs::Permissions::from_mode(mode);
         file.set_permissions(mode).map_err(self.failed("keep the mode of"))?;
-        file.sync_all().map_err(self.failed("write beside"))
+        file.sync_all().map_err(self.failed("write next to"))
     }
 
     fn back_up(&self, folder: &Path, content: &Content) -> Result<PathBuf, FileError> {
@@ -270,11 +270,11 @@ impl Content {
             return Err(FileError::TooLarge(path.to_owned()));
         }
         let file = File::open(path).map_err(failed("open"))?;
-        let metadata = file.metadata().map_err(failed("look at"))?;
+        let metadata = file.metadata().map_err(failed("inspect"))?;
         if (metadata.dev(), metadata.ino()) != (before.dev(), before.ino()) {
             return Err(FileError::Changed(path.to_owned()));
         }
-        let attributes = Attributes::read(&file).map_err(failed("look at"))?;
+        let attributes = Attributes::read(&file).map_err(failed("inspect"))?;
         let mut bytes = Vec::new();
         file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed("read"))?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > BYTES_MAX) {

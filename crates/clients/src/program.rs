@@ -34,8 +34,9 @@ pub enum Note {
 pub enum ProgramError {
     /// The path of this program is temporary, and `uvx` was not found.
     #[error(
-        "{} does not stay where it is ({why}), and there is no uvx to fetch it again. Install it \
-         with `uv tool install \"qwed-mcp[sdk]>=0.3\"`, or with pip into a virtual environment, and run \
+        "{} is in a temporary place ({why}), and uvx is not there to fetch it again. Install it \
+         with `uv tool install \"qwed-mcp[sdk]>=0.3\"`, or with pip into a virtual environment, \
+         and run \
          `qwed-mcp install` from there", .program.display()
     )]
     Vanishes { program: PathBuf, why: &'static str },
@@ -107,7 +108,7 @@ const PASSING: &[Passing] = &[
             let parts: Vec<&str> = parts(path).collect();
             parts.windows(2).any(|pair| matches!(pair, ["target", "debug" | "release" | "dist"]))
         },
-        why: "it is in a folder of builds",
+        why: "it is in a build folder",
         instead: Instead::Note,
     },
 ];

@@ -18,7 +18,7 @@ pub enum TargetError {
     Foreign { file: PathBuf, name: String, command: String },
     /// Several entries could be removed, and only the user can choose one.
     #[error(
-        "{} has more than one entry of this server ({names}); say which one with --name",
+        "{} has more than one entry of this server ({names}); choose one with --name",
         .file.display()
     )]
     Several { file: PathBuf, names: String },

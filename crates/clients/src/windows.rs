@@ -18,9 +18,9 @@ const CLAUDE_DESKTOP: &str = "Claude/claude_desktop_config.json";
 /// The reason why the folders of the Windows user are unknown.
 #[derive(Debug, Error)]
 pub enum WindowsError {
-    #[error("failed to ask Windows for its folder of settings ({}): {source}", .program.display())]
+    #[error("failed to get the settings folder from Windows ({}): {source}", .program.display())]
     Ask { program: PathBuf, source: io::Error },
-    #[error("Windows did not name its folder of settings: {0:?}")]
+    #[error("Windows did not return its settings folder: {0:?}")]
     Answer(String),
 }
 

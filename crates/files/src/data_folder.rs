@@ -18,7 +18,7 @@ const NAME: &str = "qwed-mcp";
 
 /// The error if no home folder is known, so that the data folder is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("there is no home folder to keep data in; set HOME, or QWED_MCP_DATA_DIR to a folder")]
+#[error("there is no home folder for data; set HOME, or set QWED_MCP_DATA_DIR to a folder")]
 pub struct NoDataFolder;
 
 /// Returns the configured folder. If none is configured, returns this program's folder in the user's data folder

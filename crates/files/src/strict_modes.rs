@@ -26,15 +26,13 @@ const STICKY: u32 = 0o1000;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unprotected {
     #[error(
-        "{path} belongs to user {owner}, who could change it; it has to be root's, or user {user}'s, \
-         as whom this runs (chown)"
+        "{path} belongs to user {owner}, who could change it; change the owner to root or user \
+         {user}, who runs this program (chown)"
     )]
     Owner { path: PathBuf, owner: u32, user: u32 },
-    #[error(
-        "{path} has mode {mode:04o}, so that others can change what is there; chmod go-w mends that"
-    )]
+    #[error("{path} has mode {mode:04o}, so others can change it; run chmod go-w")]
     Writable { path: PathBuf, mode: u32 },
-    #[error("{path} cannot be looked at, so that it is not known who can change it")]
+    #[error("{path} cannot be checked, so it is unknown who can change it")]
     Unknown { path: PathBuf },
 }
 

@@ -103,13 +103,13 @@ fn a_file_that_is_not_ours_is_left_as_it_is() {
     let mut damaged = good.clone();
     damaged[100..4096].fill(0xAA);
     for (content, expected) in [
-        (newer, "has schema version 2, and this program knows 1; it was left as it is"),
-        (foreign, "belongs to another application, and was left as it is"),
-        (no_database, "is damaged or no database, and was left as it is"),
-        (damaged, "is damaged or no database, and was left as it is"),
+        (newer, "has schema version 2, and this program supports 1; it was not changed"),
+        (foreign, "belongs to another application, and was not changed"),
+        (no_database, "is damaged or not a database, and was not changed"),
+        (damaged, "is damaged or not a database, and was not changed"),
         // The file was truncated. The store must not begin a new log in it.
-        (Vec::new(), "is empty, and was left as it is"),
-        (b"hello".to_vec(), "is damaged or no database, and was left as it is"),
+        (Vec::new(), "is empty, and was not changed"),
+        (b"hello".to_vec(), "is damaged or not a database, and was not changed"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("governance.db");

@@ -112,7 +112,7 @@ pub enum LaunchError {
     EnterRoot(OsError),
     #[error("the interpreter could not be opened: {0}")]
     OpenProgram(OsError),
-    #[error("no descriptor with a high number could be had: {0}")]
+    #[error("no file descriptor with a high number is available: {0}")]
     ReserveDescriptor(OsError),
     #[error("the scratch folder could not be entered: {0}")]
     EnterScratch(OsError),

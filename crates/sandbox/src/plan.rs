@@ -172,22 +172,22 @@ impl Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// The interpreter was removed after it was found.
-    #[error("the interpreter {0} is not there any more")]
+    #[error("the interpreter {0} no longer exists")]
     ProgramMissing(PathBuf),
     /// A relative path. Its meaning would depend on the server's current folder.
     #[error("QWED_MCP_READ_PATHS lists {0}, which is not an absolute path")]
     ReadPathRelative(PathBuf),
     /// A path from the admin that does not exist. It is an error, so that a typing error is noticed.
-    #[error("QWED_MCP_READ_PATHS lists {0}, and nothing is there")]
+    #[error("QWED_MCP_READ_PATHS lists {0}, which does not exist")]
     ReadPathMissing(PathBuf),
     /// A path that is not UTF-8, so it cannot be sent as text.
     #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8")]
     ReadPathNotText(PathBuf),
     /// Every candidate for the scratch folder overlaps a readable path.
-    #[error("there is no place for the scratch folder: all that it could have is readable")]
+    #[error("there is no place for the scratch folder, because scripts can read all candidates")]
     NoScratchPlace,
     /// A path from the admin that no run may read: the root folder, or an interface to the kernel.
-    #[error("QWED_MCP_READ_PATHS lists {0}, which cannot be opened to scripts")]
+    #[error("QWED_MCP_READ_PATHS lists {0}, which no script may read")]
     ReadPathRefused(PathBuf),
 }
 
@@ -195,16 +195,14 @@ impl PlanError {
     /// Returns the message for clients, which contains no path.
     pub fn for_clients(&self) -> &'static str {
         match self {
-            Self::ProgramMissing(_) => "the interpreter is not there any more",
+            Self::ProgramMissing(_) => "the interpreter no longer exists",
             Self::ReadPathRelative(_) => "an entry of QWED_MCP_READ_PATHS is not an absolute path",
             Self::ReadPathMissing(_) => "an entry of QWED_MCP_READ_PATHS is not there",
             Self::ReadPathNotText(_) => "an entry of QWED_MCP_READ_PATHS is not UTF-8",
             Self::ReadPathRefused(_) => {
                 "an entry of QWED_MCP_READ_PATHS cannot be opened to scripts"
             }
-            Self::NoScratchPlace => {
-                "there is no place for the scratch folder beside QWED_MCP_READ_PATHS"
-            }
+            Self::NoScratchPlace => "QWED_MCP_READ_PATHS leaves no place for the scratch folder",
         }
     }
 

@@ -51,7 +51,7 @@ pub fn remedy(error: &LaunchError) -> &'static str {
              forbids them"
         }
         Layer::Identity => {
-            "run the server as an ordinary user; where it has to be root, it needs CAP_SETUID, \
+            "run the server as an ordinary user; if it must be root, it needs CAP_SETUID, \
              CAP_SETGID and CAP_KILL, and the user id 65534 must exist in its user namespace"
         }
         Layer::ResourceLimits if matches!(error, LaunchError::WatchMemory(_)) => {
@@ -71,13 +71,15 @@ pub fn remedy(error: &LaunchError) -> &'static str {
 
 fn seatbelt_remedy(error: &LaunchError) -> &'static str {
     if *error == LaunchError::LessThanAllLayers {
-        "QWED_MCP_SANDBOX=required takes Seatbelt; for all layers use Linux, in a virtual machine"
+        "QWED_MCP_SANDBOX=required accepts Seatbelt; for all layers use Linux, for example in a \
+         virtual machine"
     } else if *error == LaunchError::EndedBeforeSandbox {
-        "macOS 14 or later is needed, whose /usr/sbin/taskpolicy takes -m, and a Python with ctypes that \
-         starts with -S"
+        "macOS 14 or later is needed (its /usr/sbin/taskpolicy accepts -m), and a Python with \
+         ctypes that starts with -S"
     } else {
-        "a process that is in a sandbox cannot enter another one: start the server outside of that of an app, \
-         of a coding agent or of a build; if it is in none, please report this with the version of macOS"
+        "a process that is in a sandbox cannot enter another one: start the server outside of the \
+         sandbox of an app, a coding agent or a build; if it is in none, please report this with \
+         the version of macOS"
     }
 }
 
@@ -98,21 +100,22 @@ fn namespaces_remedy() -> &'static str {
 
 fn file_tree_remedy(error: &LaunchError) -> &'static str {
     if matches!(error, LaunchError::MountReadable { .. }) {
-        "the server's log names the path: it must be there, and readable by the server's user; if it \
-         is, please report this"
+        "the server's log names the path: it must exist, and be readable by the server's user; if \
+         it is, please report this"
     } else {
-        "the machine may be out of memory or descriptors; if it is not, please report this with the \
+        "the machine may be out of memory or descriptors; if it is not, please report this with \
+         the \
          server's log"
     }
 }
 
 fn start_remedy(error: &LaunchError) -> &'static str {
     if *error == LaunchError::UnsupportedSystem {
-        "use Linux, in a virtual machine or WSL 2"
+        "use Linux, for example in a virtual machine or WSL 2"
     } else if matches!(error, LaunchError::Execute(error) | LaunchError::OpenProgram(error) if error.is_missing())
     {
-        "something on the way to the interpreter is not there inside: set QWED_MCP_PYTHON to the path \
-         that it has without links (sys.executable shows it), and please report this with the \
+        "a part of the interpreter's path does not exist in the sandbox: set QWED_MCP_PYTHON to \
+         its path without symlinks (sys.executable shows it), and please report this with the \
          server's log"
     } else if matches!(error, LaunchError::StartLauncher(_) | LaunchError::StartInit(_)) {
         "the machine is out of processes, descriptors or memory; see ulimit -a"

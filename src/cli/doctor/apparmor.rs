@@ -11,13 +11,15 @@ use anyhow::Context as _;
 /// Returns the `AppArmor` profile of this program, for the path from which it was started.
 pub(super) fn profile() -> anyhow::Result<String> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
-    of(&program.context("the path of this program is not known")?)
+    of(&program.context("the path of this program cannot be found")?)
 }
 
 /// Returns the `AppArmor` profile of the program at `path`, which must be a canonical path.
 fn of(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().filter(|text| !text.contains(char::is_control));
-    let text = text.context("AppArmor cannot name the path of this program: move it")?;
+    let text = text.context(
+        "the path of this program has characters that AppArmor does not support; move the program",
+    )?;
     let mut quoted = String::new();
     for character in text.chars() {
         // In a profile, each of these characters is a wildcard, or part of a variable or of a quoted string.

@@ -42,7 +42,7 @@ impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, like } = self;
         f.write_str(name)?;
-        like.map_or(Ok(()), |like| write!(f, "; {like} is probably meant"))
+        like.map_or(Ok(()), |like| write!(f, "; did you mean {like}?"))
     }
 }
 
@@ -116,7 +116,8 @@ impl Setup {
                 match database {
                     Ok(None) => "can be used".to_owned(),
                     Ok(Some(excess)) => format!(
-                        "ITS USER HAS TOO MANY RIGHTS: {excess}. Remedy: make a role for servers with deploy/postgres.sql"
+                        "ITS USER HAS TOO MANY RIGHTS: {excess}. Remedy: make a role for servers \
+                         with deploy/postgres.sql"
                     ),
                     Err(reason) => format!("CANNOT BE USED: {reason}"),
                 },

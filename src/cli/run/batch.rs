@@ -162,15 +162,15 @@ pub(super) fn run(file: &Path, mut settings: Settings, options: &Options) -> Exi
     }
     settings.memory_mb = memory_mb;
     if settings.admin_gate == AdminGate::Closed {
-        return unusable("nothing is run until QWED_MCP_TRUSTED_CODE_EXECUTION=true allows it");
+        return unusable("scripts are disabled; set QWED_MCP_TRUSTED_CODE_EXECUTION=true");
     }
     match options.analysis.analysis() {
         Analysis::Blocks => {}
         Analysis::Reports => {
             settings.sandbox = SandboxMode::Strict;
             Label::Warning.say(
-                "--analysis report: scripts RUN whatever the analysis finds in them; the kernel's sandbox alone \
-                 holds them",
+                "--analysis report: scripts run regardless of findings; only the kernel's sandbox \
+                 contains them",
             );
         }
     }
@@ -233,7 +233,7 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
 fn open_summary(path: &Path, input: Option<&File>, output: &Output) -> anyhow::Result<File> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
     let is_input = input.map_or(Ok(false), |input| is_same(input, &file))?;
-    anyhow::ensure!(!is_input, "it is the input too");
+    anyhow::ensure!(!is_input, "it is also the input");
     anyhow::ensure!(!output.is(&file)?, "it is the output too");
     Ok(file)
 }
@@ -260,11 +260,11 @@ async fn require_hidden_answers(
     let Some(reach) = surroundings.and_then(|it| it.reach_of(files)) else { return Ok(()) };
     anyhow::ensure!(
         is_allowed,
-        "scripts could read the answers that they are judged by: {reach}; keep the files of the batch where \
-         scripts cannot read them, or run it with --allow-readable-answers"
+        "scripts could read the expected answers: {reach}; move the files of the batch to a folder \
+         that scripts cannot read, or use --allow-readable-answers"
     );
     Label::Warning.say(format_args!(
-        "--allow-readable-answers: scripts can read the answers that they are judged by: {reach}"
+        "--allow-readable-answers: scripts can read the expected answers: {reach}"
     ));
     Ok(())
 }
@@ -325,7 +325,7 @@ async fn pump(
             // This is the second signal. Scripts that still run end together with this process.
             return Ok(ExitCode::from(number));
         }
-        Label::Note.say("ending what runs; once more ends this at once");
+        Label::Note.say("ending the current runs; a second signal exits at once");
         stop.cancel();
     };
     shown.clear();
@@ -345,8 +345,8 @@ fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
         return Label::Note.say(memory);
     }
     Label::Warning.say(format_args!(
-        "{memory}: where scripts take all they may, this machine runs out of memory, and what the kernel then kills \
-         may be any of them; --workers or --memory-mb make it fit"
+        "{memory}: if scripts use their full limits, this machine runs out of memory and the \
+         kernel may kill any process; lower --workers or --memory-mb"
     ));
 }
 
@@ -378,10 +378,10 @@ fn conclude(
         tell_summary(&summary);
     }
     if run_by.analysis == Analysis::Reports {
-        Label::Warning.say("--analysis report: findings stopped no script of these");
+        Label::Warning.say("--analysis report: findings did not stop any of these scripts");
     }
     let resumed = match &options.output {
-        Some(_) => "; the same command with --resume goes on where it ended",
+        Some(_) => "; run the same command with --resume to continue",
         None => "",
     };
     Ok(ExitCode::from(match ended {
@@ -396,8 +396,8 @@ fn conclude(
         }
         Ended::Changed(number, id) => {
             Label::Error.say(format_args!(
-                "line {number} (id {id:?}) is another one than the output has an answer for; take that answer out to \
-                 have the line run, or begin a new output"
+                "line {number} (id {id:?}) differs from the line that the output has an answer \
+                 for; remove that answer to run the line, or start a new output"
             ));
             end::UNUSABLE
         }
@@ -428,7 +428,8 @@ fn tell_summary(summary: &Summary) {
     let statuses = statuses.collect::<Vec<_>>().join(", ");
     let skipped = if *skipped > 0 { format!(", {skipped} answered before") } else { String::new() };
     Label::Note.say(format_args!(
-        "{lines} ({statuses}{skipped}), {passed} passed, {seconds:.1} s, {scripts_per_second:.1} a second; \
+        "{lines} ({statuses}{skipped}), {passed} passed, {seconds:.1} s, {scripts_per_second:.1} a \
+         second; \
          runs took {p50_ms} ms (median), 99 % within {p99_ms} ms"
     ));
 }

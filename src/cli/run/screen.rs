@@ -57,12 +57,13 @@ impl Screen {
     /// pressed, so the terminal has printed `^C` at the cursor.
     pub(super) fn close(self, is_interrupted: bool) -> anyhow::Result<Printed> {
         self.waiting.close(is_interrupted);
-        let writer = self.writer.context("no thread for the output of the script")?;
+        let writer =
+            self.writer.context("failed to start a thread for the output of the script")?;
         let writer = writer.join().map_err(|_| anyhow::anyhow!("the output was not written"))?;
         let is_unread =
             writer.error.as_ref().is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe);
         let written = writer.error.map_or(Ok(()), Err);
-        unless_closed(written).context("failed to print what the script printed")?;
+        unless_closed(written).context("failed to print the output of the script")?;
         Ok(Printed { is_unread, elapsed: self.opened.elapsed() })
     }
 }

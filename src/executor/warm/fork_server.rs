@@ -60,7 +60,7 @@ pub(super) struct Loading {
 #[derive(Debug, Error)]
 pub(super) enum ForkServerError {
     /// Below tier 3, the children of a fork server cannot be contained.
-    #[error("warm interpreters take tier 3 of the sandbox")]
+    #[error("warm interpreters need tier 3 of the sandbox")]
     NotAtThisTier,
     /// Modules could be loaded from the workspace. They must not run in the fork server, because it has rights that no
     /// script has.
@@ -69,7 +69,7 @@ pub(super) enum ForkServerError {
          QWED_MCP_READ_PATHS names it), and its code must not run in a fork server"
     )]
     Untrusted,
-    #[error("where the workspace of the governed tools is is not known: {0}")]
+    #[error("the workspace of the governed tools is unknown: {0}")]
     UntrustedUnknown(String),
     #[error(transparent)]
     NotContained(#[from] NotContained),
@@ -79,7 +79,7 @@ pub(super) enum ForkServerError {
     Launch(LaunchError),
     #[error("it ended before it was ready: {0}")]
     Ended(String),
-    #[error("it did not get ready in time")]
+    #[error("it was not ready in time")]
     Timeout,
     #[error("memory cannot be watched: {0}")]
     WatchMemory(#[source] io::Error),

@@ -176,7 +176,7 @@ impl WarmExecutor {
                                 supervisors.wait_for_end_of(supervisor).await;
                             }
                             drop(unended);
-                            tracing::warn!("a killed script has ended at last");
+                            tracing::warn!("a killed script has ended");
                         });
                         // Retiring the pool ends the fork server, which kills the script once more.
                         keeper.retire(&pool, State::after(&pool));
@@ -302,7 +302,7 @@ impl Keeper {
                 None
             }
             Err(error) => {
-                tracing::warn!("interpreters stay cold: {error}");
+                tracing::warn!("warm interpreters cannot be used: {error}");
                 None
             }
         };
@@ -333,7 +333,7 @@ async fn let_go_when_idle(keeper: Weak<Keeper>, pool: Weak<Pool>, idle: Duration
         let remaining = current.idle_remaining(idle);
         if remaining.is_zero() {
             let Some(keeper) = keeper.upgrade() else { return };
-            tracing::info!("the fork server was idle and is let go");
+            tracing::info!("the fork server was idle and is stopped");
             return keeper.retire(&current, State::Absent);
         }
         drop(current);

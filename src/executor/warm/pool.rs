@@ -268,12 +268,12 @@ async fn make_spares(
             }
             // The child may have been killed from outside, which does not affect the next child.
             Ok(Err(error)) if server.is_alive() => {
-                tracing::warn!(%error, "no child of the fork server got ready");
+                tracing::warn!(%error, "no child of the fork server became ready");
                 failures_left -= 1;
                 sleep(FAILURE_PAUSE).await;
             }
             Ok(Err(_)) => return,
-            Err(_) => return tracing::warn!("a child of the fork server does not get ready"),
+            Err(_) => return tracing::warn!("a child of the fork server does not become ready"),
         }
     }
 }

@@ -58,7 +58,7 @@ impl SpareGroup {
                 && let Err(error) = group.limit_memory(memory_bytes.saturating_sub(bytes))
             {
                 // The run can continue, because the watch enforces the documented limit.
-                tracing::warn!(%error, "a control group keeps its bound");
+                tracing::warn!(%error, "the memory limit of a control group could not be lowered");
             }
             self
         });

@@ -25,9 +25,9 @@ const CONTINUATION_MAX: usize = 3;
 const OPEN_ERRORS: [(io::ErrorKind, &str); 3] = [
     (
         io::ErrorKind::InvalidInput,
-        "is no regular file, or is a link, or the file has another name as well",
+        "is not a regular file, or is a symlink, or the file has several names",
     ),
-    (io::ErrorKind::NotADirectory, "leads through a link or what is no folder"),
+    (io::ErrorKind::NotADirectory, "has a part that is a symlink or not a folder"),
     (io::ErrorKind::InvalidFilename, "has a name that is too long"),
 ];
 

@@ -42,7 +42,7 @@ impl RunFolder {
                 omitted += 1;
             }
         });
-        let reach = reach.map_err(failed_to("look at what the run left"))?;
+        let reach = reach.map_err(failed_to("read the files of the run"))?;
         // The walk visits entries in the order of their paths, so `found` is sorted by path.
         let mut path_bytes = 0;
         let listed = found.iter().take_while(|(path, _)| {
@@ -108,7 +108,7 @@ impl Artifacts {
                 each(&name, Change::Added);
             }
         });
-        walked.map_err(failed_to("look at what the run left"))?;
+        walked.map_err(failed_to("read the files of the run"))?;
         Ok(is_complete && records.iter().all(|record| record.sha256.is_some()))
     }
 }

@@ -60,7 +60,8 @@ pub(crate) struct Retained {
 pub(crate) enum RetentionError {
     /// Another clean-up is in progress.
     #[error(
-        "another process has been removing old runs for more than {} s; try again when it has ended",
+        "another process has been removing old runs for more than {} s; try again when it has \
+         ended",
         TURN_TIMEOUT.as_secs()
     )]
     Busy,
@@ -223,7 +224,7 @@ fn take_up(
             let moved = root.folder(&name).and_then(|_| root.rename(&name, root, &own_name));
             match moved {
                 Ok(()) => {
-                    tracing::warn!(%run_id, "a run that was set aside without a row in the audit log is put back");
+                    tracing::warn!(%run_id, "a run whose removal has no row in the audit log was restored");
                     put_back.push(own_name);
                 }
                 // The name cannot be restored, for example because a run with this id exists.

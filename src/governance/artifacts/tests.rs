@@ -161,7 +161,7 @@ fn a_run_is_created_once_and_writes_files_of_its_own_only() {
     let run = fixture.artifacts.create_run(run_id).unwrap();
     let error = fixture.artifacts.create_run(run_id).unwrap_err();
     let expected = "failed to create the folder of the run: entity already exists; try again, \
-                    and tell the server's admin if it stays so";
+                    and tell the server's admin if the error persists";
     assert_eq!(error.to_string(), expected);
     for name in ["", ".lock", "../x", "a/b", FILES, "a\0"] {
         assert_eq!(kind(&run.write_text(name, b"").unwrap_err()), "invalid path", "{name}");
@@ -283,16 +283,13 @@ fn paths_that_are_none_are_refused() {
     let name = "n".repeat(256);
     let none = "the run has no such file; list_artifacts with its run_id lists its files";
     let invalid = |reason: &str| {
-        format!("path {reason}; take a path as list_artifacts with the run_id lists it")
+        format!("path {reason}; use a path that list_artifacts with the run_id lists")
     };
     for (path, expected) in [
         ("", invalid("is empty")),
         ("files/data\0", invalid("has a NUL byte")),
-        (
-            "files",
-            invalid("is no regular file, or is a link, or the file has another name as well"),
-        ),
-        ("files/data/below", invalid("leads through a link or what is no folder")),
+        ("files", invalid("is not a regular file, or is a symlink, or the file has several names")),
+        ("files/data/below", invalid("has a part that is a symlink or not a folder")),
         (&longest, none.to_owned()),
         (&too_long, invalid("is longer than 1024 bytes")),
         (&most, none.to_owned()),
@@ -503,7 +500,7 @@ fn a_chunk_of_a_huge_file_costs_a_chunk() {
     }
     let error = read(0, Some(READ_LIMIT_MAX + 1)).unwrap_err();
     let expected =
-        "limit is above 1048576; ask for at most 1048576, and go on from where the answer ends";
+        "limit is above 1048576; ask for at most 1048576, and continue where the answer ends";
     assert_eq!(error.to_string(), expected);
 
     // The list shows the apparent size. Retention counts the size on the disk.
@@ -1227,8 +1224,7 @@ fn evidence_is_a_plain_file_and_has_a_bound() {
     let refused = || kind(&fixture.artifacts.evidence(run_id).unwrap_err());
     set_length(16 << 20).unwrap();
     assert_eq!(fixture.artifacts.evidence(run_id).unwrap().len(), 16 << 20);
-    let too_large = "failed to read the evidence: file too large; try again, and tell the server's \
-                     admin if it stays so";
+    let too_large = "failed to read the evidence: file too large; try again, and tell the server's admin if the error persists";
     for bytes in [(16 << 20) + 1, 1 << 36] {
         set_length(bytes).unwrap();
         let error = fixture.artifacts.evidence(run_id).unwrap_err();

@@ -177,7 +177,7 @@ fn what_the_log_does_not_know_is_told_as_such() {
     assert_eq!((fixture.verify().unconfirmed, fixture.changes()), (2, vec![]));
     // The evidence may be wrong, but the files are still compared with it.
     fs::write(fixture.path(earlier, "files/a"), "another").unwrap();
-    assert!(fixture.content(earlier, "files/a").starts_with("error: files/a is not what"));
+    assert!(fixture.content(earlier, "files/a").starts_with("error: files/a does not match"));
     assert_eq!(fixture.changes(), [("files/a".to_owned(), Change::Changed)]);
     // Paths in this evidence cannot lead out of the run's folder.
     let outside = json!({
@@ -369,7 +369,7 @@ fn what_has_not_begun_is_told_as_such() {
         (AuditOutcome::ALLOWED, "it is just starting"),
         (
             AuditOutcome::of(RefusalCode::PermissionDenied.name()),
-            "its call came to PERMISSION_DENIED",
+            "its call ended with PERMISSION_DENIED",
         ),
     ] {
         let told = fixture.evidence(call(outcome));

@@ -37,8 +37,8 @@ impl PolicyCheck {
         let mut warnings = Vec::new();
         if path.is_relative() {
             warnings.push(
-                "the path is relative: QWED_MCP_POLICY has to name the file from / on, or a server \
-                 that is started elsewhere does not find it"
+                "the path is relative: QWED_MCP_POLICY must be an absolute path, or a server that \
+                 is started in another folder does not find the file"
                     .to_owned(),
             );
         }
@@ -92,7 +92,7 @@ fn warnings_of(policy: &Policy) -> Vec<String> {
         None => warnings.push("workspace.root is not set: run_pytest is refused".to_owned()),
         Some(root) => match root.metadata() {
             Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => warnings.push(format!("workspace.root {} is no folder", root.display())),
+            Ok(_) => warnings.push(format!("workspace.root {} is not a folder", root.display())),
             Err(error) => {
                 let reason = without_error_numbers(&error.to_string());
                 warnings.push(format!("workspace.root {}: {reason}", root.display()));
@@ -104,7 +104,8 @@ fn warnings_of(policy: &Policy) -> Vec<String> {
         if workspace.is_some_and(|workspace| workspace.holds(file)) {
             let name = file.display();
             warnings.push(format!(
-                "audit.checkpoint: {name} is in the workspace, whose code could change it: none is written"
+                "audit.checkpoint: {name} is in the workspace, whose code could change it, so no \
+                 checkpoint is written"
             ));
         }
     }

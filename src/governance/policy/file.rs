@@ -59,7 +59,7 @@ impl PolicyFile {
         if *logged != error {
             if let Some(error) = &error {
                 let reason = explained(&self.path, error);
-                tracing::error!("every governed call is refused until it is mended: {reason}");
+                tracing::error!("governed calls are refused until the policy is fixed: {reason}");
             }
             *logged = error;
         }

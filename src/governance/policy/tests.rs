@@ -433,7 +433,7 @@ fn a_check_tells_what_a_call_would_meet() {
         (with("[budget]\nattempts_max = 0\n"), false, Some("budget.attempts_max is 0")),
         (without(&format!("root = {root:?}\n")), false, Some("workspace.root is not set")),
         (good.replace("\"\n", "/missing\"\n"), false, Some("/missing: No such file or directory")),
-        (good.replace("\"\n", "/file\"\n"), false, Some("is no folder")),
+        (good.replace("\"\n", "/file\"\n"), false, Some("is not a folder")),
         (allowed("/proc"), false, Some("/proc is never opened to tests")),
         (allowed("/missing"), false, Some("/missing is not there")),
     ] {

@@ -63,7 +63,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Undetermined> {
     }
     match number(header, 4)? {
         2 | 3 => {}
-        _ => return Err(Undetermined::Index("its version is another one")),
+        _ => return Err(Undetermined::Index("its version is not supported")),
     }
     let count = number(header, 8)?;
     let mut rest = rest;
@@ -92,7 +92,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, &[u8]), Undetermined> {
         0o100_755 => Kind::Program,
         0o120_000 => Kind::Link,
         0o160_000 => Kind::Repository,
-        _ => return Err(Undetermined::Index("it has an entry of another kind")),
+        _ => return Err(Undetermined::Index("it has an entry of an unknown kind")),
     };
     let entry = Entry {
         path: name.get(..length).unwrap_or_default().to_vec(),

@@ -148,7 +148,7 @@ fn what_is_not_known_is_said() {
         state.commit
     };
     repository.git(&["update-index", "--index-version", "4"]);
-    assert_eq!(unknown("version is another one"), commit);
+    assert_eq!(unknown("version is not supported"), commit);
     repository.git(&["update-index", "--index-version", "2"]);
     repository.git(&["update-index", "--split-index"]);
     assert_eq!(unknown("split in two"), commit);
@@ -163,7 +163,7 @@ fn what_is_not_known_is_said() {
         assert_eq!(unknown("damaged"), commit);
     }
     fs::remove_file(&file).unwrap();
-    assert_eq!(unknown("kept in a way"), commit);
+    assert_eq!(unknown("the format of the commit is not supported"), commit);
     fs::write(&file, good).unwrap();
     // A tracked file differs from the commit. The reason may be `.gitattributes`, so the state is unknown.
     fs::write(repository.path(".gitattributes"), "*.py text eol=crlf\n").unwrap();

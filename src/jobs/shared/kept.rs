@@ -93,7 +93,7 @@ impl Kept {
                 JobEnd::Ran(Arc::new(figures.into_outcome(stdout, stderr, pictures)))
             }
             // A newer version of this program wrote the result.
-            Err(_) => JobEnd::NotRun("what came of it cannot be read by this server".into()),
+            Err(_) => JobEnd::NotRun("its result cannot be read by this server".into()),
         }
     }
 }

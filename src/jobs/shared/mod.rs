@@ -51,7 +51,7 @@ const PLACED_MAX: usize = 10_000;
 /// No limit on the size of the output, for queries of a job that was just placed and has no output yet.
 const ANY: usize = usize::MAX;
 /// The message for a result that differs from the result in the audit log, and is therefore withheld.
-const NOT_ITS_RESULT: &str = "the result in the database is not the one that the audit log has, so it is not given out; ask the admin \
+const NOT_ITS_RESULT: &str = "the result in the database does not match the audit log, so it is not returned; ask the admin \
                               to look at the server's log";
 
 /// The PostgreSQL notification channel between replicas. It carries events that cannot wait for the next poll.
@@ -311,7 +311,7 @@ impl Jobs for SharedJobs {
     ) -> BoxFuture<'a, Result<Found, JobsAway>> {
         Box::pin(async move {
             self.find(id, user, bytes_max).await.map_err(|error| {
-                complain("a job could not be asked for", &error);
+                complain("a job could not be looked up", &error);
                 JobsAway
             })
         })

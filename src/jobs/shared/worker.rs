@@ -256,7 +256,7 @@ impl Worker {
             if is_told == Some(true) {
                 worker.held().remove(&id);
             } else {
-                tracing::warn!(job = %id, "what came of a job could not be written down in time");
+                tracing::warn!(job = %id, "the result of a job could not be stored in time");
             }
             worker.count();
             worker.look();
@@ -316,17 +316,16 @@ impl Worker {
                 Ok(false) => {
                     tracing::warn!(
                         job = %id, end = end.as_str(),
-                        "what came of a job is thrown away: it was taken from this worker, and told as ended"
+                        "the result of a job is discarded, because the job was reported as lost"
                     );
                     return true;
                 }
                 Err(error) => {
                     may_be_written |= error.is_ambiguous();
                     if !error.is_passing() && !is_refused {
-                        complain("what came of a job could not be written down", &error);
+                        complain("the result of a job could not be stored", &error);
                         is_refused = true;
-                        let reason =
-                            "the script was run, and what came of it could not be written down";
+                        let reason = "the script was run, but its result could not be stored";
                         kept = Kept::of_end(&JobEnd::NotRun(reason.into()));
                     }
                     sleep(PAUSE).await;

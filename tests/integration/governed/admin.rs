@@ -115,7 +115,7 @@ fn policy_check_warns_of_what_is_no_mistake_of_the_text() {
             "[workspace]\nroot = \"/nonexistent\"",
             "workspace.root /nonexistent: No such file or directory",
         ),
-        ("[workspace]\nroot = \"/dev/null\"", "workspace.root /dev/null is no folder"),
+        ("[workspace]\nroot = \"/dev/null\"", "workspace.root /dev/null is not a folder"),
         ("[sandbox]\nallowed_paths = [\"/nonexistent\"]", "/nonexistent is not there"),
         ("[sandbox]\nallowed_paths = [\"/\"]", ": / is never opened to tests"),
         ("[sandbox]\nallowed_paths = [\"/proc/self\"]", ": /proc/self is never opened to tests"),
@@ -163,7 +163,8 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, a
 
     let cwd = fs::canonicalize(folder).unwrap();
     let looked = format!(
-        "missing.toml: the policy file cannot be read: No such file or directory; it was looked for in {}\n",
+        "missing.toml: the policy file cannot be read: No such file or directory; it was looked \
+         for in {}\n",
         cwd.display()
     );
     for (arguments, variable, told) in [
@@ -172,7 +173,8 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, a
         (
             &["~/policy.toml"],
             None,
-            "~/policy.toml: the policy file cannot be read: No such file or directory; ~ is not expanded, write the path from / on\n",
+            "~/policy.toml: the policy file cannot be read: No such file or directory; ~ is not \
+             expanded, write the path from / on\n",
         ),
         (
             &["/nonexistent/p"],
@@ -180,7 +182,7 @@ line 3: tool is not known; the sections are tools, sandbox, budget, workspace, a
             " /nonexistent/p: the policy file cannot be read: No such file or directory\n",
         ),
         (&["/dev/null"], None, " /dev/null: the policy file is not a regular file\n"),
-        (&[], None, "name a policy file, or set QWED_MCP_POLICY\n"),
+        (&[], None, "give a policy file, or set QWED_MCP_POLICY\n"),
     ] {
         let output = check(folder, arguments, variable);
         assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""), "{output:?}");
@@ -209,7 +211,8 @@ fn a_policy_that_cannot_be_read_is_named_to_the_admin_and_not_to_the_model() {
     refused(&mut server);
     let log = server.finish();
     let told = format!(
-        "every governed call is refused until it is mended: {path}: the policy file cannot be read: \
+        "governed calls are refused until the policy is fixed: {path}: the policy file cannot be \
+         read: \
          No such file or directory"
     );
     // At the start, and when it had been there again: not for each call.
@@ -222,21 +225,21 @@ fn a_path_of_the_policy_that_cannot_be_opened_is_named() {
     for (path, message, told) in [
         (
             missing.as_path(),
-            "Sandbox violation: a path that the policy lets tests read is not there",
+            "Sandbox violation: a path that the policy lets tests read does not exist",
             format!(
-                "sandbox.allowed_paths of the policy names {}, which is not",
+                "sandbox.allowed_paths of the policy names {}, which does not exist",
                 missing.display()
             ),
         ),
         (
             Path::new("/proc"),
-            "Sandbox violation: a path that the policy lets tests read can never be opened",
-            "sandbox.allowed_paths of the policy names /proc, which is never opened".to_owned(),
+            "Sandbox violation: the policy lets tests read a path that no test may read",
+            "sandbox.allowed_paths of the policy names /proc, which no test may read".to_owned(),
         ),
         (
             Path::new("/"),
-            "Sandbox violation: a path that the policy lets tests read can never be opened",
-            "sandbox.allowed_paths of the policy names /, which is never opened".to_owned(),
+            "Sandbox violation: the policy lets tests read a path that no test may read",
+            "sandbox.allowed_paths of the policy names /, which no test may read".to_owned(),
         ),
     ] {
         governed.write_policy(&format!("[sandbox]\nallowed_paths = [{}]\n", quoted(path)));
@@ -504,7 +507,7 @@ fn a_token_file_that_is_not_private_ends_the_server() {
     }
     for content in ["", "nonsense", &format!("{0}\n{0}", governed.user), &"x".repeat(100_000)] {
         write(content, 0o600);
-        ended("has to have one token", false, &file);
+        ended("must have one token", false, &file);
     }
     ended("failed to read", false, &governed.beside("missing"));
     ended("is not a regular file", false, &governed.data);

@@ -104,7 +104,7 @@ fn what_was_changed_after_the_run_is_not_served() {
     fs::write(&stdout, printed.replace("failed", "passed")).unwrap();
     let tool = "get_artifact_content";
     let reply = call_as(&mut server, &governed.viewer, tool, content_call("stdout.txt"));
-    let changed = "stdout.txt is not what the run left: it was changed. Nothing of it is served";
+    let changed = "stdout.txt does not match the run: it was changed. It is not served";
     assert_refused(&reply, -32603, "ARTIFACT_CHANGED", changed);
     assert!(!reply.to_string().contains("passed"), "{reply}");
     // The others are what they were.
@@ -125,7 +125,7 @@ fn what_was_changed_after_the_run_is_not_served() {
         (tool, content_call("files/junit.xml")),
     ] {
         let reply = call_as(&mut server, &governed.viewer, tool, arguments);
-        assert_refused(&reply, -32603, "ARTIFACT_CHANGED", "evidence.json is not what the run");
+        assert_refused(&reply, -32603, "ARTIFACT_CHANGED", "evidence.json does not match the run");
     }
     let shown = governed.command(&["runs", "show", &id]);
     assert_eq!((shown.status.code(), shown.stdout.len()), (Some(1), 0), "{shown:?}");
@@ -202,7 +202,7 @@ fn runs_are_listed_shown_and_pruned_without_a_client() {
     let shown = governed.command(&["runs", "show", &new[..8]]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     for part in
-        ["failed, exit code 1", "ada, token 1", "9 passed, 1 failed", "as the audit log says"]
+        ["failed, exit code 1", "ada, token 1", "9 passed, 1 failed", "according to the audit log"]
     {
         assert!(shown.contains(part), "{part} in {shown}");
     }

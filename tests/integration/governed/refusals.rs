@@ -305,7 +305,7 @@ fn a_budget_ends_a_call_before_or_while_it_runs() {
     assert_eq!(reply["error"]["data"]["exceeded"], "attempts_total");
     // Nothing has begun, and whoever looks for its evidence is told.
     let id = json!({ "run_id": run_id(&reply), "path": "stdout.txt" });
-    let not_run = "nothing was run for this run_id, so there is no evidence: its call came to \
+    let not_run = "this run never started, so there is no evidence: its call ended with \
                    BUDGET_EXCEEDED";
     let reply = call_as(&mut server, &governed.viewer, "get_artifact_content", id);
     assert_refused(&reply, -32602, "INVALID_PARAMS", not_run);
@@ -380,7 +380,8 @@ fn a_run_is_killed_at_the_policys_timeout() {
 fn what_takes_too_much_is_a_violation() {
     let governed = Governed::new("ledger");
     governed.write_policy(
-        "[sandbox]\nmemory_limit_mb = 256\n[budget]\noutput_bytes_max = 100000\nartifact_bytes_max = 1000000\n",
+        "[sandbox]\nmemory_limit_mb = 256\n[budget]\noutput_bytes_max = 100000\nartifact_bytes_max \
+         = 1000000\n",
     );
     fs::write(governed.workspace.join("tests/test_much.py"), TOO_MUCH).unwrap();
     let mut server = governed.connect();
@@ -441,7 +442,7 @@ fn arguments_that_fail_validation_are_told_by_name() {
         ("run_pytest", json!({}), "'test_path' is missing"),
         ("run_pytest", json!({ "test_path": "../x" }), "'test_path' must be a path within"),
         ("run_pytest", json!({ "test_path": "/etc/passwd" }), "'test_path' must be a path within"),
-        ("run_pytest", json!({ "test_path": "nope" }), "'test_path' names nothing"),
+        ("run_pytest", json!({ "test_path": "nope" }), "'test_path' does not exist"),
         ("run_pytest", json!({ "test_path": "tests", "args": [] }), "'args' is not an argument"),
         ("get_evidence", json!({}), "invalid arguments: missing field `run_id`"),
         ("get_evidence", json!({ "run_id": "x" }), "invalid arguments"),

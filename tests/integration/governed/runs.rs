@@ -331,7 +331,7 @@ def test_it():
         &reply,
         -32006,
         "SANDBOX_VIOLATION",
-        "Sandbox violation: a path that the policy lets tests read is not there",
+        "Sandbox violation: a path that the policy lets tests read does not exist",
     );
     server.finish();
 }

@@ -64,7 +64,7 @@ fn what_is_done_at_one_server_holds_at_the_other() {
     let evidence = call_as(&mut one, &here.viewer, "get_evidence", asked.clone());
     assert_eq!(evidence["result"]["isError"], false, "{evidence}");
     let refused = call_as(&mut other, &there.viewer, "get_evidence", asked);
-    let told = "what this run left is with the server that ran it, instance ";
+    let told = "the files of this run are on the server that ran it, instance ";
     assert_refused(&refused, -32602, "INVALID_PARAMS", told);
     let instance = fs::read_to_string(here.data.join("instance-id")).unwrap();
     assert!(refused["error"]["message"].as_str().unwrap().contains(instance.trim()), "{refused}");
@@ -217,7 +217,8 @@ fn what_one_server_signed_tells_of_all_chains() {
         format!("(SELECT max(seq) - 1 FROM qwed_mcp.audit WHERE instance = '{}')", instance.trim());
     let cut = format!(
         "SET session_replication_role = replica; \
-         UPDATE qwed_mcp.audit_heads SET (seq, hash) = (SELECT seq, hash FROM qwed_mcp.audit AS last \
+         UPDATE qwed_mcp.audit_heads SET (seq, hash) = (SELECT seq, hash FROM qwed_mcp.audit AS \
+         last \
              WHERE last.instance = audit_heads.instance AND seq = {last}) WHERE instance = '{0}'; \
          DELETE FROM qwed_mcp.audit WHERE instance = '{0}' AND seq > {last}",
         instance.trim()
@@ -249,7 +250,7 @@ fn nothing_is_done_without_the_database() {
     let output = here.server().variable("QWED_MCP_WARM", "off").command().output().unwrap();
     assert!(!output.status.success(), "{output:?}");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(log.contains("the database that QWED_MCP_STORE names cannot be used"), "{log}");
+    assert!(log.contains("the database of QWED_MCP_STORE cannot be used"), "{log}");
     assert!(!log.contains(PASSWORD), "{log}");
     database.begin();
     assert_passed(&run_pytest(&mut server, &here.user, TEST));
@@ -294,7 +295,7 @@ fn the_commands_work_on_the_database_that_is_set() {
     assert!(told.contains("all chains are intact, 4 rows\n"), "{told}");
 
     for (url, said) in [
-        ("sqlite:///x", "QWED_MCP_STORE is no URL that begins with postgres://"),
+        ("sqlite:///x", "QWED_MCP_STORE is not a URL that begins with postgres://"),
         ("postgres://qwed:hunter2hunter2@127.0.0.1:1/x?connect_timeout=1", "cannot be used"),
     ] {
         here.store = Some(url.to_owned());
@@ -355,7 +356,8 @@ fn the_log_of_several_servers_is_exported_and_verified_elsewhere() {
     printed(&here, &noted, 0);
     let cut = "SET session_replication_role = replica; \
                DELETE FROM qwed_mcp.audit WHERE seq > 2; DELETE FROM qwed_mcp.tokens; \
-               UPDATE qwed_mcp.audit_heads SET (seq, hash) = (SELECT seq, hash FROM qwed_mcp.audit AS last \
+               UPDATE qwed_mcp.audit_heads SET (seq, hash) = (SELECT seq, hash FROM qwed_mcp.audit \
+               AS last \
                    WHERE last.instance = audit_heads.instance AND seq = 2)";
     postgres::shared().sql(&url, cut);
     let told = printed(&here, &noted, 1);

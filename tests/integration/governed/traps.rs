@@ -395,7 +395,7 @@ fn nothing_is_started_where_nothing_would_hold_it() {
         let server = server.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks);
         let doctor = server.command().arg("doctor").output().unwrap();
         let told = String::from_utf8(doctor.stdout).unwrap();
-        assert!(told.contains("does not keep a project to its files"), "{told}");
+        assert!(told.contains("does not confine a project to its files"), "{told}");
         let mut server = server.connect();
         let reply = run_pytest(&mut server, &governed.user, "tests");
         let message = "Sandbox violation: tier ";

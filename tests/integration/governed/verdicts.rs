@@ -111,7 +111,7 @@ fn interruptions() -> Vec<(String, &'static str, i32, &'static str)> {
                 .to_owned(),
             "error",
             1,
-            "exception of its own",
+            "internal exception",
         ),
         (format!("def test_ends(): raise KeyboardInterrupt\n{failing}"), "error", 2, "interrupted"),
         // As pytest-xdist says that there were enough failures.

@@ -302,7 +302,7 @@ fn each_byte_of_a_checkpoint_counts() {
         changed[at] ^= 1;
         flawed(&changed, "checkpoint 1: ");
     }
-    flawed(&signed.as_bytes()[..signed.len() - 9], "it is no envelope");
+    flawed(&signed.as_bytes()[..signed.len() - 9], "it is not the envelope");
     flawed(b"", "[]");
     assert_eq!(verify_checkpoints(&governed, &[&format!("{path}.no")]).0, Some(2));
 }
@@ -379,7 +379,9 @@ fn a_new_chain_is_found_by_its_checkpoints() {
     assert_eq!(governed.verify_audit()["intact"], true, "the control");
     let (code, told) = verify_checkpoints(&governed, &[&path]);
     assert_eq!(code, Some(1));
-    assert!(told["checkpoints"]["flaws"].to_string().contains("is not the one that was signed"));
+    assert!(
+        told["checkpoints"]["flaws"].to_string().contains("differs from the row that was signed")
+    );
 
     // In the workspace none is written.
     let inside = governed.workspace.join("checkpoints");

@@ -406,7 +406,7 @@ fn an_issuer_that_cannot_be_reached_lets_nobody_in() {
         assert_eq!(list(&server, &token).status, 503, "{document:.100}");
         let ready = server.admin("/readyz");
         assert_eq!(ready.status, 503, "{document:.100}");
-        assert!(String::from_utf8_lossy(&ready.body).contains("tokens cannot be looked up"));
+        assert!(String::from_utf8_lossy(&ready.body).contains("tokens cannot be checked"));
         // It comes back by itself.
         *published.document.lock().unwrap() = issuer.document();
         soon("the keys are there", || list(&server, &token).status == 200);
@@ -464,12 +464,12 @@ fn what_could_not_be_safe_is_refused_at_start() {
     for (error, expected) in [
         (started(&issuer), "--oidc-audience"),
         (started(&[&issuer[..], &audience].concat()), "--oidc-jwks"),
-        (with(audience, "http://id.example.org/keys"), "by https alone"),
+        (with(audience, "http://id.example.org/keys"), "over https only"),
         (with(["--oidc-audience", "http://mcp.example.org/mcp"], &file), "not an https URL"),
         (with(["--oidc-audience", "https://mcp.example.org/mcp?a"], &file), "not an https URL"),
         (with(["--oidc-audience", "https://:a@mcp.example.org/mcp"], &file), "not an https URL"),
         (with(audience, "/nonexistent/keys.json"), "could not be read"),
-        (with(audience, empty.to_str().unwrap()), "none that verifies tokens"),
+        (with(audience, empty.to_str().unwrap()), "no key that verifies tokens"),
     ] {
         assert!(error.contains(expected), "{expected}: {error}");
     }

@@ -248,8 +248,8 @@ fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
 
 fn a_governed_call_without_a_session_waits_within_the_same_deadline() {
     let governed = Governed::new("ledger");
-    let test = "import time\ndef test_it(): time.sleep(600)";
-    fs::write(governed.workspace.join("tests/test_long.py"), test).unwrap();
+    let project = "import time\ndef test_it(): time.sleep(600)";
+    fs::write(governed.workspace.join("tests/test_long.py"), project).unwrap();
     let builder = governed.server().variable("QWED_MCP_TEST_TURN_DEADLINE_MS", "400");
     let server = HttpServer::start(builder, &["--sessionless", "--require-token"]);
     let path = json!({ "test_path": "tests/test_long.py" });

@@ -22,8 +22,7 @@ tests! {
 }
 
 /// What is said of a result that is not the one of the log.
-const NOT_ITS_RESULT: &str = "Status: failed\n\nResult:\nExecution error: the result in the database is not the one that the \
-                              audit log has, so it is not given out; ask the admin to look at the server's log.";
+const NOT_ITS_RESULT: &str = "Status: failed\n\nResult:\nExecution error: the result in the database does not match the audit log, so it is not returned; ask the admin to look at the server's log.";
 /// What is said of a job without a decision.
 const NOT_DECIDED: &str = "Status: failed\n\nResult:\nExecution error: the audit log has no decision that lets it run for this \
                            user, so it is not run; ask the admin to look at the server's log.";
@@ -149,7 +148,8 @@ fn a_job_that_nobody_has_asked_for_is_not_run() {
     until_success(&server, &governed.user, &honest);
     let insert = |id: &str, decision: &str, code: &str| {
         let sql = format!(
-            "INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, decision, token_id) \
+            "INSERT INTO qwed_mcp.jobs (id, user_name, script, asked_by, verification_id, \
+             decision, token_id) \
              VALUES ('{id}', 'bob', '{code}', '{{}}', {decision}, '{{}}', \
              (SELECT max(id) FROM qwed_mcp.tokens WHERE user_name = 'bob'))"
         );

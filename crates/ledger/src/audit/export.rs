@@ -55,7 +55,7 @@ impl ExportVerification {
 pub enum ExportError {
     #[error("it cannot be read")]
     Read(#[from] io::Error),
-    #[error("line {0} is no row of an audit log")]
+    #[error("line {0} is not a row of an audit log")]
     NotARow(u64),
 }
 

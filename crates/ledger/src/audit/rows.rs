@@ -53,7 +53,7 @@ pub struct RunIdStart(String);
 
 /// A text that no run id starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a run id is a UUID, of which the first eight digits are enough")]
+#[error("a run id is a UUID, or at least its first eight digits")]
 pub struct InvalidRunIdStart;
 
 impl FromStr for RunIdStart {

@@ -29,10 +29,12 @@ const NOTICES_MAX: usize = 1024;
 /// Sets up a connection. Changes `synchronous_commit` only if its value could lose committed rows. Leaves stricter
 /// values, and `fsync`, as the admin configured them.
 const SETUP: &str = "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
-    WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, false), \
+    WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END, \
+    false), \
     set_config('statement_timeout', '10s', false), set_config('lock_timeout', '5s', false), \
     set_config('idle_in_transaction_session_timeout', '10s', false), \
-    set_config('search_path', 'qwed_mcp', false), set_config('client_min_messages', 'warning', false), \
+    set_config('search_path', 'qwed_mcp', false), set_config('client_min_messages', 'warning', \
+    false), \
     current_setting('fsync')";
 
 /// The reason why the database did not carry out a request.
@@ -49,18 +51,18 @@ pub enum DatabaseError {
     Silent(String),
     /// The database refused a statement, or the connection was lost while the statement ran. After a loss, the
     /// statement may have been carried out.
-    #[error("failed to carry out a statement")]
+    #[error("failed to execute a statement")]
     Statement(#[source] tokio_postgres::Error),
     /// The database did not reply to a statement in time. The statement may have been carried out.
     #[error("the database does not answer")]
     NoAnswer,
     /// The schema has a version that this program does not know, because a newer version of the program created it.
     #[error(
-        "the database has version {found} of the schema, and this program knows it up to {known}: install the \
-         newer program everywhere, then start it again"
+        "the database has schema version {found}, and this program supports up to {known}: install \
+         the newer program on all servers, then start them again"
     )]
     Newer { found: i32, known: i32 },
-    #[error("failed to bring the database's schema to version {version} ({name})")]
+    #[error("failed to migrate the database's schema to version {version} ({name})")]
     Migrate { version: i32, name: &'static str, source: tokio_postgres::Error },
 }
 
@@ -147,7 +149,7 @@ impl Session {
             let setup = client.query_one(SETUP, &[]).await.map_err(Failed::Connect)?;
             if setup.try_get::<_, &str>(6).is_ok_and(|fsync| fsync == "off") {
                 tracing::warn!(
-                    "the database has fsync off: what it has promised is lost when its machine fails"
+                    "fsync is off in the database: committed data can be lost in a crash"
                 );
             }
             let statements = Mutex::default();

@@ -51,7 +51,7 @@ async fn an_older_schema_is_brought_forward_and_a_newer_one_refused() {
     // A migration that fails leaves no changes.
     steps.push(broken);
     let error = migrate(session.client_mut(), &steps).await.unwrap_err();
-    assert_eq!(error.to_string(), "failed to bring the database's schema to version 3 (broken)");
+    assert_eq!(error.to_string(), "failed to migrate the database's schema to version 3 (broken)");
     let left = session.query("SELECT to_regclass('qwed_mcp.c') IS NULL", &[]).await.unwrap();
     assert!(left[0].get::<_, bool>(0));
     steps.truncate(1);
@@ -68,7 +68,8 @@ async fn a_database_of_an_earlier_version_gets_its_guards_and_keeps_its_rows() {
     server.sql(&url, "CREATE ROLE qwed_writer; CREATE ROLE qwed_reader");
     session
         .batch(
-            "CREATE SCHEMA qwed_mcp; ALTER DEFAULT PRIVILEGES IN SCHEMA qwed_mcp GRANT ALL ON TABLES TO qwed_writer; \
+            "CREATE SCHEMA qwed_mcp; ALTER DEFAULT PRIVILEGES IN SCHEMA qwed_mcp GRANT ALL ON \
+             TABLES TO qwed_writer; \
              ALTER DEFAULT PRIVILEGES IN SCHEMA qwed_mcp GRANT SELECT ON TABLES TO qwed_reader",
         )
         .await

@@ -22,10 +22,10 @@ pub enum TlsError {
     #[error("sslrootcert, {file}, cannot be read")]
     File { file: String, source: pem::Error },
     /// No root certificate is usable. The string is the source of the certificates.
-    #[error("{0} has no certificate of an authority that can be used")]
+    #[error("{0} has no usable CA certificate")]
     NoRoots(String),
     /// The verifier rejects the root certificates.
-    #[error("the certificates of authorities cannot be used")]
+    #[error("the CA certificates cannot be used")]
     Verifier(#[source] rustls::client::VerifierBuilderError),
     /// The crypto provider supports none of the TLS versions.
     #[error("TLS cannot be set up")]

@@ -52,14 +52,15 @@ pub(super) enum Roots {
 #[derive(Debug, Error)]
 pub enum UrlError {
     /// The URL's scheme is not `postgres` or `postgresql`.
-    #[error("QWED_MCP_STORE is no URL that begins with postgres:// or postgresql://")]
+    #[error("QWED_MCP_STORE is not a URL that begins with postgres:// or postgresql://")]
     NotPostgres,
     /// A part of the URL is invalid. The source names the part, never its value.
     #[error("QWED_MCP_STORE cannot be read")]
     Unreadable(#[source] tokio_postgres::Error),
     /// The value of `sslmode` is not a mode of libpq, or it is `allow`, which gives no guarantee.
     #[error(
-        "QWED_MCP_STORE has an sslmode other than disable, prefer, require, verify-ca and verify-full"
+        "QWED_MCP_STORE has an sslmode other than disable, prefer, require, verify-ca and \
+         verify-full"
     )]
     SslMode,
     /// The mode is `verify-ca`, but `sslrootcert` is missing.
@@ -70,7 +71,7 @@ pub enum UrlError {
     #[error("QWED_MCP_STORE has sslrootcert=system, which needs sslmode=verify-full")]
     SystemWithoutName,
     /// A required part of the URL is missing. The value names the part.
-    #[error("QWED_MCP_STORE names no {0}: postgres://USER:PASSWORD@HOST/DATABASE")]
+    #[error("QWED_MCP_STORE has no {0}: postgres://USER:PASSWORD@HOST/DATABASE")]
     Lacks(&'static str),
 }
 
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn what_cannot_be_connected_to_is_said() {
         for (text, start) in [
-            ("sqlite:///jobs", "QWED_MCP_STORE is no URL"),
+            ("sqlite:///jobs", "QWED_MCP_STORE is not a URL"),
             ("postgres://ann@db.example/jobs?sslmode=allow", "QWED_MCP_STORE has an sslmode other"),
             ("postgres://ann@db.example/jobs?sslmode=verify-ca", "QWED_MCP_STORE has sslmode=ver"),
             (
@@ -231,9 +232,9 @@ mod tests {
                 "QWED_MCP_STORE has sslrootcert=system",
             ),
             ("postgres://ann@db.example/jobs?colour=red", "QWED_MCP_STORE cannot be read"),
-            ("postgres://db.example/jobs", "QWED_MCP_STORE names no user"),
-            ("postgres://ann@db.example", "QWED_MCP_STORE names no database"),
-            ("postgres:///jobs?user=ann", "QWED_MCP_STORE names no host"),
+            ("postgres://db.example/jobs", "QWED_MCP_STORE has no user"),
+            ("postgres://ann@db.example", "QWED_MCP_STORE has no database"),
+            ("postgres:///jobs?user=ann", "QWED_MCP_STORE has no host"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.starts_with(start), "{text}: {error}");

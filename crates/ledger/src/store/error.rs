@@ -25,66 +25,62 @@ pub enum StoreError {
     CreateFile { folder: PathBuf, source: Arc<io::Error> },
     #[error(transparent)]
     Unprotected(#[from] Unprotected),
-    #[error("failed to use {file}, by which processes take turns")]
+    #[error("failed to use {file}, the lock file")]
     Turnstile { file: PathBuf, source: Arc<io::Error> },
     #[error("there is no {file}; `qwed-mcp token create` makes it")]
     Missing { file: PathBuf },
     #[error(
-        "{file} is damaged or no database, and was left as it is; restore it from a backup, or move \
+        "{file} is damaged or not a database, and was not changed; restore it from a backup, or \
+         move \
          it away to start without tokens and with an empty audit log"
     )]
     Damaged { file: PathBuf, source: Arc<rusqlite::Error> },
     #[error(
-        "{file} is empty, and was left as it is; restore it from a backup, or remove it to start \
+        "{file} is empty, and was not changed; restore it from a backup, or remove it to start \
          without tokens and with an empty audit log"
     )]
     Empty { file: PathBuf },
     #[error(
-        "{file} belongs to another application, and was left as it is; set QWED_MCP_DATA_DIR to a \
-         folder of its own"
+        "{file} belongs to another application, and was not changed; set QWED_MCP_DATA_DIR to a \
+         separate folder"
     )]
     Foreign { file: PathBuf },
     #[error(
-        "{file} has schema version {found}, and this program knows {SCHEMA_VERSION}; it was left as \
-         it is; use the version of qwed-mcp that wrote it, or a later one"
+        "{file} has schema version {found}, and this program supports {SCHEMA_VERSION}; it was not \
+         changed; use the version of qwed-mcp that wrote it, or a later one"
     )]
     Version { file: PathBuf, found: i32 },
     #[error(
-        "{file} was held by another process for {} s, which should be next to write and does not; \
-         end what holds it, and try again",
+        "another process has held {file} for {} s without writing; stop that process, and try \
+         again",
         BUSY_TIMEOUT.as_secs()
     )]
     TurnstileHeld { file: PathBuf },
     #[error(
-        "{file} was locked by another process for {} s; end what holds it, and try again",
+        "{file} was locked by another process for {} s; stop that process, and try again",
         BUSY_TIMEOUT.as_secs()
     )]
     Locked { file: PathBuf, source: Arc<rusqlite::Error> },
-    #[error(
-        "{file} was removed or replaced while it was open; put it back, or end this server and \
-         start it again"
-    )]
+    #[error("{file} was removed or replaced while it was open; restore it, or restart this server")]
     Replaced { file: PathBuf },
     #[error(
-        "{file} cannot be written to, and what was written last is beside it in {log}; copy both to \
-         a folder of your own, and name that with QWED_MCP_DATA_DIR"
+        "{file} is read-only, and the last changes are next to it in {log}; copy both to a \
+         writable folder, and set QWED_MCP_DATA_DIR to it"
     )]
     Unmerged { file: PathBuf, log: PathBuf },
     #[error("failed to use {file}")]
     Access { file: PathBuf, source: Arc<rusqlite::Error> },
-    #[error("failed to use {file}, which names this instance in the audit log")]
+    #[error("failed to use {file}, which has the name of this instance")]
     Instance { file: PathBuf, source: Arc<io::Error> },
     /// The database that replicas share cannot be used.
-    #[error("the database that QWED_MCP_STORE names cannot be used")]
+    #[error("the database of QWED_MCP_STORE cannot be used")]
     Database(#[source] Arc<crate::postgres::DatabaseError>),
-    #[error(
-        "the table {0} of the database that QWED_MCP_STORE names has a value that was never written"
-    )]
+    #[error("the table {0} in the database of QWED_MCP_STORE has an invalid value")]
     Unreadable(&'static str),
-    #[error("too much waits for the database that QWED_MCP_STORE names")]
+    #[error("too many operations wait for the database of QWED_MCP_STORE")]
     Overloaded,
     /// A defect of this program.
-    #[error("the work of the store was given up unexpectedly")]
+    #[error("the store stopped unexpectedly")]
     GivenUp,
     #[error("failed to get random bits")]
     Random(#[source] SysError),

@@ -74,16 +74,16 @@ pub struct Package {
 #[derive(Debug, Error)]
 pub enum UnusableFile {
     /// The folder that should contain the file does not exist.
-    #[error("there is no folder")]
+    #[error("its folder does not exist")]
     NoFolder,
     /// The path leads to a device, a pipe or a socket. A bill must not replace it, because other programs may use it.
     #[error("it is not a regular file")]
     NotAFile,
     /// The path is a symlink that leads to no file.
-    #[error("it is a link that leads to no file")]
+    #[error("it is a broken symlink")]
     Dangling,
     /// The metadata of the path cannot be read.
-    #[error("it cannot be looked at: {0}")]
+    #[error("it cannot be checked: {0}")]
     Unknown(#[source] io::Error),
 }
 

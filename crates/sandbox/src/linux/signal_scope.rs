@@ -47,7 +47,7 @@ pub(crate) fn restrict() -> Result<(), LaunchError> {
     match restricted().map_err(|error| failed(&error))? {
         RulesetStatus::FullyEnforced => Ok(()),
         RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => {
-            Err(failed(&"signals are not kept in"))
+            Err(failed(&"signals can leave the run"))
         }
     }
 }

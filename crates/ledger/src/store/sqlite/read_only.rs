@@ -39,7 +39,7 @@ impl SqliteStore {
         });
         let (owner, connection) = opened.map_err(|source| error_of(&file, source))?;
         require_ours(&file, owner)?;
-        tracing::warn!("{} cannot be written to, and is read as it is", file.display());
+        tracing::warn!("{} is read-only, and is read without changes", file.display());
         Ok(Self::of(file, connection))
     }
 }

@@ -189,9 +189,9 @@ fn only_regular_files_are_replaced() {
         ("socket", "it is not a regular file"),
         ("to-socket", "it is not a regular file"),
         ("to-device", "it is not a regular file"),
-        ("dangling", "it is a link that leads to no file"),
-        ("round", "it cannot be looked at: "),
-        ("missing/bom.json", "there is no folder"),
+        ("dangling", "it is a broken symlink"),
+        ("round", "it cannot be checked: "),
+        ("missing/bom.json", "its folder does not exist"),
     ] {
         let before = at(name).symlink_metadata().map(|found| (found.ino(), found.mode())).ok();
         for error in [

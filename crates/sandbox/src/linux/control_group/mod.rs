@@ -100,16 +100,19 @@ pub enum NoControlGroups {
     #[error("no control groups of version 2 are mounted")]
     NotMounted,
     /// The mount does not show the server's own group, but another part of the hierarchy.
-    #[error("the server's own control group {0} is not below what is mounted")]
+    #[error("the server's own control group {0} is not below the mount point")]
     OutOfSight(PathBuf),
     /// The server's own group is not delegated to the server, and systemd does not run the machine.
     #[error("the server's own control group is not delegated to it, and there is no systemd")]
     NotDelegated,
     /// The server's own group cannot be used, and systemd did not create a scope.
-    #[error("the server's own control group is not delegated to it, and systemd makes none: {0}")]
+    #[error(
+        "the server's own control group is not delegated to it, and systemd does not create one: \
+         {0}"
+    )]
     Scope(#[from] ScopeError),
     /// The server's own group is delegated without the memory controller. A scope may have this controller.
-    #[error("the server's own control group has no controllers to pass on")]
+    #[error("the server's own control group has no controllers to delegate")]
     NoControllers,
     /// The kernel refused an operation on a control group.
     #[error("no control group can be used: {0}")]

@@ -57,10 +57,10 @@ impl LimitFile {
 pub enum ScopeError {
     /// The server is in another PID namespace than systemd. In systemd's namespace, the server's PID may belong to
     /// another process.
-    #[error("systemd counts processes in another namespace than the server's")]
+    #[error("systemd uses another PID namespace than the server")]
     OtherProcessNumbers,
     /// The server is in another cgroup namespace than systemd, so both use different names for the same group.
-    #[error("the server's control groups are of another namespace than systemd's")]
+    #[error("the server uses another control group namespace than systemd")]
     OtherGroups,
     /// The server was started with this limit, and would escape it by moving to a scope.
     #[error("the server would leave the limit that {file} of its group {group} sets")]
@@ -71,13 +71,13 @@ pub enum ScopeError {
         file: &'static str,
     },
     /// `busctl` could not be started: systemd or this tool may be missing.
-    #[error("busctl, which asks systemd for it, cannot be started: {0}")]
+    #[error("busctl, which calls systemd, cannot be started: {0}")]
     StartBusctl(#[source] io::Error),
     /// systemd refuses the request, or its bus does not exist.
     #[error("systemd refuses: {0}")]
     Refused(String),
     /// systemd did not create the scope in time.
-    #[error("systemd did not make it within {} s", SCOPE_TIMEOUT.as_secs())]
+    #[error("systemd did not create it within {} s", SCOPE_TIMEOUT.as_secs())]
     TimedOut,
 }
 
@@ -203,7 +203,7 @@ fn first_line(busctl: &mut Child) -> String {
         let _ = stderr.take(1024).read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes);
-    text.lines().next().unwrap_or("busctl does not say why").trim().to_owned()
+    text.lines().next().unwrap_or("busctl gives no reason").trim().to_owned()
 }
 
 #[cfg(test)]
