@@ -1,7 +1,8 @@
 //! Reads the settings from environment variables, once at start.
 //!
 //! No other module reads the `QWED_` variables of this process. A value that cannot be used never stops the server: the
-//! default applies and a [`SettingsWarning`] reports it, as documented.
+//! default applies and a [`SettingsWarning`] reports it, as documented. So clap's `env` cannot read the settings: it
+//! ends the program at a value that does not parse. A program that embeds the library also has no command line.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -96,7 +97,8 @@ pub(crate) enum CodeAnalysis {
     Off,
 }
 
-/// The kernel features that tests treat as missing. Only debug builds allow this.
+/// The kernel features that tests treat as missing. Only debug builds allow this. The flags are settings and not a
+/// trait, because integration tests set them for the real program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, not states")]
 pub(crate) struct KernelLacks {

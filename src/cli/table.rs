@@ -1,4 +1,5 @@
-//! Formats tables for a terminal. Each column is as wide as its widest cell, with two spaces between columns.
+//! Formats tables for a terminal. Each column is as wide as its widest cell, with two spaces between columns. These few
+//! lines need no crate for tables.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! Finds and runs the programs that make environments: uv if it is installed, otherwise Python's own `venv` and pip.
+//!
+//! Both are supported, because many servers have no uv: Debian 12 and Ubuntu 24.04 do not package it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

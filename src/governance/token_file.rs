@@ -1,5 +1,7 @@
 //! Reads the server's own token, from the environment or from a file. Never accepts a file that tests can read, that
 //! others can access, or that its group can change.
+//!
+//! `strict_modes` does not check this, because it accepts files that other users can read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

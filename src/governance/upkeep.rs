@@ -1,5 +1,8 @@
 //! Applies the policy's retention: records the removal of old runs in the audit log, and then removes them. Never
 //! removes a run without a record.
+//!
+//! A folder is first moved aside. Then the row is written, and then the folder is deleted. So if the row cannot be
+//! written, the folder can be moved back. The order "delete, then record" would lose files without a record.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -7,6 +7,8 @@
 //! This module computes the id that Git would give to a tree of the tracked files in their current state. If this is
 //! the id of the commit's tree, the files match the commit. It does not matter which process wrote the files, because
 //! both ids are digests of all content.
+//!
+//! The crate gix is not used. It reads the settings of the repository, and brings about a hundred crates.
 
 mod index;
 mod object;

@@ -121,7 +121,7 @@ fn token(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::from(token.trim().to_owned()))
 }
 
-/// The rate limit of users.
+/// The rate limit of users. The crate governor is not used, because this limit needs ten lines.
 #[derive(Debug)]
 struct UserRate {
     /// The maximum rate of one user in requests per second. A burst may contain the requests of one second.

@@ -1,4 +1,7 @@
 //! Accepts a limited number of connections. Closes a connection if its client sends nothing or does not read.
+//!
+//! `axum::serve` is not used, because it has no settings for these limits: connections without a token, the size of
+//! buffers, timeouts of reads and writes, and the drain. Layers of tower-http see a request only after its head was read.
 
 use std::convert::Infallible;
 use std::pin::pin;

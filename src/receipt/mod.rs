@@ -11,6 +11,9 @@
 //! A receipt proves that the holder of the key has signed it. It never proves that the kernel was honest. So nothing
 //! that runs on this machine in a sandbox may be able to reach the key.
 //!
+//! A script has one statement, with this project's predicate. A run of tests has two: the same kind, and in-toto's
+//! predicate for test results, which other programs understand.
+//!
 //! No module outside of this folder names `ed25519_dalek`.
 
 mod checkpoints;

@@ -3,6 +3,9 @@
 //!
 //! Each request is a separate exchange with rmcp. In the handshake era, a session keeps the state between requests. The
 //! stateless era has no state between requests.
+//!
+//! rmcp's `StreamableHttpService` is not used, because it has no bounds (rmcp 3.11): neither for the number of sessions
+//! (`LocalSessionManager`), nor for the requests in flight and the memory of replies that are not read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,6 +4,10 @@
 //! This crate changes only one entry of a file. It never edits a file that it cannot parse. It does not decide about
 //! the permissions of the server: it writes a permission into an entry only if a flag of the command line requests it.
 //!
+//! This crate edits files, because most clients have no command that adds and removes an entry. Where such a command
+//! exists, the values of the entry's variables are arguments, which all users of the machine can read. An exception is
+//! Claude Code, because its running sessions overwrite the file (`claude`).
+//!
 //! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 
 #![expect(

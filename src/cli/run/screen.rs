@@ -3,6 +3,8 @@
 //!
 //! A separate thread writes, so that a stopped terminal (Ctrl-S, a pager) stops neither the script nor its time limit.
 //! Output that is not yet written stays in memory. The limits on the script's streams bound its size.
+//!
+//! indicatif, which draws the progress bar of batches, is not used, because it writes in the thread of its caller.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -4,6 +4,9 @@
 //! This file implements the interface for callers. `worker` claims and runs jobs: it commits a claim to disk before the
 //! script starts, renews its lease, and stores the results. `kept` converts the end of a job into columns and back.
 //! `statements` contains the SQL. A row of the database never permits a run: the worker decides each script again.
+//!
+//! A proxy that sends all requests of a user to one replica could not replace this module. Jobs would be lost with
+//! their replica, and other replicas could not return their results.
 
 mod kept;
 mod statements;
