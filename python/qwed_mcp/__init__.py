@@ -1,8 +1,8 @@
-"""QWED-MCP for Python: the documents' classes, and the server under its old module names.
+"""QWED-MCP for Python: the documented classes, and the server under its old module names.
 
 `qwed_mcp.security` has `RiskBasedExecutionGateway` and `SkillProvenanceGuard`, `qwed_mcp.observability.aibom` has
-`AIBOMGenerator`, `qwed_mcp.client` runs scripts and judges them. They are thin over the program `qwed-mcp` that is installed beside this package.
-`python -m qwed_mcp` starts the server.
+`AIBOMGenerator`, and `qwed_mcp.client` runs and judges scripts. All of them call the program `qwed-mcp`, which is installed
+with this package. `python -m qwed_mcp` starts the server.
 """
 
 from importlib import metadata as _metadata

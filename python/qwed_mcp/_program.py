@@ -1,4 +1,4 @@
-"""The program `qwed-mcp`: where it is, and one process of it that answers calls."""
+"""Finds the program `qwed-mcp`, and keeps a process of it that answers calls."""
 
 import atexit
 import json
@@ -12,37 +12,37 @@ from typing import Any, Iterator, NoReturn
 
 NAME = "qwed-mcp"
 
-# The most calls within one another, each with a process of its own: signals may come faster than a process starts.
+# The maximum number of nested calls. Each has its own process, and signals may arrive faster than processes start.
 NESTED_CALLS_MAX = 8
 
 
 def _places() -> Iterator[Path]:
-    """The folders in which an installer puts the program of this package, the likeliest first."""
+    """Yields the folders in which an installer puts the program of this package, the most likely first."""
     yield Path(sysconfig.get_path("scripts"))
     # `pip install --user`, and `pip install --target FOLDER`.
     yield Path(sysconfig.get_path("scripts", sysconfig.get_preferred_scheme("user")))
     yield Path(__file__).resolve().parent.parent / "bin"
-    # Beside the interpreter, where that is a link into an environment.
+    # Next to the interpreter, if the interpreter is a symlink into an environment.
     yield Path(sys.executable).parent
 
 
 def find_program() -> str:
     """Returns the path of the program that was installed with this package.
 
-    Never one from PATH: that may be another version, or somebody else's.
+    Never returns a program from PATH, because it may have another version or another origin.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if the program is not found.
     """
     for folder in _places():
         program = folder / NAME
         if program.is_file() and os.access(program, os.X_OK):
             return str(program)
     places = ", ".join(str(folder) for folder in dict.fromkeys(_places()))
-    raise FileNotFoundError(f"no program {NAME} in {places}; install it again: pip install --force-reinstall 'qwed-mcp>=0.3'")
+    raise FileNotFoundError(f"{NAME} was not found in {places}; install it again: pip install --force-reinstall 'qwed-mcp>=0.3'")
 
 
 def main() -> NoReturn:
-    """Replaces this process by the program, with the arguments of this one."""
+    """Replaces this process by the program, with the same arguments."""
     program = find_program()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -54,30 +54,29 @@ class _Ended(Exception):
 
 
 class _Process:
-    """The program as a process, started at the first call, kept, and shared by all threads.
+    """A process of the program. The first call starts it, and all threads share it.
 
-    A call takes the process away for as long as it is in an exchange. A call that comes within another one on the same
-    thread, from a signal handler or a finalizer, finds none and has one of its own, which is kept too. At most
-    `NESTED_CALLS_MAX` calls are within one another.
+    A call uses the process exclusively. A nested call on the same thread, from a signal handler or a finalizer, starts
+    another process, which is also kept. At most `NESTED_CALLS_MAX` calls may be nested.
     """
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
-        # A thread can take it twice: signal handlers and finalizers come at any place.
+        # Reentrant, because signal handlers and finalizers can run at any point.
         self._lock = threading.RLock()
-        # Those that no call has taken.
+        # The processes that no call uses.
         self._idle: "list[subprocess.Popen[bytes]]" = []
         self._all: "list[subprocess.Popen[bytes]]" = []
-        # The calls within one another that are under way.
+        # The current number of nested calls.
         self._nested_calls = 0
 
     def call(self, name: str, **arguments: Any) -> Any:
         """Returns the program's result.
 
-        Raises ValueError where the arguments are not what the program takes, or no JSON, and RuntimeError where the
-        program ended twice before it answered, or where too many calls are within one another.
+        Raises ValueError if the program does not accept the arguments or they are not JSON, and RuntimeError if the
+        program ended twice before it answered, or if too many calls are nested.
         """
         try:
             request = json.dumps({"call": name, **arguments}, allow_nan=False, ensure_ascii=False).encode("utf-8")
@@ -86,13 +85,13 @@ class _Process:
         except UnicodeEncodeError as error:
             found = f"U+{ord(error.object[error.start]):04X}"
             raise ValueError(
-                f"the arguments have half of a surrogate pair, {found}: no UTF-8 can have it; "
+                f"the arguments have an unpaired surrogate, {found}, which UTF-8 cannot encode; "
                 "replace it, for example with text.encode('utf-8', 'replace').decode()"
             ) from None
         with self._lock:
             outer_calls = self._nested_calls
             try:
-                # Before a process is started, which takes longer than signals may take to come.
+                # Count the call before a process starts, because signals may arrive faster than a process starts.
                 self._nested_calls = outer_calls + 1
                 reply = self._nested_call(request)
             finally:
@@ -104,13 +103,13 @@ class _Process:
     def _nested_call(self, request: bytes) -> Any:
         if self._nested_calls > NESTED_CALLS_MAX:
             raise RuntimeError(
-                f"more than {NESTED_CALLS_MAX} calls of {NAME} are within one another: "
+                f"more than {NESTED_CALLS_MAX} calls of {NAME} are nested: "
                 "a signal handler or a finalizer makes calls faster than they are answered"
             )
         try:
             return self._exchange(request)
         except _Ended:
-            # A call changes nothing, so another process may be asked.
+            # A call changes nothing, so another process can repeat it.
             try:
                 return self._exchange(request)
             except _Ended:
@@ -121,7 +120,7 @@ class _Process:
         try:
             reply = self._ask(process, request)
         except BaseException:
-            # A reply that nobody has read would be taken for the next one's.
+            # Otherwise the next call would read the reply of this call.
             self._end(process)
             raise
         self._idle.append(process)
@@ -149,8 +148,8 @@ class _Process:
             if process.poll() is None:
                 return process
             self._end(process)
-        # No buffers: a fork would have a copy of what is in them. A session of its own: Ctrl-C is for this process,
-        # which may go on, and its threads wait for answers.
+        # Without buffers, because a fork would copy their content. In a new session, because Ctrl-C is meant for this
+        # process, which may continue while its threads wait for replies.
         process = subprocess.Popen(
             [find_program(), "python-api"],
             stdin=subprocess.PIPE,
@@ -168,20 +167,20 @@ class _Process:
         process.communicate()
 
     def end(self) -> None:
-        """Ends the processes that no call has taken."""
+        """Ends the processes that no call uses."""
         with self._lock:
             while self._idle:
                 self._end(self._idle.pop())
 
     def forget(self) -> None:
-        """Leaves the processes to their parent: this one is a fork of that."""
+        """Drops the processes in a forked child. They belong to the parent."""
         processes = self._all
         self._begin()
         for process in processes:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.close()
             process.stdout.close()
-            # It is not this one's child, so nothing is to be waited for.
+            # The process is not a child of this process, so this process cannot wait for it.
             process.returncode = 0
 
 

@@ -170,7 +170,7 @@ class TheProgramBehindIt(unittest.TestCase):
         for manifest in [[], "x", None]:
             with self.subTest(manifest=manifest), self.assertRaises(ValueError):
                 SkillProvenanceGuard().verify_skill(manifest)  # type: ignore[arg-type]
-        with self.assertRaisesRegex(ValueError, r"half of a surrogate pair, U\+D800"):
+        with self.assertRaisesRegex(ValueError, r"an unpaired surrogate, U\+D800"):
             gateway.evaluate_and_route("execute_python_code", {"code": "\ud800"})
         with self.assertRaisesRegex(ValueError, "trusted_domains: 'a b' is not simply a host"):
             SkillProvenanceGuard(trusted_domains={"a b"})
@@ -276,7 +276,7 @@ class TheProgramBehindIt(unittest.TestCase):
             return read(descriptor, count)
 
         with mock.patch.object(os, "read", interrupted):
-            with self.assertRaisesRegex(RuntimeError, "more than 8 calls of qwed-mcp are within one another"):
+            with self.assertRaisesRegex(RuntimeError, "more than 8 calls of qwed-mcp are nested"):
                 self.decide("outer")
         self.assertEqual((len(calls), _program._process._all), (8, []))
         self.assertIn("'after'", self.decide("after"))
@@ -295,7 +295,7 @@ class TheProgramBehindIt(unittest.TestCase):
             "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
             "while len(most) < 200: ask()\n"
             "signal.setitimer(signal.ITIMER_REAL, 0)\n"
-            "print(max(most) <= 8, all('within one another' in text for text in refused))\n"
+            "print(max(most) <= 8, all('are nested' in text for text in refused))\n"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
         self.assertEqual((done.stdout, done.returncode), ("True True\n", 0), done.stderr)

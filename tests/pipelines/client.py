@@ -140,19 +140,19 @@ class Answers(unittest.TestCase):
 
     def test_what_cannot_be_asked_for_is_an_error(self):
         for wrong, said, code, asked in [
-            (ValueError, "half of a surrogate pair, U\\+D800, at position 3", "x='\ud800'", {}),
-            (ValueError, "stdin has half of a surrogate pair", "x", {"stdin": "\udfff"}),
-            (ValueError, f"{LINE_BYTES_MAX} is the most", "#" * LINE_BYTES_MAX, {}),
+            (ValueError, "an unpaired surrogate, U\\+D800, at position 3", "x='\ud800'", {}),
+            (ValueError, "stdin has an unpaired surrogate", "x", {"stdin": "\udfff"}),
+            (ValueError, f"the maximum is {LINE_BYTES_MAX}", "#" * LINE_BYTES_MAX, {}),
             (ValueError, "timeout is a number of seconds above 0", "x", {"timeout": 0}),
             (ValueError, "timeout is a number of seconds above 0", "x", {"timeout": float("nan")}),
             (TypeError, "timeout is a number of seconds, not str", "x", {"timeout": "1"}),
             (ValueError, "memory_mb is a number above 0", "x", {"memory_mb": -1}),
             (TypeError, "memory_mb is a whole number", "x", {"memory_mb": True}),
-            (TypeError, "code is a text, not bytes", b"x", {}),
-            (TypeError, "expect is a text, or", "x", {"expect": {"stderr": ""}}),
+            (TypeError, "code is a string, not bytes", b"x", {}),
+            (TypeError, "expect is a string, or", "x", {"expect": {"stderr": ""}}),
             (TypeError, "tests is a list of tests, not str", "x", {"tests": "ab"}),
             (TypeError, "test 2 is", "x", {"tests": [("a", "b"), ("a",)]}),
-            (TypeError, "stdout of test 1 is a text", "x", {"tests": [("a", None)]}),
+            (TypeError, "stdout of test 1 is a string", "x", {"tests": [("a", None)]}),
         ]:
             with self.subTest(said=said), self.assertRaisesRegex(wrong, said):
                 self.verifier.run(code, **asked)
@@ -181,7 +181,7 @@ class Answers(unittest.TestCase):
                 results[1].verdict()
 
     def test_what_is_no_script_is_an_error_of_map(self):
-        for item, said in [(7, "a script is a text"), ({"cod": ""}, "cod"), ({}, "code")]:
+        for item, said in [(7, "a script is a string"), ({"cod": ""}, "cod"), ({}, "code")]:
             with self.subTest(item=item), self.assertRaisesRegex(TypeError, said):
                 list(self.verifier.map([item]))
 
@@ -313,7 +313,7 @@ class BrokenPrograms(unittest.TestCase):
         with stand_in() as verifier:
             result = verifier.run("garbage")
             self.assertEqual([result.status, result.passed], ["infra_error", None])
-            self.assertIn("answered what is no answer", result.message)
+            self.assertIn("sent an invalid answer", result.message)
 
     def test_a_program_that_is_stuck_is_ended(self):
         with mock.patch.object(_process, "SILENCE_SECONDS_MAX", 0.5), stand_in(timeout=0.5) as verifier:
@@ -378,7 +378,7 @@ class Ends(unittest.TestCase):
         verifier.close()
         for thread in threads:
             thread.join()
-        self.assertEqual(errors, ["the verifier was closed before the answer was there"] * 4)
+        self.assertEqual(errors, ["the verifier was closed before the answer arrived"] * 4)
         wait_for_end(pid)
         verifier.close()
         with self.assertRaisesRegex(ClosedError, "closed"):

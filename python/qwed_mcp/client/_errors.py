@@ -1,17 +1,17 @@
-"""What goes wrong without being a script's fault."""
+"""Errors that are not the fault of a script."""
 
 
 class VerifierError(Exception):
-    """The base of this package's own errors."""
+    """The base class of this package's errors."""
 
 
 class StartError(VerifierError):
-    """The program cannot be started, or it refuses to work as it was asked to. Trying again does not help."""
+    """The program cannot be started, or it refuses its arguments. A retry does not help."""
 
 
 class ClosedError(VerifierError):
-    """The verifier was closed before the answer was there, or before it was asked."""
+    """The verifier was closed before the answer arrived, or before the call."""
 
 
 class InfraError(VerifierError):
-    """A script was not judged: this says nothing about whether it is right."""
+    """A script was not judged. Nothing is known about whether it is correct."""

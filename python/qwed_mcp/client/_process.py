@@ -1,7 +1,7 @@
-"""One kept process of `qwed-mcp run --batch -`, shared by threads, and what becomes of lines when it dies.
+"""A process of `qwed-mcp run --batch -` that threads share. Restarts the process after a failure, and retries lines.
 
-A thread writes lines, another reads answers. Both hold this object and never the verifier, so that a verifier which nobody
-has any more ends its process.
+One thread writes lines, another reads answers. Both refer to this object and not to the verifier, so the process of a
+verifier ends when the verifier is garbage-collected.
 """
 
 import atexit
@@ -21,18 +21,18 @@ from ._errors import ClosedError, StartError
 from ._result import Result, named, result_of, without_verdict
 from ._script import Request
 
-# Without any answer for so long beyond the time that lines may take, the process is held for stuck.
+# If no answer arrives for this time after the timeouts of all lines, the process counts as stuck.
 SILENCE_SECONDS_MAX = 60.0
-# How long a process may take to end what it runs when it is told to end, before it is killed.
+# The time that a process has to end after SIGTERM, before it is killed.
 ENDING_SECONDS_MAX = 5.0
-# How often the reader looks whether one of these has passed.
+# The interval at which the reader checks these timeouts.
 TICK_SECONDS = 1.0
-# How often a line is given to a process, at most. A script that kills its process is not given to a third one.
+# The maximum number of attempts for a line. A script that kills its process does not kill a third one.
 ATTEMPTS_MAX = 2
-# What is kept of the process's standard error, for messages.
+# The size of the end of the process's standard error that is kept for messages.
 STDERR_BYTES_MAX = 8 * 1024
 READ_BYTES = 1 << 16
-# The exit code for arguments or a machine that cannot be used.
+# The exit code of the program if its arguments or the machine cannot be used.
 UNUSABLE = 2
 
 
@@ -46,12 +46,12 @@ class _Line:
         self.seconds = seconds
         self.id = id
         self.meta = meta
-        # How often a process died that may have begun this line.
+        # The number of processes that died after they may have begun this line.
         self.lost = 0
         self.future: "Future[Result]" = Future()
 
     def answer(self, result: Result) -> None:
-        # False where its caller has gone: nobody wants it.
+        # The result is False if the caller has cancelled.
         if self.future.set_running_or_notify_cancel():
             self.future.set_result(named(result, self.id, self.meta))
 
@@ -73,7 +73,7 @@ class _Run:
         self.stdout = process.stdout.fileno()
         self.stderr = process.stderr.fileno()
         self.said = b""
-        # Lines have no ids of ours: the program takes their numbers then, which it need not remember.
+        # Lines have no ids, so the program uses their numbers and need not remember ids.
         self.lines = itertools.count(1)
         self.has_ended = False
         self.has_answered = False
@@ -83,7 +83,7 @@ class _Run:
         self.threads: List[threading.Thread] = []
 
     def tell_to_end(self) -> None:
-        """Tells the process to end. Takes no lock, so that a collector of garbage may call it anywhere."""
+        """Sends SIGTERM to the process. Takes no lock, so the garbage collector may call it at any point."""
         if self.told_to_end is None:
             self.told_to_end = time.monotonic()
             self.process.terminate()
@@ -95,14 +95,14 @@ class _Run:
 
 
 class BatchProcess:
-    """The process: started when there is a line, started again when it died."""
+    """The process. A line starts it, also after it has died."""
 
     def __init__(self, command: List[str], environment: Optional[Mapping[str, str]], workers: int, timeout: float) -> None:
         self._command = command
         self._environment = environment
         self._timeout = timeout
         self._workers = workers
-        # Enough that workers never wait for this process, and few enough that not many are lost with one.
+        # Enough lines that workers never wait, and few enough that not many lines are lost with a process.
         self._sent_max = max(64, 8 * workers)
         self._numbers = itertools.count(1)
         self._is_closed = False
@@ -110,16 +110,16 @@ class BatchProcess:
         _all.add(self)
 
     def _begin(self) -> None:
-        # One that a thread can take twice: signal handlers, finalizers and forks come at any place.
+        # Reentrant, because signal handlers, finalizers and forks can happen at any point.
         self._changed = threading.Condition(threading.RLock())
         self._waiting: Deque[_Line] = deque()
         self._sent: Dict[str, _Line] = {}
         self._run: Optional[_Run] = None
 
     def submit(self, request: Request, id: Optional[str], meta: Any) -> "Future[Result]":
-        """Returns the answer to come.
+        """Submits a line, and returns its future result.
 
-        Raises ClosedError after `close`, StartError where the program cannot be started.
+        Raises ClosedError after `close`, and StartError if the program cannot be started.
         """
         seconds = (request.timeout or self._timeout) * request.runs
         line = _Line(request, seconds, str(next(self._numbers)) if id is None else id, meta)
@@ -133,12 +133,12 @@ class BatchProcess:
         return line.future
 
     def pid(self) -> Optional[int]:
-        """Returns the id of the process, if there is one."""
+        """Returns the PID of the process. None if no process runs."""
         with self._changed:
             return self._run.process.pid if self._run is not None else None
 
     def close(self) -> None:
-        """Ends the process, and fails the lines that have no answer yet."""
+        """Ends the process. Lines without an answer fail."""
         with self._changed:
             self._is_closed = True
             lines, run = self._take_all(), self._run
@@ -146,35 +146,35 @@ class BatchProcess:
                 run.tell_to_end()
             self._changed.notify_all()
         for line in lines:
-            line.fail(ClosedError("the verifier was closed before the answer was there"))
+            line.fail(ClosedError("the verifier was closed before the answer arrived"))
         if run is not None:
             for thread in run.threads:
                 if thread is not threading.current_thread():
                     thread.join()
 
     def abandon(self) -> None:
-        """Ends the process without waiting, where nobody has the verifier any more."""
+        """Ends the process without waiting, after the verifier was garbage-collected."""
         self._is_closed = True
         run = self._run
         if run is not None:
             run.tell_to_end()
 
     def hold(self) -> None:
-        """Keeps others from starting a process, before this one forks."""
+        """Prevents the start of a process by other threads, before this process forks."""
         self._changed.acquire()
 
     def release(self) -> None:
-        """Lets others go on, in the parent of a fork."""
+        """Allows starts again, in the parent after a fork."""
         self._changed.release()
 
     def forget(self) -> None:
-        """Leaves the process and its lines to the parent: this one is a fork of that, and has none of its threads."""
+        """Drops the process and its lines in a forked child. They belong to the parent, as do the threads."""
         run = self._run
         self._begin()
         if run is not None:
-            # The pipe's other end would not see that the parent has gone.
+            # Close the pipes, because otherwise the process would not notice the end of the parent.
             run.close()
-            # It is not this one's child, so nothing is to be waited for.
+            # The process is not a child of this process, so this process cannot wait for it.
             run.process.returncode = 0
 
     def _take_all(self) -> List[_Line]:
@@ -185,7 +185,7 @@ class BatchProcess:
 
     def _start(self) -> None:
         try:
-            # A session of its own: Ctrl-C is for this process, which may go on, and other threads wait for answers.
+            # In a new session, because Ctrl-C is meant for this process, which may continue while threads wait for answers.
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -205,7 +205,7 @@ class BatchProcess:
                 run.threads.append(thread)
         except RuntimeError as error:
             process.kill()
-            raise StartError(f"no thread for {self._command[0]}: {error}") from error
+            raise StartError(f"failed to start a thread for {self._command[0]}: {error}") from error
         self._run = run
 
     def _write(self, run: _Run) -> None:
@@ -226,7 +226,7 @@ class BatchProcess:
                 while rest:
                     rest = rest[os.write(run.stdin, rest) :]
             except OSError:
-                # It has ended; the reader sees that too, and has the line.
+                # The process has ended. The reader notices this too, and handles the line.
                 return
 
     def _read(self, run: _Run) -> None:
@@ -238,7 +238,7 @@ class BatchProcess:
         while is_open:
             ready = poll.poll(TICK_SECONDS * 1000)
             if not ready:
-                # A descendant that goes on may hold the pipes.
+                # A descendant may still hold the pipes.
                 if run.process.poll() is not None:
                     break
             if not ready or run.told_to_end is not None:
@@ -255,15 +255,15 @@ class BatchProcess:
                 if b"\n" in read:
                     *lines, rest = b"".join(parts).split(b"\n")
                     parts = [rest]
-                    # What comes after something that is no answer is not believed.
+                    # Ignore all output after an invalid answer.
                     is_open = all(self._take(run, line) for line in lines)
         self._after(run)
 
     def _take(self, run: _Run, text: bytes) -> bool:
-        """Gives an answer to who waits for it. Returns False where it is none."""
+        """Delivers an answer to its caller. Returns False if the text is not a valid answer."""
         try:
             answer = json.loads(text)
-            # Of a line that it could not read, it knows the number alone.
+            # For a line that the program could not read, the answer has only the number of the line.
             key = str(answer["line"]) if answer["id"] is None else answer["id"]
             with self._changed:
                 line = self._sent.get(key)
@@ -271,13 +271,13 @@ class BatchProcess:
                 run.has_answered = True
                 run.last_sign = time.monotonic()
                 if result.status == "cancelled":
-                    # Somebody else ends the process; its lines are settled when it has ended.
+                    # Another process or thread ends the program. Its lines are handled after its end.
                     return True
                 self._sent.pop(key, None)
                 self._changed.notify_all()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # What it answered is not known, so neither is which lines it has.
-            run.said += f"\n{self._command[0]} answered what is no answer ({error!r})".encode()
+            # It is unknown which line this answer belongs to, and so which lines are still open.
+            run.said += f"\n{self._command[0]} sent an invalid answer ({error!r})".encode()
             run.process.kill()
             return False
         if line is not None:
@@ -297,7 +297,7 @@ class BatchProcess:
             run.process.kill()
 
     def _after(self, run: _Run) -> None:
-        """Settles what a process leaves: lines run once more, are given up, or fail with its own words."""
+        """Handles the lines of a process that has ended: retries them, gives them up, or fails them with its error."""
         try:
             code = run.process.wait(ENDING_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -319,11 +319,11 @@ class BatchProcess:
             sent = list(self._sent.values())
             self._sent.clear()
             if self._is_closed:
-                error = ClosedError("the verifier was closed before the answer was there")
+                error = ClosedError("the verifier was closed before the answer arrived")
             elif code == UNUSABLE or (code > 0 and not run.has_answered):
                 error = StartError(reason)
-            # The program begins lines in their order, as many at once as it has workers. The others had not begun, so
-            # none of them ended it.
+            # The program begins lines in order, one for each worker. The other lines had not begun, so they did not end
+            # the program.
             for line in sent[: self._workers]:
                 line.lost += 1
             again = [line for line in sent if error is None and line.lost < ATTEMPTS_MAX and not line.future.cancelled()]
@@ -349,13 +349,13 @@ class BatchProcess:
             while read := os.read(run.stderr, READ_BYTES):
                 run.said = (run.said + read)[-STDERR_BYTES_MAX:]
         except OSError:
-            # A descendant holds it, and has said nothing more.
+            # A descendant still holds the pipe, and has written nothing more.
             pass
 
     def _reason(self, run: _Run, code: int) -> str:
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         if run.was_stuck:
-            how = f"no answer for {SILENCE_SECONDS_MAX:.0f} s beyond the time of the scripts"
+            how = f"no answer for {SILENCE_SECONDS_MAX:.0f} s after the timeouts of its scripts"
         said = run.said.decode("utf-8", "replace").strip()
         return f"{self._command[0]}: {how}" + (f": {said}" if said else "")
 

@@ -3,15 +3,15 @@
 import re
 from typing import List, Optional
 
-# Fences as CommonMark has them: up to three spaces, three ticks or tildes and more, and what language it is.
+# Fences of CommonMark: up to three spaces, at least three backticks or tildes, and the language.
 _OPENING = re.compile(r" {0,3}(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
 _LANGUAGES = frozenset({"", "python", "python3", "py"})
 
 
 def last_code_block(reply: str) -> Optional[str]:
-    """Returns the last fenced block of Python, or of no language, in a reply; None where there is none.
+    """Returns the last fenced block in a reply that is Python or has no language. None if there is none.
 
-    A reply that was cut may have a block without an end. Its script was cut, too: it does not count.
+    A block without an end is ignored, because the reply and its script were truncated.
     """
     found: Optional[str] = None
     fence, is_python = "", False

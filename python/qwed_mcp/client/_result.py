@@ -1,17 +1,17 @@
-"""The answer to a script."""
+"""The result of a script."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ._errors import InfraError
 
-# What is known about a script when nothing was found out: never a verdict, whatever the program says besides.
+# The statuses without a verdict. For these, `passed` is always None.
 NO_VERDICT = frozenset({"infra_error", "cancelled", "invalid"})
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A reason why the analysis blocks a script, or, with `analysis="report"`, would."""
+    """A reason why the analysis blocks a script. With `analysis="report"`, it would block it."""
 
     rule: Optional[str]
     line: Optional[int]
@@ -20,7 +20,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class TestResult:
-    """What came of one of a script's tests. `fields` has all that the program says about it."""
+    """The result of one test of a script. `fields` has all fields of the program's answer."""
 
     passed: Optional[bool]
     duration_ms: Optional[float]
@@ -29,12 +29,12 @@ class TestResult:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer to a script.
+    """The result of a script.
 
     `status` is `ok`, `failed`, `timeout`, `output_cap`, `memory`, `blocked`, `cancelled`, `infra_error` or `invalid`. `passed`
-    is None where the script was not judged: a sample without a verdict is dropped, never scored as wrong.
-    White space at the end of `stdout` and `stderr` is cut off. `attempt` is above 1 where something of the machine broke and the script was run again. `message` says why where
-    there is no verdict.
+    is None if the script was not judged. Drop such a sample, and never score it as wrong. `stdout` and `stderr` have no
+    white space at the end. `attempt` is above 1 if the script ran again after a failure of the machine. `message` is the
+    reason if there is no verdict.
     """
 
     id: str
@@ -49,11 +49,11 @@ class Result:
     warm: Optional[bool] = None
     verification_id: Optional[str] = None
     code_sha256: Optional[str] = None
-    # Covers everything in the line that the answer depends on.
+    # The hash of all fields of the line that affect the answer.
     line_sha256: Optional[str] = None
     findings: Tuple[Finding, ...] = ()
     tests: Tuple[TestResult, ...] = ()
-    # `report` where the analysis blocks nothing.
+    # `report` if findings do not block scripts.
     analysis: Optional[str] = None
     attempt: int = 1
     message: str = ""
@@ -62,7 +62,7 @@ class Result:
     def verdict(self) -> bool:
         """Returns whether the script passed.
 
-        Raises InfraError where it was not judged.
+        Raises InfraError if the script was not judged.
         """
         if self.passed is None:
             raise InfraError(f"the script {self.id} was not judged: {self.status}: {self.message}")
@@ -70,19 +70,19 @@ class Result:
 
 
 def without_verdict(id: str, status: str, message: str, attempt: int, meta: Any) -> Result:
-    """Returns the answer of this process, where the program gave none."""
+    """Returns a result for a script that has no answer from the program."""
     return Result(id=id, status=status, passed=None, attempt=attempt, message=message, meta=meta)
 
 
 def named(result: Result, id: str, meta: Any) -> Result:
-    """Returns a result with the caller's own id and what belongs to it."""
+    """Returns the result with the caller's `id` and `meta`."""
     return replace(result, id=id, meta=meta)
 
 
 def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
-    """Returns the result of a line of the program.
+    """Converts an answer of the program to a result.
 
-    Raises KeyError, TypeError or ValueError where the line is no answer.
+    Raises KeyError, TypeError or ValueError if it is not a valid answer.
     """
     status = str(answer["status"])
     passed = answer.get("passed")

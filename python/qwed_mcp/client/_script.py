@@ -1,34 +1,35 @@
-"""A script to be verified, and the line of JSON that asks for it."""
+"""A script, and the line of JSON that requests its verification."""
 
 import json
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, TypedDict, Union
 
-# What the program takes as one line.
+# The maximum size of a line, in bytes.
 LINE_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Test(TypedDict, total=False):
-    """A test of a script: what it gets on standard input, and what it has to print."""
+    """A test of a script: its standard input, and its expected output."""
 
     stdin: str
     stdout: str
 
 
 class Expect(TypedDict, total=False):
-    """What a script has to print."""
+    """The expected output of a script."""
 
     stdout: str
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script, and how it is judged.
+    """A script, and the criteria by which it is judged.
 
-    `expect` is what it has to print, as a text or as `{"stdout": …}`. `tests` are tests of the same script, each with a
-    run of its own: `{"stdin": …, "stdout": …}`, or a pair of these. Without both, a script passes that ends with exit
-    code 0. `id` and `meta` come back in the result; `meta` may be anything, and never leaves this process.
+    `expect` is the expected output, as a string or as `{"stdout": …}`. `tests` are tests of the same script:
+    `{"stdin": …, "stdout": …}`, or a pair of these strings. Each test is a separate run. Without `expect` and `tests`, a
+    script passes if its exit code is 0. The result has the same `id` and `meta`. `meta` may be any object, and never
+    leaves this process. `timeout` is in seconds, `memory_mb` in MiB.
     """
 
     code: str
@@ -41,14 +42,14 @@ class Script:
     meta: Any = field(default=None, compare=False)
 
 
-# What `map` takes: a script, its code alone, or its fields by name.
+# An item of `map`: a script, only its code, or a mapping of its fields.
 ScriptLike = Union[Script, str, Mapping[str, Any]]
 
 
 def script_of(item: ScriptLike) -> Script:
-    """Returns the script that an item of `map` stands for.
+    """Converts an item of `map` to a script.
 
-    Raises TypeError where it is none, or has a field that scripts do not have.
+    Raises TypeError if the item is not a script, or has an unknown field.
     """
     if isinstance(item, Script):
         return item
@@ -56,23 +57,23 @@ def script_of(item: ScriptLike) -> Script:
         return Script(item)
     if isinstance(item, Mapping):
         return Script(**item)
-    raise TypeError(f"a script is a text, a Script or a mapping with 'code', not {type(item).__name__}")
+    raise TypeError(f"a script is a string, a Script or a mapping with 'code', not {type(item).__name__}")
 
 
 @dataclass(frozen=True)
 class Request:
-    """The line that asks for a script."""
+    """The line that requests a script."""
 
     line: bytes
-    # How long the program may work on it, as far as this line says so, and how often.
+    # The timeout of one run in seconds, if the line sets one, and the number of runs.
     timeout: Optional[float]
     runs: int
 
 
 def request_of(script: Script) -> Request:
-    """Returns the line that asks for a script.
+    """Returns the line that requests a script.
 
-    Raises ValueError where the program could not read it, TypeError where a field is of another type.
+    Raises ValueError if the program could not read the line, and TypeError if a field has the wrong type.
     """
     _check_text("code", script.code)
     fields: Dict[str, Any] = {"code": script.code}
@@ -91,19 +92,19 @@ def request_of(script: Script) -> Request:
         fields["memory_mb"] = _whole("memory_mb", script.memory_mb)
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     if len(text) > LINE_BYTES_MAX:
-        raise ValueError(f"the script with its input and tests is {len(text)} bytes of JSON; {LINE_BYTES_MAX} is the most")
+        raise ValueError(f"the script with its input and tests is {len(text)} bytes of JSON; the maximum is {LINE_BYTES_MAX}")
     return Request(text + b"\n", script.timeout, len(tests) if tests else 1)
 
 
 def _check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {type(value).__name__}")
+        raise TypeError(f"{name} is a string, not {type(value).__name__}")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         found = f"U+{ord(value[error.start]):04X}"
         raise ValueError(
-            f"{name} has half of a surrogate pair, {found}, at position {error.start}: no UTF-8 can have it; "
+            f"{name} has an unpaired surrogate, {found}, at position {error.start}, which UTF-8 cannot encode; "
             f"replace it, for example with {name}.encode('utf-8', 'replace').decode()"
         ) from None
     return value
@@ -113,7 +114,7 @@ def _expect(expect: "Union[str, Expect]") -> Dict[str, str]:
     if isinstance(expect, str):
         return {"stdout": _check_text("expect", expect)}
     if not isinstance(expect, Mapping) or set(expect) != {"stdout"}:
-        raise TypeError("expect is a text, or {'stdout': text}")
+        raise TypeError("expect is a string, or {'stdout': string}")
     return {"stdout": _check_text("expect['stdout']", expect["stdout"])}
 
 
@@ -129,7 +130,7 @@ def _test(number: int, test: object) -> Dict[str, str]:
     elif isinstance(test, (tuple, list)) and len(test) == 2:
         pairs = {"stdin": test[0], "stdout": test[1]}
     else:
-        raise TypeError(f"test {number} is {{'stdin': text, 'stdout': text}}, or a pair of these")
+        raise TypeError(f"test {number} is {{'stdin': string, 'stdout': string}}, or a pair of these")
     return {name: _check_text(f"{name} of test {number}", value) for name, value in pairs.items()}
 
 

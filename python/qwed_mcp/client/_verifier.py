@@ -1,4 +1,4 @@
-"""The verifier for plain Python, and the one for asyncio."""
+"""The verifiers for plain Python and for asyncio."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ from ._process import BatchProcess
 from ._result import Result, without_verdict
 from ._script import Expect, Script, ScriptLike, Test, _seconds, _whole, request_of, script_of
 
-# What the program takes where nobody says another time.
+# The program's default timeout.
 DEFAULT_SECONDS = 30.0
-# Scripts on the way for each worker, where `map` is not told: enough that a slow one does not leave others idle.
+# The default for the scripts in flight for each worker in `map`. A slow script then leaves no other worker idle.
 LINES_PER_WORKER = 8
 
 
 class _Settings:
-    """What a verifier was made with: enough to make another one like it in another process."""
+    """The settings of a verifier. They suffice to create the same verifier in another process."""
 
     def __init__(
         self,
@@ -35,13 +35,14 @@ class _Settings:
         binary: "Optional[Union[str, os.PathLike[str]]]" = None,
         environment: Optional[Mapping[str, str]] = None,
     ) -> None:
-        """Takes the settings, starts nothing.
+        """Stores the settings. Starts no process.
 
-        `workers` is how many scripts run at once: the processors that this process may use, without it. `timeout`
-        (seconds) and `memory_mb` are for each run of a script, where the script has none of its own. `analysis="report"` is for
-        pipelines that trust the kernel's sandbox alone: findings are reported, and nothing is refused for them.
-        `allow_readable_answers` runs scripts also where no sandbox keeps them from the answers that they are judged by. `binary` is the
-        program, that of this package without it. `environment` replaces this process's variables.
+        `workers` is the number of simultaneous scripts; the default is the number of processors that this process may
+        use. `timeout` (seconds) and `memory_mb` (MiB) apply to each run of a script that sets none itself.
+        `analysis="report"` is for pipelines that rely on the kernel's sandbox alone: findings are reported, but do not
+        block a script. `allow_readable_answers` also runs scripts if the sandbox cannot hide the expected answers from
+        them. `binary` is the path of the program; the default is the program of this package. `environment` replaces
+        this process's environment variables.
         """
         if analysis not in ("default", "report"):
             raise ValueError(f"analysis is 'default' or 'report', not {analysis!r}")
@@ -70,7 +71,7 @@ class _Settings:
         command = [program, "run", "--batch", "-", *options]
         self._process = BatchProcess(command, environment, self.workers, timeout or DEFAULT_SECONDS)
         self._finalizer = weakref.finalize(self, self._process.abandon)
-        # What ends processes with the interpreter waits for them, which this does not.
+        # At the interpreter's exit, `_process` ends its processes and waits for them. This finalizer would not wait.
         self._finalizer.atexit = False
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -81,14 +82,14 @@ class _Settings:
 
     @property
     def pid(self) -> Optional[int]:
-        """The id of the process, where there is one."""
+        """The PID of the process. None if no process runs."""
         return self._process.pid()
 
     def _submit(self, script: Script) -> "Future[Result]":
         return self._process.submit(request_of(script), script.id, script.meta)
 
     def _submit_item(self, number: int, item: ScriptLike) -> "Future[Result]":
-        """Returns the answer to come for an item of `map`: what no line can have is an answer, too."""
+        """Returns the future result of an item of `map`. An item that cannot be a line gets the result `invalid`."""
         script = script_of(item)
         id = str(number) if script.id is None else script.id
         try:
@@ -108,17 +109,17 @@ def _processors() -> int:
 
 
 def _judged(result: Result) -> Result:
-    """Returns a result, unless the program did not understand the question."""
+    """Returns the result. Raises ValueError if the program could not parse the request."""
     if result.status == "invalid":
-        raise ValueError(result.message or result.stderr or "the program does not take this script")
+        raise ValueError(result.message or result.stderr or "the program does not accept this script")
     return result
 
 
 class Verifier(_Settings):
     """Runs scripts in the sandbox and judges them, from any thread.
 
-    One process is started with the first script and kept until `close`, the end of a `with`, or the end of this process.
-    A fork of this process, and a copy by pickle, starts one of its own.
+    The first script starts a process. It runs until `close`, the end of a `with` block, or the end of this process. After
+    a fork, and after unpickling, a verifier starts its own process.
     """
 
     def run(
@@ -133,27 +134,27 @@ class Verifier(_Settings):
         memory_mb: Optional[int] = None,
         meta: Any = None,
     ) -> Result:
-        """Returns what came of a script, once it is there.
+        """Runs a script, and returns its result.
 
-        Raises ValueError or TypeError where the script cannot be asked for, StartError where the program cannot be used,
-        ClosedError where the verifier is closed.
+        Raises ValueError or TypeError if an argument is not valid, StartError if the program cannot be used, and
+        ClosedError if the verifier is closed.
         """
         script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta)
         answer = self._submit(script)
         try:
             return _judged(answer.result())
         finally:
-            # Of use where this is interrupted: nobody waits for it any more.
+            # This has an effect only after an interrupt: the result is no longer needed.
             answer.cancel()
 
     def map(
         self, scripts: Iterable[ScriptLike], *, concurrency: Optional[int] = None, ordered: bool = True
     ) -> Iterator[Result]:
-        """Yields the results of scripts, in their order or, with `ordered=False`, as they come.
+        """Yields the results of scripts, in the order of the scripts or, with `ordered=False`, as they arrive.
 
-        Takes a script from the iterable only when one is asked for and fewer than `concurrency` are on their way, so that an
-        endless one is fine. Each script has exactly one result: one that cannot be written as a line is `invalid`.
-        `id` is the script's own, or its place in the iterable, from 0 on.
+        Reads the next script only when the caller requests a result and fewer than `concurrency` scripts are in flight, so
+        the iterable may be endless. Each script has exactly one result. A script that cannot be written as a line has the
+        result `invalid`. The default of `id` is the index of the script, from 0.
         """
         bound = self._bound(concurrency)
         return self._map_in_order(scripts, bound) if ordered else self._map_as_they_come(scripts, bound)
@@ -194,7 +195,7 @@ class Verifier(_Settings):
                 answer.cancel()
 
     def close(self) -> None:
-        """Ends the process. What waits for an answer gets ClosedError. Closing twice is fine."""
+        """Ends the process. Calls that wait for a result raise ClosedError. A second call has no effect."""
         self._finalizer.detach()
         self._process.close()
 
@@ -208,7 +209,7 @@ class Verifier(_Settings):
 
 
 class AsyncVerifier(_Settings):
-    """The verifier for asyncio: the same process, awaited. It may be used in several event loops."""
+    """The verifier for asyncio. It may be used in several event loops."""
 
     async def run(
         self,
@@ -222,9 +223,9 @@ class AsyncVerifier(_Settings):
         memory_mb: Optional[int] = None,
         meta: Any = None,
     ) -> Result:
-        """Returns what came of a script. Errors are those of `Verifier.run`.
+        """Runs a script, and returns its result. Raises the same errors as `Verifier.run`.
 
-        A task that is cancelled loses its own answer, and no other's.
+        The cancellation of a task affects no other task.
         """
         script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta)
         return _judged(await asyncio.wrap_future(self._submit(script)))
@@ -236,9 +237,9 @@ class AsyncVerifier(_Settings):
         concurrency: Optional[int] = None,
         ordered: bool = True,
     ) -> AsyncIterator[Result]:
-        """Yields the results of scripts as `Verifier.map` does, of an asynchronous iterable too.
+        """Yields the results of scripts, like `Verifier.map`. The iterable may be asynchronous.
 
-        With one of these, results come while the next script is still waited for.
+        An asynchronous iterable does not delay results while its next script is not available yet.
         """
         bound = self._bound(concurrency)
         changed = asyncio.Event()
@@ -266,14 +267,14 @@ class AsyncVerifier(_Settings):
         finally:
             await source.end()
             for answer in answers:
-                # One that failed has told so by another one; asyncio would say that nobody has looked.
+                # Another result has raised the same error. Without this, asyncio would log an exception that was not retrieved.
                 if not answer.cancel() and not answer.cancelled():
                     answer.exception()
 
     async def close(self) -> None:
-        """Ends the process. What waits for an answer gets ClosedError. Closing twice is fine."""
+        """Ends the process. Calls that wait for a result raise ClosedError. A second call has no effect."""
         self._finalizer.detach()
-        # It waits for the process, which the event loop must not.
+        # `close` waits for the process, which must not block the event loop.
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._process.close))
 
     async def __aenter__(self) -> "AsyncVerifier":
@@ -286,7 +287,7 @@ class AsyncVerifier(_Settings):
 
 
 def _done(answers: "Deque[asyncio.Future[Result]]", ordered: bool) -> "Optional[asyncio.Future[Result]]":
-    """Takes the next answer that may be given, if there is one."""
+    """Removes and returns the next answer that may be yielded. None if there is none yet."""
     for answer in answers:
         if answer.done():
             answers.remove(answer)
@@ -297,7 +298,7 @@ def _done(answers: "Deque[asyncio.Future[Result]]", ordered: bool) -> "Optional[
 
 
 class _Source:
-    """The scripts of an iterable, of either kind, one at a time."""
+    """The scripts of a plain or asynchronous iterable, one at a time."""
 
     def __init__(self, scripts: Union[Iterable[ScriptLike], AsyncIterable[ScriptLike]], changed: asyncio.Event) -> None:
         self._plain: Optional[Iterator[ScriptLike]] = None
@@ -311,7 +312,7 @@ class _Source:
             self._plain = iter(scripts)
 
     def take(self) -> List[ScriptLike]:
-        """Returns the next script, or none where it is not there yet or there is no more."""
+        """Returns the next script in a list. The list is empty if the script is not available yet, or at the end."""
         if self.has_ended:
             return []
         try:
@@ -328,7 +329,7 @@ class _Source:
         return []
 
     def is_ready(self) -> bool:
-        """Tells whether there may be another script at once."""
+        """Returns whether another script may be available without waiting."""
         return not self.has_ended and (self._plain is not None or self._pull is None)
 
     async def end(self) -> None:

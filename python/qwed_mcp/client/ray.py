@@ -2,8 +2,8 @@
 
     pip install 'qwed-mcp[ray]>=0.3'
 
-Ray decides where things run and notices what is lost. What is kept here is that each script has exactly one result, and that a
-lost node is never a script's fault.
+Ray decides where scripts run, and detects lost nodes. This module ensures that each script has exactly one result, and that a
+lost node never counts as a failure of a script.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from ._script import Request, Script, ScriptLike, _whole, request_of, script_of
 from ._verifier import Verifier
 
 try:
-    # By name: Ray has no types, and this package needs none of it to be checked.
+    # Imported by name, because Ray has no type annotations, and type checks of this package must not need Ray.
     ray: Any = importlib.import_module("ray")
     exceptions: Any = importlib.import_module("ray.exceptions")
     strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
@@ -30,21 +30,21 @@ except ModuleNotFoundError as _missing:
 
 __all__ = ["Progress", "VerifyBatch", "verify"]
 
-# Calls that a node works on at once, so that a slow script in one of them leaves no worker idle.
+# The number of simultaneous calls of a node. A slow script in one call then leaves no worker idle.
 CALLS_PER_NODE = 4
-# Scripts in a call: enough that Ray's own milliseconds do not count.
+# The number of scripts in a call. With this many, the overhead of Ray (milliseconds) is negligible.
 LINES_PER_CALL = 32
-# How long to wait for a node that runs scripts, where there is none. A cluster may be starting one.
+# The time to wait for a node that can run scripts. A cluster may be starting one.
 NODELESS_SECONDS_MAX = 60.0
-# A node whose process was lost so often in a row, without an answer, gets no more scripts.
+# After this number of losses in a row without an answer, a node gets no more scripts.
 LOSSES_IN_A_ROW_MAX = 3
-# How often nodes are looked for, and progress is told.
+# The interval at which new nodes are discovered and the progress is reported.
 TICK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far `verify` is. The rate is that since the start."""
+    """The progress of `verify`. The rate is the average since the start."""
 
     done: int
     passed: int
@@ -61,14 +61,15 @@ def verify(
     nodeless_seconds: float = NODELESS_SECONDS_MAX,
     **settings: Any,
 ) -> Iterator[Result]:
-    """Yields the result of each script, as they come, from all nodes of the cluster that have processors.
+    """Yields the results of scripts as they arrive, from all nodes of the cluster that have processors.
 
-    `settings` are those of `Verifier`; `workers` is for each node, and all its processors without it. The iterable is read as nodes
-    have room, `lines_per_call` scripts at a time. `id` is the script's own, or its place from 0 on. Scripts of a lost node run once
-    more, elsewhere, with `attempt` 2; lost again, they are `infra_error`. Nodes that join are used.
+    `settings` are the settings of `Verifier`. `workers` applies to each node; the default is all its processors. The iterable
+    is read when nodes have capacity, `lines_per_call` scripts at a time. The default of `id` is the index of the script, from
+    0. Scripts of a lost node run again on another node, with `attempt` 2. If that node is lost too, they are `infra_error`.
+    Nodes that join later are used.
 
-    Raises StartError where no node can run scripts, and InfraError where all are lost, nothing joins within
-    `nodeless_seconds`, and there are scripts left to be read; what was read has its result by then.
+    Raises StartError if no node can run scripts. Raises InfraError if all nodes are lost, no node joins within
+    `nodeless_seconds`, and scripts are left in the iterable. All scripts that were read have their results by then.
     """
     _whole("lines_per_call", lines_per_call)
     return _verify(scripts, lines_per_call, progress, nodeless_seconds, settings)
@@ -83,7 +84,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Call:
-    """Scripts that go to a node together."""
+    """Scripts that are sent to a node together."""
 
     lines: Tuple[_Line, ...]
     lost: int = 0
@@ -96,7 +97,7 @@ class _Node:
         self._verifier = Verifier(**settings)
 
     def check(self) -> None:
-        """Starts the program. Raises StartError where it refuses."""
+        """Starts the program. Raises StartError if it refuses to start."""
         self._verifier.run("print(1)").verdict()
 
     def verify(self, requests: List[Request]) -> List[Result]:
@@ -104,7 +105,7 @@ class _Node:
             answers = [self._verifier._process.submit(request, None, None) for request in requests]
             return [answer.result() for answer in answers]
         except ClosedError:
-            # Whoever asked has stopped; an error would be told to nobody, and loudly.
+            # The caller has stopped. An error would only be logged by Ray.
             return []
 
     def end(self) -> None:
@@ -112,7 +113,7 @@ class _Node:
 
 
 class _Place:
-    """A node of the cluster, and what is on its way there."""
+    """A node of the cluster, and its calls in flight."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
@@ -121,7 +122,7 @@ class _Place:
 
 
 class _Pool:
-    """An actor on each node, and the calls that they have."""
+    """The actors of all nodes, and their calls."""
 
     def __init__(self, settings: Dict[str, Any]) -> None:
         self._settings = settings
@@ -131,11 +132,11 @@ class _Pool:
         self.again: Deque[_Call] = deque()
         self.given_up: Deque[_Call] = deque()
         self.refused: Optional[BaseException] = None
-        # Since when no node is there that answers.
+        # The time since which no node answers. None if a node answers.
         self.nodeless_since: Optional[float] = time.monotonic()
 
     def look(self) -> None:
-        """Gives each node that has none an actor, now and then."""
+        """Creates an actor on each new node. Does so at most once per interval."""
         if time.monotonic() - self._looked < TICK_SECONDS:
             return
         for node in ray.nodes():
@@ -152,25 +153,25 @@ class _Pool:
         self._looked = time.monotonic()
 
     def room(self) -> int:
-        """Returns how many calls may be sent."""
+        """Returns the number of calls that may be sent."""
         return sum(CALLS_PER_NODE - len(place.calls) for place in self._places.values() if place.checking is None)
 
     def nodes(self) -> int:
-        """Returns how many nodes answer."""
+        """Returns the number of nodes that answer."""
         return sum(place.checking is None for place in self._places.values())
 
     def is_idle(self) -> bool:
-        """Tells whether no node has scripts."""
+        """Returns whether no node has scripts."""
         return not any(place.calls for place in self._places.values())
 
     def send(self, call: _Call) -> None:
-        """Gives a call to the node that has least to do."""
+        """Sends a call to the node with the fewest calls."""
         free = [place for place in self._places.values() if place.checking is None]
         place = min(free, key=lambda place: len(place.calls))
         place.calls[place.actor.verify.remote([line.request for line in call.lines])] = call
 
     def answers(self) -> Iterator[Tuple[_Call, List[Result]]]:
-        """Yields the calls that are answered, after a while at most. Those that are lost are in `again` and `given_up`."""
+        """Waits for answers for at most one interval, and yields them. Appends lost calls to `again` and `given_up`."""
         owners: Dict[Any, str] = {}
         for id, place in self._places.items():
             owners.update((reference, id) for reference in place.calls)
@@ -200,12 +201,12 @@ class _Pool:
         return place.calls.pop(reference), results
 
     def _drop(self, id: str, error: BaseException) -> None:
-        """Takes a node out, with all its calls: what it had is not known."""
+        """Removes a node and all its calls, because it is unknown which of them it has begun."""
         place = self._places.pop(id)
         cause = getattr(error, "cause", None)
         self._losses[id] = self._losses.get(id, 0) + 1
         if isinstance(cause, (StartError, ValueError, TypeError, OSError)):
-            # It would refuse again.
+            # The node would refuse again.
             self.refused = cause
             self._losses[id] = LOSSES_IN_A_ROW_MAX
         for call in place.calls.values():
@@ -239,7 +240,7 @@ def _kill(actor: Any) -> None:
 
 
 class _Teller:
-    """Tells the progress, once a second and at the end."""
+    """Reports the progress, once a second and at the end."""
 
     def __init__(self, tell: Optional[Callable[[Progress], None]]) -> None:
         self._tell = tell
@@ -301,7 +302,7 @@ def _verify(
 
 
 def _read(source: "Iterator[Tuple[int, ScriptLike]]", count: int) -> Tuple[Tuple[_Line, ...], List[Result]]:
-    """Reads scripts: lines for a call, and results of those that no line can have."""
+    """Reads scripts. Returns the lines for a call, and results for scripts that cannot be lines."""
     lines: List[_Line] = []
     invalid: List[Result] = []
     for number, item in itertools.islice(source, count):
@@ -315,7 +316,7 @@ def _read(source: "Iterator[Tuple[int, ScriptLike]]", count: int) -> Tuple[Tuple
 
 
 def _given_up(call: _Call) -> Iterator[Result]:
-    reason = f"{call.lost} nodes were lost that had this script" if call.lost > 1 else "the node was lost, and there is no other"
+    reason = f"{call.lost} nodes with this script were lost" if call.lost > 1 else "the node was lost, and there is no other node"
     for line in call.lines:
         yield without_verdict(line.id, "infra_error", reason, max(call.lost, 1), line.meta)
 
@@ -326,20 +327,20 @@ def _hopeless(pool: _Pool, seconds: float) -> Exception:
     return InfraError(f"no node of the cluster has answered for {seconds:.0f} s, and there are scripts left")
 
 
-# The columns of a batch that say how a script is judged, by the names of `Script`.
+# The columns of a batch that are fields of `Script`.
 ASKED = ("code", "stdin", "expect", "tests", "timeout", "memory_mb")
 # The columns that are added.
 ANSWERED = ("status", "passed", "exit_code", "stdout", "stderr", "duration_ms", "attempt", "message")
 
 
 class VerifyBatch:
-    """What `ray.data.Dataset.map_batches` runs in a pool of actors.
+    """A callable for `ray.data.Dataset.map_batches`, which runs it in a pool of actors.
 
-    A batch has a column `code`, and may have `stdin`, `expect`, `tests`, `timeout` and `memory_mb`; null is as good as no column. Columns
-    `status`, `passed` (null where there is no verdict), `exit_code`, `stdout`, `stderr`, `duration_ms`, `attempt` and `message` are added,
-    with `prefix` before their names. `settings` are those of `Verifier`; `workers` is what Ray gives an actor (`num_cpus`), without it.
-    Ray Data itself runs the batches of lost actors again, and does not tell: `attempt`
-    counts what happened within one.
+    A batch has a column `code`, and may have `stdin`, `expect`, `tests`, `timeout` and `memory_mb`. Null means that the value
+    is not set. The result has additional columns `status`, `passed` (null without a verdict), `exit_code`, `stdout`,
+    `stderr`, `duration_ms`, `attempt` and `message`, with `prefix` before their names. `settings` are the settings of
+    `Verifier`. The default of `workers` is the number of processors that Ray assigns to the actor (`num_cpus`). Ray Data
+    repeats the batches of lost actors without notice, so `attempt` counts only the attempts within one actor.
     """
 
     def __init__(self, *, prefix: str = "", **settings: Any) -> None:
@@ -353,7 +354,7 @@ class VerifyBatch:
         names = {name: f"{self._prefix}{name}" for name in ANSWERED}
         taken: Set[str] = set(names.values()) & set(batch)
         if taken:
-            raise ValueError(f"the batch has {', '.join(sorted(taken))} already; VerifyBatch(prefix=…) gives other names")
+            raise ValueError(f"the batch has {', '.join(sorted(taken))} already; use VerifyBatch(prefix=…) for other names")
         asked = {name: [_plain(value) for value in batch[name]] for name in ASKED if name in batch}
         scripts = (
             Script(**{name: value for name, value in zip(asked, row) if value is not None}) for row in zip(*asked.values())
@@ -364,7 +365,7 @@ class VerifyBatch:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value of a column as Python's own, None for what stands for nothing."""
+    """Converts a value of a column to a plain Python object. NaN becomes None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     return None if isinstance(value, float) and math.isnan(value) else value
