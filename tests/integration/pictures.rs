@@ -444,7 +444,7 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
         // The script's own savefig is for the script.
         ("plt.Figure.savefig = lambda *a, **k: print('own')\nplt.plot([1])", 1, ""),
         ("plt.plot([1]).pop().figure.savefig = 5", 1, ""),
-        ("Gcf.figs['x'] = Gcf.figs[1] = m", 0, "What is left of the figures"),
+        ("Gcf.figs['x'] = Gcf.figs[1] = m", 0, "The remaining figures"),
         ("import sys\nplt.plot([1]); sys.stderr = None", 1, ""),
         ("import sys\nsys.modules['matplotlib._pylab_helpers'] = None; plt.plot([1])", 0, ""),
         ("import builtins\nplt.plot([1]); builtins.sorted = None", 0, ""),

@@ -1,6 +1,6 @@
 def give_stdin(data):
-    # Has the script read this from its standard input: a file of its scratch folder that has no name any
-    # more. Nobody has to write while it reads, and it can only read.
+    # Makes `data` the standard input of the script. The data is in a deleted file of the scratch folder, so
+    # no process has to write while the script reads. The script's descriptor is read-only.
     import os
 
     name = ".stdin"
@@ -16,7 +16,8 @@ def give_stdin(data):
 
 
 def read_whole(channel, size):
-    # Reads what a process is given that waits for its script. Ends it where nobody has a use for it.
+    # Reads `size` bytes for a process that waits for its script. Ends the process if the channel was closed,
+    # because the process is then no longer needed.
     import os
 
     parts = []
@@ -30,11 +31,11 @@ def read_whole(channel, size):
 
 
 def bootstrap(compile=None, pictures=None, seed=None):
-    # Prepares for a script to run as `python script.py` would run a file, named "<verification>":
-    # lines in tracebacks, nothing of this function left behind. Returns a function that makes the
-    # script's code of its bytes. `compile` is the builtin where its first use is over; `pictures` is
-    # the descriptor that takes the script's figures, if they are wanted; `seed` those of its random numbers,
-    # if they are to be the same each time.
+    # Prepares the interpreter to run a script as `python script.py` would run a file with the name
+    # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns a
+    # function that compiles the bytes of the script. `compile` is the builtin function if it was used before,
+    # otherwise None. `pictures` is the descriptor for the script's figures, or None. `seed` contains the
+    # bytes that seed random numbers in deterministic runs, or is None.
     import os, sys
 
     source = ""
@@ -43,12 +44,12 @@ def bootstrap(compile=None, pictures=None, seed=None):
     os.close(null)
 
     name = "<verification>"
-    # The command of `python -c`, and this file.
+    # The file names of the command of `python -c` and of this file.
     hidden = ("<string>", "<bootstrap>")
     sys.argv[:] = [name]
     if sys.path and sys.path[0] == "":
         del sys.path[0]
-    # As at a terminal: the output so far is there if the time is up.
+    # Line-buffered as on a terminal, so that a run that times out has its output so far.
     sys.stdout.reconfigure(line_buffering=True)
 
     def code_of(script):
@@ -59,9 +60,9 @@ def bootstrap(compile=None, pictures=None, seed=None):
             seed_linecache(sys.modules["linecache"])
         if compile is not None:
             return renamed(compile(source, "<string>", "exec", dont_inherit=True))
-        # compile() would be the call, but its first use makes all node classes of the module
-        # `ast`, which takes a tenth of the interpreter's own start. exec() does not; so it is
-        # stopped before the first line, and its code object is taken.
+        # The first use of compile() creates all node classes of the module `ast`, which takes a tenth of the
+        # interpreter's start. exec() does not do this. So let exec() compile the script, stop it before the
+        # first line, and take its code object.
         class Stop(BaseException):
             pass
 
@@ -69,7 +70,8 @@ def bootstrap(compile=None, pictures=None, seed=None):
         scope = {}
 
         def take(frame, event, argument):
-            # By its globals: a warning of the compiler runs other code first, of any file name.
+            # Compare the globals and not the file name, because a warning of the compiler runs other code
+            # first, with any file name.
             if frame.f_globals is scope:
                 codes.append(frame.f_code)
                 raise Stop
@@ -93,11 +95,11 @@ def bootstrap(compile=None, pictures=None, seed=None):
         while trace is not None and trace.tb_frame.f_code.co_filename in hidden:
             trace = trace.tb_next
         if trace is None and getattr(value, "filename", None) == "<string>":
-            # A syntax error of the script itself.
+            # A syntax error in the script.
             value.filename = name
         traceback.print_exception(kind, value, trace)
         if kind is KeyboardInterrupt:
-            # The interpreter then ends itself by the signal, unless other code ran meanwhile.
+            # After this, the interpreter ends itself by SIGINT, unless other code runs in between.
             try:
                 exec("raise KeyboardInterrupt")
             except KeyboardInterrupt:
@@ -107,7 +109,7 @@ def bootstrap(compile=None, pictures=None, seed=None):
         module.cache[name] = (len(source), None, source.splitlines(True), name)
 
     def seed_threading(module):
-        # Before Python 3.13 the default hook cannot show the lines of a script without a file.
+        # Before Python 3.13, the default hook cannot show the lines of a script that is not in a file.
         def thread_excepthook(args):
             if args.exc_type is not SystemExit:
                 thread = module.get_ident() if args.thread is None else args.thread.name
@@ -117,8 +119,8 @@ def bootstrap(compile=None, pictures=None, seed=None):
         module.excepthook = module.__excepthook__ = thread_excepthook
 
     class Seeds:
-        # Importing linecache takes as long as starting Python, and few scripts need it: it gets
-        # the script's lines when something imports it.
+        # An import hook. Importing linecache takes as long as starting Python, and few scripts need it. So it
+        # receives the script's lines when it is imported.
         waiting = {"linecache": seed_linecache, "threading": seed_threading}
 
         @classmethod
@@ -150,7 +152,7 @@ def bootstrap(compile=None, pictures=None, seed=None):
     if seed is not None:
         Seeds.waiting.update(number_seeds(seed))
     for module in list(Seeds.waiting):
-        # A .pth file may have imported it already.
+        # A .pth file may have imported the module already.
         if module in sys.modules:
             Seeds.waiting.pop(module)(sys.modules[module])
     if Seeds.waiting:

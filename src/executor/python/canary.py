@@ -1,6 +1,6 @@
-# Tries to get out of the sandbox, and prints the ways that were open, as a JSON list of their names.
-# Run before the first script of a model: a layer that is there on paper only is found here.
-# TARGETS is put before this text: the things outside, as the server sees them.
+# Tries to escape from the sandbox, and prints the names of the successful attempts as a JSON list. It runs
+# before the first script of a model, and detects a layer of the sandbox that has no effect. The server puts
+# TARGETS before this text: objects outside of the sandbox, as the server sees them.
 import json
 import os
 
@@ -11,7 +11,7 @@ def read_file():
 
 
 def find_file():
-    # Landlock does not forbid to ask what there is; only a file tree of the run's own does.
+    # Landlock does not forbid stat(). Only a separate file tree hides the file.
     return os.stat(TARGETS["file"])
 
 
@@ -50,8 +50,8 @@ def local_socket():
 
 
 def execute_program():
-    # In a child, because where it works nothing of this script is left. A run that may not have
-    # children tries it itself: where it works, this script does not run to its end.
+    # Runs in a child, because a successful execv() replaces this script. If the run may not have children,
+    # this process tries execv(). If that works, the script prints no list.
     try:
         child = os.fork()
     except PermissionError:
@@ -99,7 +99,7 @@ WAYS = {
     "make_device": make_device,
     "become_root": become_root,
 }
-# Those of this system alone, in place of the ones of the same name.
+# The attempts for this system only. They replace attempts of the same name.
 WAYS.update(globals().get("MORE_WAYS", {}))
 
 opened = []

@@ -1,4 +1,5 @@
-# Ways out that there are on macOS only, or that are tried in another way there. Put before canary.py.
+# Attempts to escape that exist only on macOS, or that differ on macOS. The server puts this text before
+# canary.py.
 
 
 def system_library():
@@ -8,13 +9,13 @@ def system_library():
 
 
 def found(result):
-    # What went well is a way out; what did not is an error, as everywhere else.
+    # Raises an error if the attempt failed, like the other attempts.
     if not result:
         raise OSError
 
 
 def connect_to_internet():
-    # A socket by itself reaches nothing, and Seatbelt may let one be made. This sends nothing either.
+    # A socket alone reaches nothing, and Seatbelt may allow its creation. So connect it. This sends nothing.
     import _socket
 
     _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM).connect(("127.0.0.1", 9))
@@ -27,7 +28,7 @@ def listen():
 
 
 def connect_to_service():
-    # The system's resolver of names, to which everybody may connect.
+    # The system's name resolver, which accepts connections of all users.
     import _socket
 
     _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM).connect("/private/var/run/mDNSResponder")
@@ -47,7 +48,7 @@ def spawn_program():
 
 
 def replace_program():
-    # Where it works nothing of this script is left, and its list is never printed.
+    # A successful execv() replaces this script, so it prints no list.
     import os
 
     os.execv(TARGETS["program"], [TARGETS["program"], "-S", "-c", ""])
@@ -68,14 +69,15 @@ def list_home():
 
 
 def signal_another():
-    # launchd, of another user: denied in any case; a process of the same user is signal_server.
+    # launchd belongs to another user, so this is always denied. signal_server tries a process of the same
+    # user.
     import os
 
     os.kill(1, 0)
 
 
 def read_server_arguments():
-    # kern.procargs2: arguments and environment of a process of the same user.
+    # kern.procargs2 returns the arguments and the environment of a process of the same user.
     import ctypes
 
     try:
@@ -89,7 +91,7 @@ def read_server_arguments():
 
 
 def look_up_service():
-    # The pasteboard, by the port of launchd that every process has.
+    # Looks up the pasteboard through the launchd port that every process has.
     import ctypes
 
     try:
@@ -103,7 +105,7 @@ def look_up_service():
 
 
 def map_own_code():
-    # A file of the script's own as code.
+    # Maps a file of the script as executable code.
     import mmap, os
 
     with open("code", "wb") as file:

@@ -1,10 +1,10 @@
 def serve(stream):
-    # One trusted process for each list of modules. It loads those of verifications, and forks a child
-    # for each script; the child takes every right away from itself and then waits for the script.
-    # Only a child returns from here, with the script's code and with the function that ends it.
+    # A trusted process for one list of modules. It loads the modules, and forks a child for each script. The
+    # child drops all its rights and then waits for the script. Only a child returns from this function, with
+    # the script's code and the object that ends the script.
     #
-    # No script is ever in this process, and it has one thread: a fork copies nothing but that.
-    # `_signal` instead of `signal`, whose functions make enumerations of every number.
+    # This process never runs a script. It has one thread, because a fork copies only the calling thread. It
+    # uses `_signal`, because the functions of `signal` create an enumeration for each number.
     import _signal, ctypes, gc, json, os, resource, select, socket, struct, sys
 
     options = json.loads(stream.readline())
@@ -13,13 +13,13 @@ def serve(stream):
 
     CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
     CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
-    # The numbers of system calls that the C library may have no function for.
+    # The numbers of system calls for which the C library may have no function.
     SECCOMP = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
     PIDFD_OPEN, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 434, 444, 445, 446
     CLOSE_RANGE, ALL_BEHIND = 436, 0xFFFFFFFF
-    # A child's end of the server's socket, by which it reports that the script has ended.
+    # The descriptor of a child for its socket to the server. The child reports the end of the script there.
     CONTROL = 3
-    # The descriptor that takes a child's pictures, where they are wanted.
+    # The descriptor for a child's pictures, if they are requested.
     PICTURES = 4
     CAPABILITIES_MAX = 64
     PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE = 24, 38, 41
@@ -38,7 +38,7 @@ def serve(stream):
         return checked(libc.syscall(ctypes.c_long(number), *words))
 
     def receive(channel, size, descriptors_max):
-        # Returns a message with descriptors, or an empty one at the end of the channel.
+        # Returns a message and its descriptors. Both are empty at the end of the channel.
         room = socket.CMSG_SPACE(4 * descriptors_max)
         message, control, flags, _ = channel.recvmsg(size, room)
         data = b"".join(part for level, kind, part in control)
@@ -50,7 +50,7 @@ def serve(stream):
 
     def empty_bounding_set():
         for number in range(CAPABILITIES_MAX):
-            # The kernel knows fewer, and says so for the first that it does not know.
+            # The kernel has fewer capabilities. The call fails at the first unknown number.
             if libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
                 break
 
@@ -59,14 +59,14 @@ def serve(stream):
     def drop_capabilities():
         checked(libc.capset(*no_capabilities))
 
-    # --- process 1 of each child's process numbers ---
+    # --- process 1 of each child's PID namespace ---
 
     def make_inits(channel):
-        # A small process, from before anything is loaded: its forks are cheap. It gets one end of
-        # a socket for each init, and gives a descriptor of the init back.
+        # A small process that was forked before any module was loaded, so its forks are cheap. For each init,
+        # it receives one end of a socket, and sends back a pidfd of the init.
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
         itself = system_call(PIDFD_OPEN, os.getpid(), 0)
-        # Inits have the same, and no program is ever executed.
+        # Inits inherit the empty set. They never execute a program.
         empty_bounding_set()
         while True:
             _, descriptors = receive(channel, 1, 1)
@@ -83,8 +83,8 @@ def serve(stream):
             os.close(descriptors[0])
 
     def be_init(lifeline):
-        # Orphans of the run become its children, and the kernel reaps them, because SIGCHLD is
-        # ignored. When it ends, the kernel kills all that is left of the run.
+        # Orphans of the run become children of this process. The kernel reaps them, because SIGCHLD is
+        # ignored. When this process ends, the kernel kills all remaining processes of the run.
         try:
             os.dup2(lifeline, 0)
             system_call(CLOSE_RANGE, 1, ALL_BEHIND, 0)
@@ -94,7 +94,7 @@ def serve(stream):
         finally:
             os._exit(0)
 
-    # --- what this process is ---
+    # --- information about this process ---
 
     def read_own(name):
         return open(os.open("self/" + name, os.O_RDONLY, dir_fd=confinement["proc"]))
@@ -111,14 +111,14 @@ def serve(stream):
         os.close(descriptor)
 
     def sock_fprog(instructions):
-        # struct sock_fprog: a count and a pointer.
+        # Builds a struct sock_fprog: a count and a pointer.
         buffer = ctypes.create_string_buffer(instructions, len(instructions))
         program = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
         return ctypes.create_string_buffer(program, len(program)), buffer
 
     def confine(stdout, stderr, control, pictures, null):
         uid, gid = confinement["uid"], confinement["gid"]
-        # A group and a session of its own, as a script has that is started alone.
+        # Create a process group and a session, like for a script in a new interpreter.
         os.setsid()
         checked(libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC))
         write_own("setgroups", "deny")
@@ -134,7 +134,7 @@ def serve(stream):
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         os.dup2(control, CONTROL, inheritable=False)
-        # What came for this child has higher numbers: the fork server keeps the lowest open itself.
+        # The received descriptors have higher numbers, because the fork server keeps the lowest ones open.
         for descriptor in pictures:
             os.dup2(descriptor, PICTURES, inheritable=False)
 
@@ -143,34 +143,34 @@ def serve(stream):
         empty_bounding_set()
         drop_capabilities()
         checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        # Every page of the run takes a fault, by which its memory is watched.
+        # Without huge pages, each page causes a fault, so the watch can count the memory of the run.
         checked(libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
 
         ruleset = system_call(LANDLOCK_CREATE, *landlock_handled, 0)
         for access, beneath in landlock_rules:
             if isinstance(beneath, str):
-                # A file system of this child.
+                # This file system belongs to this child only.
                 opened = os.open(beneath, os.O_PATH | os.O_CLOEXEC)
                 system_call(LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", access, opened), 0)
                 os.close(opened)
             else:
                 system_call(LANDLOCK_ADD, ruleset, 1, beneath, 0)
         system_call(LANDLOCK_RESTRICT, ruleset, 0)
-        # With the files that the rules name, of which there may be more than a script may have open.
+        # This also closes the files of the rules. There may be more of these than a script may have open.
         system_call(CLOSE_RANGE, CONTROL + 1 + len(pictures), ALL_BEHIND, 0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
         for program, _ in filters:
             system_call(SECCOMP, 1, 0, program)
 
     def least_limits():
-        # What this process may have less of, no child gets more of.
+        # If a limit of this process is lower, the limit of its children is lower too.
         for name, most in confinement["limits"]:
             kind = getattr(resource, name)
             hard = resource.getrlimit(kind)[1]
             yield kind, most if hard == resource.RLIM_INFINITY else min(most, hard)
 
     def open_rules():
-        # What is the same for every child is opened once; a file system of its own it opens itself.
+        # Paths that all children share are opened once. Each child opens the paths on its own file systems.
         own = [folder for folder, _ in confinement["own_folders"]]
         for path, access in confinement["landlock"]["rules"]:
             if path in own:
@@ -180,18 +180,17 @@ def serve(stream):
                 yield access, struct.pack("=Qi", access, beneath)
 
     def generators():
-        # Every one that a module has made for itself, besides that of `random`.
+        # Returns the generators that modules have created, without the generator of `random`.
         import random
 
         found = [thing for thing in gc.get_objects() if isinstance(thing, random.Random)]
         return [thing for thing in found if not isinstance(thing, random.SystemRandom)]
 
     def reseed():
-        # `random` itself is seeded by every fork.
+        # Each fork seeds the generator of `random` itself.
         for generator in random_generators:
             generator.seed()
-        # NumPy's own seed() takes a millisecond, so its
-        # Mersenne twister gets its whole state.
+        # NumPy's seed() takes a millisecond, so set the whole state of the Mersenne twister instead.
         numpy = sys.modules.get("numpy")
         if "numpy.random" in sys.modules:
             key = numpy.frombuffer(os.urandom(4 * 624), dtype=numpy.uint32)
@@ -199,8 +198,8 @@ def serve(stream):
             numpy.random.set_state(state)
 
     def rehearse(code_of):
-        # Each page that a script's start and end touch is a page fault, and a copy: better now than
-        # while somebody waits.
+        # The start and the end of a script touch pages, and each causes a page fault and a copy. Do this now,
+        # because later a caller would wait for it.
         exec(code_of(b"0"), {})
         flush()
         collect()
@@ -212,7 +211,7 @@ def serve(stream):
     # --- the end of a script ---
 
     def exit_code(value):
-        # Does with an uncaught exception what the interpreter does.
+        # Handles an uncaught exception like the interpreter. Returns the exit code.
         if isinstance(value, SystemExit):
             code = value.code
             if code is None:
@@ -236,9 +235,9 @@ def serve(stream):
         return 1
 
     def flush():
-        # As the interpreter does it: a stream that cannot be written to is an exit code.
+        # Flushes the streams like the interpreter. Returns whether a stream could not be written.
         failed = False
-        # The first ones too: a script may have put others in their places.
+        # Also flush the original streams, because the script may have replaced them.
         streams = [getattr(sys, "stdout", None), getattr(sys, "stderr", None)]
         streams += [stream for stream in first_streams if stream not in streams]
         for stream in streams:
@@ -258,20 +257,21 @@ def serve(stream):
             if value is not None:
                 code = 1
                 code = exit_code(value)
-                # Its frames hold the objects of the script's functions.
+                # The frames refer to objects of the script's functions.
                 traceback.clear_frames(value.__traceback__)
             value = None
             shut_threads_down()
             run_exit_functions()
         finally:
             failed = flush()
-        # The objects of the script's names end with them. Those that methods may still need end last.
+        # Delete the script's global variables, which finalizes their objects. Classes, functions and modules
+        # are deleted last, because methods of other objects may need them.
         lasting = (type(sys), type, type(flush), type(len))
         texts = [name for name in main if isinstance(name, str) and name != "__builtins__"]
         for name in [name for name in texts if not isinstance(main[name], lasting)] + texts:
             main[name] = None
         collect()
-        # The output that could not be written the first time was reported.
+        # A failure of the first flush was already reported.
         if not failed:
             failed = flush()
         return 120 if failed else code
@@ -289,16 +289,16 @@ def serve(stream):
                 if type(value) is KeyboardInterrupt:
                     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
                     os.kill(os.getpid(), _signal.SIGINT)
-                # A child of the script's own may come here too; its end is not the script's.
+                # A child of the script may also get here. Its end is not the end of the script.
                 if os.getpid() == own_number:
                     os.write(CONTROL, b"=%d\n" % code)
             finally:
                 os._exit(code)
 
-    # --- the life of this process ---
+    # --- the main loop of this process ---
 
-    # Process numbers of its own, in the same user namespace: from these it may make others, for
-    # each child, and come back. They begin with the next process.
+    # Continue in a new PID namespace of the same user namespace. From there, this process can create a PID
+    # namespace for each child, and return. A new PID namespace applies to the next process, so fork.
     first = os.fork()
     if first:
         os._exit(os.WEXITSTATUS(os.waitpid(first, 0)[1]))
@@ -327,22 +327,23 @@ def serve(stream):
     handled = struct.pack("%dQ" % len(handled), *handled)
     landlock_handled = handled, len(handled)
     kept = load(options["modules"], threads)
-    # Behind the modules, which may be hostile: from a folder that is open there is a way up.
+    # Opened after the modules were loaded, because modules may be hostile, and an open folder gives access to
+    # its parents.
     landlock_rules = list(open_rules())
-    # The builtins that the bootstrap and the end of a script use, whatever the script makes of them.
-    # The first use of compile() makes the classes of all nodes.
+    # Keep references to the functions that the bootstrap and the end of a script use, because the script may
+    # replace them. The first use of compile() creates the classes of all nodes.
     import atexit, linecache, threading, traceback
 
     shut_threads_down, run_exit_functions = threading._shutdown, atexit._run_exitfuncs
     collect, first_streams = gc.collect, (sys.stdout, sys.stderr)
     compile("0", "<string>", "exec")
-    # The functions' own first use.
+    # Resolve these functions by a first use.
     libc.unshare(0), libc.mount(b"", b"", b"", 0, b""), libc.prctl(-1, 0, 0, 0, 0)
     libc.setns(-1, 0), libc.capset(None, None), libc.syscall(ctypes.c_long(-1), b"")
     sys.stdout.flush()
     sys.stderr.flush()
     random_generators = generators()
-    # What it prepares is the same in every child.
+    # The preparations are the same for every child.
     code_of = bootstrap(compile, PICTURES if options["takes_pictures"] else None)
     gc.collect()
     with read_own("maps") as maps:
@@ -388,7 +389,7 @@ def serve(stream):
             checked(libc.setns(init, CLONE_NEWPID))
             pid = os.fork()
         except OSError:
-            # The server has changed its mind and let the init go, or there is no room.
+            # The server has closed the lifeline of the init, or no process can be created.
             requests.sendall(b"%s -9\n" % name)
         else:
             if pid == 0:
@@ -397,13 +398,13 @@ def serve(stream):
         for descriptor in descriptors + (init,):
             os.close(descriptor)
 
-    # From here on this is a child.
+    # Only children reach this point.
     try:
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-        # A script can look into this function. Of the other children it is to see nothing.
+        # A script can inspect this frame. It must not see data about other children.
         children.clear()
-        # Their numbers will be other files'.
+        # Their numbers will belong to other files.
         requests.detach()
         init_maker.detach()
         own_number = os.getpid()
@@ -417,7 +418,7 @@ def serve(stream):
     except BaseException as error:
         print("a child could not be confined: %r" % error, file=sys.stderr, flush=True)
         os._exit(1)
-    # What this function holds would be taken down with it, in every child.
+    # Keep this frame alive, because freeing its objects would cost time in every child.
     Ending.kept = sys._getframe()
     return code_of(source), Ending()
 

@@ -1,12 +1,12 @@
 def number_seeds(seed):
-    # Gives a script the same random numbers each time where it sets no seed itself: returns what to do with
-    # which module once the script has imported it. What is meant to be a secret stays one: `secrets`,
-    # `os.urandom`, `SystemRandom`.
+    # Makes the random numbers of a script the same in each run, unless the script sets a seed. Returns a
+    # function for each module, to be called after the module was imported. Sources of secrets stay random:
+    # `secrets`, `os.urandom`, `SystemRandom`.
     start = int.from_bytes(seed, "big")
     given = 0
 
     def next_seed():
-        # Two generators are not one.
+        # Different generators get different seeds.
         nonlocal given
         given += 1
         return start + given
@@ -18,7 +18,7 @@ def number_seeds(seed):
             seed_with(self, next_seed() if a is None else a, version)
 
         module.Random.seed = seed
-        # The functions of the module are those of one generator.
+        # The functions of the module belong to one generator.
         module.seed = module._inst.seed
         module.seed()
 
@@ -26,7 +26,7 @@ def number_seeds(seed):
         import random
 
         bits = random.Random(next_seed()).getrandbits
-        # What a generator takes that is made without a seed.
+        # The source of seeds for generators that are created without a seed.
         module.bit_generator.randbits = bits
         module.seed([bits(32) for _ in range(8)])
 

@@ -1,6 +1,5 @@
-# Prints the packages of verification scripts that can be imported, as JSON. NAMES is put before this
-# text: pairs of a module and the distribution that brings it (PyPI's name), or None where that is to
-# be found out.
+# Prints, as JSON, which packages for verification scripts can be imported. The server puts NAMES before this
+# text: pairs of a module and its distribution on PyPI, or None if this script must find the distribution.
 import importlib.util
 import json
 from importlib import metadata

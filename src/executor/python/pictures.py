@@ -1,33 +1,33 @@
 def picture_seeds(channel):
-    # Sends the figures of a script to the server by the descriptor `channel`: those that `plt.show`
-    # shows, those that `savefig` saves under a plain name, and those that are open at the end.
-    # Returns what is to be done with modules of matplotlib when they have been imported, and what is
-    # to be called when the script begins.
+    # Sends the figures of a script to the server through the descriptor `channel`: figures that `plt.show`
+    # shows, figures that `savefig` saves under a plain file name, and figures that are open at the end.
+    # Returns functions to call after modules of matplotlib were imported, and a function to call when the
+    # script begins.
     #
-    # It runs in the script's process, with no right and no time that the script does not have. The
-    # server trusts nothing of what comes.
+    # This code runs in the script's process, with the rights and the timeout of the script. The server does
+    # not trust the data that it receives.
     import os, sys
 
     PICTURES_MAX, BYTES_MAX, PICTURES_BYTES_MAX, SIDE_MAX = 4, 512 * 1024, 720 * 1024, 4096
     LABEL_BYTES_MAX = 24
-    # What is drawn again is a little smaller than it would have to be.
+    # A picture that was too large is drawn again, smaller than necessary by this factor.
     MARGIN = 0.9
     SIGNATURE = b"\x89PNG\r\n\x1a\n"
-    # The options of a saved figure that hold when it is drawn again.
+    # The options of savefig() that apply when a figure is drawn again.
     LOOKS = ("bbox_extra_artists", "bbox_inches", "dpi", "edgecolor", "facecolor", "pad_inches",
              "transparent")
-    # All of a figure, and nothing beside it. None would stand for the setting "savefig.bbox".
+    # Draws exactly the figure. None would mean the setting "savefig.bbox".
     WINDOW = {"bbox_inches": False}
 
-    # Of the process that runs the script.
+    # The PID of the script.
     own_number = None
-    # The pictures that were sent, or were too large; those that were too many.
+    # The number of pictures that were sent or too large, and the number of pictures above the maximum.
     count = omitted = 0
-    # The bytes of those that were sent.
+    # The total size of the pictures that were sent, in bytes.
     sent = 0
-    # By name: a figure, what was on it, and its picture or the bytes that it would have.
+    # For each file name: a figure, its content, and its picture or the size of a picture that is too large.
     saved = {}
-    # Figure.savefig as matplotlib has it.
+    # The original Figure.savefig of matplotlib.
     save = None
 
     def send(kind, content):
@@ -46,19 +46,19 @@ def picture_seeds(channel):
             send(b"L", picture.to_bytes(8, "little") + label)
 
     def report(label, error):
-        # Nothing of a figure makes a run fail.
+        # An error in a figure must not make the run fail.
         try:
             print("%s could not be drawn: %r" % (label, error), file=sys.stderr)
         except BaseException:
             pass
 
     def side(png):
-        # The longer one, by the header.
+        # Returns the longer side, from the header.
         return max(int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big"))
 
     def bounds():
-        # The most bytes of the next picture as it is drawn first, and as it is drawn once more. The server
-        # encodes it again, which can take a sixteenth more, and others may follow.
+        # Returns the maximum size of the next picture, for the first and for the second attempt. The server
+        # encodes the picture again, which can make it a sixteenth larger, and more pictures may follow.
         kept = sum(len(picture) for _, _, picture in saved.values() if isinstance(picture, bytes))
         left = max(0, PICTURES_BYTES_MAX - sent - kept)
         return min(BYTES_MAX * 15 // 16, left * 2 // 3), min(BYTES_MAX, left)
@@ -67,14 +67,14 @@ def picture_seeds(channel):
         return png.startswith(SIGNATURE) and len(png) <= most and side(png) <= SIDE_MAX
 
     def bounded(figure, dpi, options):
-        # Nothing is drawn that is known to be too large.
+        # Returns the resolution, lowered if the picture would be too large.
         dpi = min(dpi, SIDE_MAX / max(figure.get_size_inches()))
         settings = sys.modules["matplotlib"].rcParams
         box = options.get("bbox_inches")
         box = settings["savefig.bbox"] if box is None else box
         if not box:
             return dpi
-        # A part of it, or it and more: something may be far outside.
+        # The box is a part of the figure, or larger than it, because parts may be far outside.
         pad = options.get("pad_inches")
         pad = settings["savefig.pad_inches"] if pad is None else pad
         if box == "tight":
@@ -88,10 +88,10 @@ def picture_seeds(channel):
         return min(dpi, SIDE_MAX / (side if isinstance(pad, str) else side + 2 * pad))
 
     def draw(figure, options):
-        # Returns the picture, or the bytes that it has although it was drawn once more, smaller.
+        # Returns the picture, or its size if it is too large even at the second, smaller attempt.
         import io
 
-        # As savefig() takes it.
+        # Choose the resolution like savefig().
         dpi = options.get("dpi") or sys.modules["matplotlib"].rcParams["savefig.dpi"]
         dpi = bounded(figure, figure.dpi if dpi == "figure" else dpi, options)
         first, last = bounds()
@@ -110,7 +110,7 @@ def picture_seeds(channel):
         return parts + [part for axes in figure.axes for part in axes.get_children()]
 
     def is_saved(figure):
-        # As it is now: another plot may have been drawn on it since.
+        # Compare the current content, because the script may have drawn more since it saved the figure.
         now = content_of(figure)
         for other, before, _ in saved.values():
             if other is figure and len(before) == len(now):
@@ -123,7 +123,7 @@ def picture_seeds(channel):
         is_plain = isinstance(name, str) and os.path.basename(name) == name
         if not is_plain or not name.lower().endswith((".png", ".svg")):
             return
-        # What is saved again under its name is one picture: the last one.
+        # If several figures are saved under one name, only the last one counts.
         saved.pop(name, None)
         if count + len(saved) >= PICTURES_MAX:
             omitted += 1
@@ -131,7 +131,8 @@ def picture_seeds(channel):
         with open(name, "rb") as file:
             picture = file.read(BYTES_MAX + 1)
         if not fits(picture, bounds()[0]):
-            # Too large, or no PNG: few clients show an SVG, and no model sees one.
+            # Draw a PNG if the file is too large or an SVG. Few clients show an SVG, and models cannot see
+            # it.
             looks = {key: options[key] for key in LOOKS if key in options}
             picture = draw(figure, looks)
         saved[name] = figure, content_of(figure), picture
@@ -151,20 +152,20 @@ def picture_seeds(channel):
                     continue
                 figure.dpi = bounded(figure, figure.dpi, WINDOW)
                 if figure.canvas.callbacks.callbacks.get("draw_event"):
-                    # An animation makes its first picture when the figure is drawn on a screen.
+                    # An animation draws its first picture when the figure is drawn on a screen.
                     figure.canvas.draw()
                 send_picture(label, draw(figure, dict(WINDOW, dpi=figure.dpi)))
             except BaseException as error:
                 report(label, error)
 
     def send_all():
-        # A child of the script's own has the descriptor too.
+        # A child of the script has the descriptor too, but must not send the figures.
         if os.getpid() != own_number:
             return
         try:
             for name, (_, _, picture) in saved.items():
                 send_picture(name, picture)
-            # Those that were saved are looked for here.
+            # `send_open` needs `saved`, to skip figures that were saved.
             if "matplotlib.pyplot" in sys.modules:
                 send_open()
         finally:
@@ -176,7 +177,7 @@ def picture_seeds(channel):
             if omitted and os.getpid() == own_number:
                 send(b"O", omitted.to_bytes(4, "little"))
         except BaseException as error:
-            report("What is left of the figures", error)
+            report("The remaining figures", error)
 
     def seed_figure(module):
         nonlocal save
@@ -191,22 +192,22 @@ def picture_seeds(channel):
                 if isinstance(fname, (str, os.PathLike)):
                     note_saved(self, os.fspath(fname), options)
             except Exception as error:
-                report("What was saved", error)
+                report("The saved figure", error)
             return result
 
         module.Figure.savefig = savefig
-        # Before what matplotlib has registered, which closes all figures: last in, first out.
+        # Handlers run in reverse order, so this runs before matplotlib's handler, which closes all figures.
         atexit.register(finish)
 
     def seed_pyplot(module):
         def show(*arguments, **options):
-            # What does not wait, such as plt.pause(), leaves the figures open.
+            # A call that does not block, for example by plt.pause(), leaves the figures open.
             block = options.get("block", arguments[0] if arguments else None)
             if block if block is not None else not module.isinteractive():
                 try:
                     send_all()
                 except Exception as error:
-                    report("What was shown", error)
+                    report("The shown figures", error)
                 module.close("all")
 
         module.show = show

@@ -1,7 +1,6 @@
 def load(modules, threads):
-    # Uses the modules once: what a first use makes lazily is made here, before there is a script. Returns
-    # what has to live as long as they do. `threads` counts those of this process, where more than one
-    # are too many.
+    # Imports the modules and uses each once, because a first use creates objects lazily. Returns objects that
+    # must stay alive. `threads` returns the number of threads of this process, which must stay 1.
     import os, sys
 
     uses = {
@@ -18,8 +17,8 @@ s.summation(x, (x, 1, 10)); s.sympify("x**2 + 1"); s.lambdify(x, x ** 2)(3)
 for g in (s.sin, s.cos, s.tan, s.exp, s.log, s.sqrt, s.atan):
     str(s.diff(g(x) * x, x)); str(s.diff(g(x) * s.exp(x), x)); str(s.integrate(x ** 2 + x, x))
 """,
-        # Nothing that has no solution: looking for that starts a thread, which a fork would
-        # lose.
+        # Each problem here has a solution. For a problem without one, Z3 starts a thread, which a fork would
+        # not have.
         "z3": """
 import z3
 # A context of its own: which solution is found first depends on what the context has seen. The
@@ -32,13 +31,13 @@ for claims in ([a > 1, a < 3], [b > 1, p], [z3.BitVec("c", 8, context) == 3]):
     solver.check() == z3.sat and str(solver.model())
 z3.simplify(a + a)
 """,
-        # The holidays of all countries are loaded by the first deadline.
+        # The first deadline loads the holidays of all countries.
         "qwed_legal": """
 import qwed_legal
 qwed_legal.DeadlineGuard(country="US").verify("2026-01-15", "30 business days", "2026-02-14")
 """,
-        # Fonts are looked for, glyphs and ticks made, and the compressor is loaded. The figures of
-        # scripts are numbered from one all the same.
+        # Finds fonts, creates glyphs and ticks, and loads the compressor. The figures of scripts are still
+        # numbered from one.
         "matplotlib.pyplot": """
 import io, matplotlib.pyplot as plt
 figure, axes = plt.subplots()
@@ -54,7 +53,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
     }
 
     def settings():
-        # The precision of computations, as far as it is global; mpmath starts with 53 bits.
+        # Returns the global settings for the precision of computations. The default of mpmath is 53 bits.
         import decimal
 
         c = decimal.getcontext()
@@ -71,13 +70,13 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             sys.modules["mpmath"].mp.prec = precision
 
     def unload(name):
-        # Scripts that do not import it must not see that it was; those that do import it again, and
-        # with it what it sets.
+        # A script that does not import the module must not be affected by its settings. A script that imports
+        # it imports it again, which applies the settings.
         for module in list(sys.modules):
             if module == name or module.startswith(name + "."):
                 file = getattr(sys.modules[module], "__file__", None)
                 if file and not file.endswith((".py", ".pyc")):
-                    # Native code may not be loaded twice.
+                    # Native code must not be loaded twice.
                     print("%s changes how numbers are computed; leave it out of the list" % name,
                           file=sys.stderr)
                     os._exit(1)
@@ -92,7 +91,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
                 kept.append({"__name__": "preload"})
                 exec(uses[name], kept[-1])
         except ImportError:
-            # Not installed. A script that imports it gets the error itself.
+            # The module is not installed. A script that imports it gets the same error.
             pass
         except Exception as error:
             print("%s could not be loaded: %r" % (name, error), file=sys.stderr)
@@ -100,7 +99,7 @@ n.linalg.solve(n.eye(2), n.ones(2)); str(n.arange(3) / 2); n.random.rand(1); n.f
             restore(before[1])
             unload(name)
         if threads() != 1:
-            # A fork would lose it, and what it holds.
+            # A fork would not have the thread, but the locks that it holds.
             print("%s starts a thread; leave it out of the list" % name, file=sys.stderr)
             os._exit(1)
     return kept

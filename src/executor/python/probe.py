@@ -1,7 +1,7 @@
-# Prints the interpreter's version, and the files that its scripts read besides their own text, as JSON.
-# Run outside of the sandbox with -I and -S, so nothing runs here but the standard library: no .pth
-# line, no sitecustomize, nothing from PYTHONPATH or site-packages. Their effects on scripts take
-# place inside. Arguments: sources to compile for this interpreter.
+# Prints, as JSON, the interpreter's version and the files that Python reads to run a script. It runs outside
+# of the sandbox with -I and -S, so only the standard library runs: no line of a .pth file, no sitecustomize,
+# and no code from PYTHONPATH or site-packages. These run later, inside the sandbox. Arguments: sources to
+# compile for this interpreter.
 import json
 import marshal
 import os
@@ -9,7 +9,7 @@ import site
 import sys
 import sysconfig
 
-# Modules with shared libraries of their own, so that these are loaded and seen.
+# Modules with shared libraries. They are imported so that the libraries are loaded and found.
 WITH_LIBRARIES = (
     "_bz2", "_crypt", "_ctypes", "_curses", "_curses_panel", "_dbm", "_decimal", "_elementtree",
     "_gdbm", "_hashlib", "_lzma", "_sqlite3", "_ssl", "_uuid", "_zstd", "nis", "pyexpat", "zlib",
@@ -17,9 +17,9 @@ WITH_LIBRARIES = (
 
 
 def package_folders():
-    # The folders of installed packages, in the order of site.main(). Its own functions find them,
-    # the virtual environment too; what they do with each folder is run the .pth files in it, so that
-    # is replaced.
+    # Returns the folders of installed packages, in the order of site.main(). The functions of `site` find
+    # them, also in a virtual environment. For each folder they call addsitedir(), which would run .pth files,
+    # so it is replaced.
     found = []
 
     def addsitedir(folder, known_paths=None):
@@ -27,7 +27,7 @@ def package_folders():
         return known_paths
 
     site.addsitedir = addsitedir
-    # As without -I: where the user is not another one than it seems.
+    # Like Python without -I: only if the real and the effective user are the same.
     is_own = os.geteuid() == os.getuid() and os.getegid() == os.getgid()
     site.ENABLE_USER_SITE = is_own
     site.venv(set())
@@ -38,14 +38,14 @@ def package_folders():
 
 
 def named_in_pth_files(folder):
-    # The paths that the lines name. Other lines are code, and run inside only.
+    # Yields the paths in .pth files. Other lines are code, and run only inside the sandbox.
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))
     except OSError:
         return
     for name in names:
         try:
-            # utf-8-sig: a mark at the start is not part of the first path.
+            # utf-8-sig, because a byte order mark at the start is not part of the first path.
             with open(os.path.join(folder, name), encoding="utf-8-sig",
                       errors="surrogateescape") as file:
                 lines = file.read().splitlines()
@@ -61,8 +61,8 @@ def named_in_pth_files(folder):
 
 
 def loaded_files():
-    # The files that are mapped, and the names by which the loader found them: links among them
-    # have to be there too. Nothing where there is neither a /proc nor macOS' list.
+    # Returns the mapped files, and the names by which the loader found them, because symlinks among these
+    # names must exist in the sandbox too. Empty if neither /proc nor the list of macOS is available.
     for name in WITH_LIBRARIES:
         try:
             __import__(name)
@@ -84,7 +84,8 @@ def loaded_files():
 
 
 def loaded_images():
-    # As macOS' loader lists them (mach-o/dyld.h). Those of the system have no file.
+    # Returns the libraries in the list of the macOS loader (mach-o/dyld.h). Libraries of the system have no
+    # file.
     try:
         import ctypes
 
@@ -99,7 +100,8 @@ def loaded_images():
 
 
 def running_file():
-    # Python of a framework starts as a program that executes another one (libproc.h: proc_pidpath).
+    # Returns the file of this process. A framework's Python executes another program (libproc.h:
+    # proc_pidpath).
     if sys.platform != "darwin":
         return None
     try:
@@ -113,7 +115,7 @@ def running_file():
 
 
 def names_of_libraries():
-    # Each library as the loader's list has it (link.h: struct link_map).
+    # Yields the name of each library in the loader's list (link.h: struct link_map).
     import ctypes
 
     class LinkMap(ctypes.Structure):
@@ -165,7 +167,7 @@ def answer():
             marshal.dumps(compile(source, "<bootstrap>", "exec")).hex() for source in sources
         ],
         "loader": min(loaders, default=None),
-        # The code that has just run.
+        # The code that runs outside of the sandbox.
         "own": sorted(loaded | {sys.executable, kinds["stdlib"], kinds["platstdlib"]}),
         "paths": sorted(path for path in paths if os.path.isabs(path) and path != "/"),
         "named_in_pth_files": named,

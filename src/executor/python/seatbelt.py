@@ -1,12 +1,12 @@
-# Enters the sandbox of macOS, before any line of a script or of an installed package. Python was started
-# with its standard library alone (-S), in an empty folder, and without PYTHONPATH; all of that is made up
-# for inside. Whoever started it is told on standard input, a socket, how that went.
+# Enters the sandbox of macOS, before any line of a script or of an installed package runs. Python was started
+# with only its standard library (-S), in an empty folder, and without PYTHONPATH. The rest of the setup
+# follows inside the sandbox. The result is written to standard input, which is a socket.
 
 
 def enter(main):
     import sys
 
-    # The folder that it was started in is the script's own.
+    # The current folder is the script's own folder.
     if sys.path and sys.path[0] == "":
         del sys.path[0]
     import ctypes, json, os, resource
@@ -18,11 +18,11 @@ def enter(main):
         os._exit(1)
 
     def limit_address_space():
-        # So that an allocation fails (MemoryError) before the kernel ends the process. An arm64 process
-        # starts with hundreds of GiB that are only reserved, and the kernel takes no limit below what there
-        # is; so the smallest one that it takes is looked for. Where nothing can be allocated within the
-        # limit, it is not what it is taken for, and is left out: the kernel's limit of what is really used
-        # is another one.
+        # Limits the address space, so that an allocation fails (MemoryError) before the kernel ends the
+        # process. An arm64 process starts with hundreds of GiB of reserved address space, and the kernel
+        # refuses a limit below this size. So search for the smallest accepted limit. If no memory can be
+        # allocated within the limit, the limit does not work as expected and is removed. The kernel's limit
+        # of the used memory applies in any case.
         import mmap
 
         kind = resource.RLIMIT_AS
@@ -57,19 +57,20 @@ def enter(main):
         ]
         reason = ctypes.c_char_p()
         if init(order["profile"]["text"].encode(), 0, parameters, ctypes.byref(reason)) != 0:
-            # Clients see it, and are told no path.
+            # Clients see this reason, so remove paths.
             words = (reason.value or b"no reason is given").decode(errors="replace").split()
             give_up(" ".join(word for word in words if "/" not in word)[:200])
-        # The first argument is a process; without an operation it is asked whether that is in a sandbox.
+        # The first argument is a PID. Without an operation, the call returns whether the process is in a
+        # sandbox.
         check.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
         if check(os.getpid(), None, 0) != 1:
-            give_up("the kernel says that the process is in no sandbox")
+            give_up("according to the kernel, the process is in no sandbox")
 
     limit_address_space()
     hold()
     os.write(0, b"entered\n")
 
-    # From here on as an interpreter starts.
+    # The rest of the normal start of an interpreter.
     if not order["is_isolated"]:
         if order["python_path"]:
             os.environ["PYTHONPATH"] = order["python_path"]

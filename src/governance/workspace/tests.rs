@@ -172,7 +172,7 @@ fn what_is_not_known_is_said() {
     fs::write(repository.path("a.py"), "1\r\n").unwrap();
     unknown("changes files");
     fs::write(repository.path(".git/HEAD"), "ref: refs/heads/none\n").unwrap();
-    assert_eq!(unknown("nothing is committed"), None);
+    assert_eq!(unknown("there is no commit"), None);
     fs::write(repository.path(".git/HEAD"), "ref: refs/../../secret\n").unwrap();
     unknown("cannot be read");
     for (content, expected) in
@@ -184,10 +184,10 @@ fn what_is_not_known_is_said() {
     fs::rename(repository.path(".git"), repository.path("git")).unwrap();
     assert_eq!(WorkspaceState::of(repository.folder.path()), None);
     fs::write(repository.path(".git"), "gitdir: git\n").unwrap();
-    unknown("elsewhere");
+    unknown("outside of the workspace");
     fs::remove_file(repository.path(".git")).unwrap();
     symlink("git", repository.path(".git")).unwrap();
-    unknown("elsewhere");
+    unknown("outside of the workspace");
 }
 
 /// Files in the workspace make Git start programs and follow links. This module does neither.
