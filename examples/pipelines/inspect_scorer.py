@@ -1,4 +1,4 @@
-"""A scorer for inspect_ai: correct is a reply whose script prints the target.
+"""A scorer for inspect_ai. A reply is correct if its script prints the target.
 
     inspect eval examples/pipelines/inspect_scorer.py --model …
 
@@ -12,7 +12,7 @@ from inspect_ai.solver import TaskState, generate
 
 from qwed_mcp.client import AsyncVerifier, last_code_block
 
-# Nothing is started before the first script.
+# The first script starts the program.
 verifier = AsyncVerifier(timeout=10)
 
 

@@ -1,4 +1,4 @@
-"""A pandas table of results: scripts of a JSON Lines file, judged, and the share that passed by model.
+"""A pandas table of results: runs the scripts of a JSON Lines file, and computes the share that passed for each model.
 
     python examples/pipelines/results_table.py scripts.jsonl
 
@@ -16,15 +16,15 @@ COLUMNS = ["id", "status", "passed", "exit_code", "stdout", "stderr", "duration_
 
 
 def table(results):
-    """Returns a table with a row for each result; `passed` is missing where there is no verdict."""
+    """Returns a table with a row for each result. `passed` is missing if there is no verdict."""
     rows = [{name: getattr(result, name) for name in COLUMNS} | {"meta": result.meta} for result in results]
     return pandas.DataFrame(rows, columns=[*COLUMNS, "meta"]).astype({"passed": "boolean", "exit_code": "Int64"})
 
 
 def shares(results):
-    """Returns, by model, how many scripts were judged, the share of these that passed, and how many were not."""
+    """Returns, for each model, the number of judged scripts, the share that passed, and the number without a verdict."""
     models = results["meta"].map(lambda meta: (meta or {}).get("model", ""))
-    # Means leave out what is missing: a machine's fault is no wrong answer.
+    # A mean ignores missing values, because a failure of the machine is not a wrong answer.
     passed = results.groupby(models.rename("model"))["passed"]
     return pandas.DataFrame({"judged": passed.count(), "share": passed.mean(), "not_judged": passed.size() - passed.count()})
 

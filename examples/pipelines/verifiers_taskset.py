@@ -8,7 +8,7 @@ import verifiers.v1 as vf
 
 from qwed_mcp.client import AsyncVerifier, last_code_block
 
-# Nothing is started before the first script.
+# The first script starts the program.
 verifier = AsyncVerifier(timeout=10)
 
 

@@ -16,17 +16,17 @@ import time
 
 from qwed_mcp.client import AsyncVerifier, InfraError, Verifier, last_code_block
 
-# How often a script is asked for that could not be run, and how long the machine gets to recover before.
+# The maximum number of attempts for a script that could not be run, and the pause between attempts in seconds.
 TRIES = 3
 PAUSE_SECONDS = 2.0
 
-# Nothing is started before the first script; each of verl's processes gets its own.
+# The first script starts the program. Each process of verl starts its own.
 verifier = Verifier(timeout=10)
 async_verifier = AsyncVerifier(timeout=10)
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
-    """Returns the score of a reply, and what verl reports besides."""
+    """Returns the score of a reply, and additional values that verl reports."""
     code = last_code_block(solution_str)
     if code is None:
         return score(False)
@@ -40,7 +40,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
 
 
 async def compute_score_async(data_source, solution_str, ground_truth, extra_info=None, **_):
-    """Returns what `compute_score` does, without a thread for each reply."""
+    """Returns the same as `compute_score`, without a thread for each reply."""
     code = last_code_block(solution_str)
     if code is None:
         return score(False)
