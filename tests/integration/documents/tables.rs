@@ -24,7 +24,7 @@ const README_LINES_MAX: usize = 200;
 
 fn the_settings_are_those_of_the_program() {
     let name = regex::Regex::new("^(QWED_[A-Z_]+|VIRTUAL_ENV)$").unwrap();
-    let literals = texts::literals().into_iter().map(|literal| literal.text);
+    let literals = texts::literals().iter().map(|literal| literal.text.clone());
     let mut read_by_the_program: BTreeSet<String> =
         literals.filter(|text| name.is_match(text)).collect();
     read_by_the_program.retain(|name| !name.starts_with("QWED_MCP_TEST_"));
@@ -105,7 +105,7 @@ fn the_limits_are_those_of_a_run() {
 
 fn every_removed_tool_has_its_import() {
     let page = read("docs/MIGRATION.md");
-    let texts: Vec<String> = texts::literals().into_iter().map(|literal| literal.text).collect();
+    let texts: Vec<String> = texts::literals().iter().map(|literal| literal.text.clone()).collect();
     let pairs = texts
         .windows(2)
         .filter(|pair| pair[0].starts_with("verify_") && pair[1].starts_with("from "));

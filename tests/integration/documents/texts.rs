@@ -1,8 +1,9 @@
 //! `docs/REFERENCE.md` against the sources, in both directions: each text of the page is in a source,
 //! and each text of an error type, log line, code and warning of a source is on the page.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -54,8 +55,13 @@ fn sources() -> Vec<(PathBuf, String)> {
     files.into_iter().map(code).collect()
 }
 
-/// The texts of all sources.
-pub(super) fn literals() -> Vec<Literal> {
+/// Returns the texts of all sources. They are collected once, because unoptimized regular expressions are slow.
+pub(super) fn literals() -> &'static [Literal] {
+    static LITERALS: LazyLock<Vec<Literal>> = LazyLock::new(collected_literals);
+    &LITERALS
+}
+
+fn collected_literals() -> Vec<Literal> {
     let mut literals = Vec::new();
     for (file, source) in sources() {
         if file.extension().is_some_and(|extension| extension == "rs") {
@@ -81,14 +87,15 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// The string literals of a Rust source.
 fn literals_of(file: &Path, source: &str) -> Vec<Literal> {
-    let token = Regex::new(
-        r##"(?s)//[^\n]*|'(?:\\.|[^\\'])'|r#"(.*?)"#|\b[rb]"([^"]*)"|"((?:\\.|[^\\"])*)""##,
-    )
-    .unwrap();
+    static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
+        let token =
+            r##"(?s)//[^\n]*|'(?:\\.|[^\\'])'|r#"(.*?)"#|\b[rb]"([^"]*)"|"((?:\\.|[^\\"])*)""##;
+        Regex::new(token).unwrap()
+    });
     let mut literals = Vec::new();
     let mut before = String::new();
     let mut end = 0;
-    for found in token.captures_iter(source) {
+    for found in TOKEN.captures_iter(source) {
         let whole = found.get(0).unwrap();
         before.push_str(&source[end..whole.start()]);
         end = whole.end();
@@ -123,8 +130,10 @@ fn parts(text: &str) -> Vec<String> {
 
 /// The parts of the texts of the sources.
 struct Pieces {
-    pieces: BTreeSet<String>,
-    /// All of them, one after the other.
+    all: BTreeSet<String>,
+    /// The ends of all pieces, from a word on.
+    ends: HashSet<String>,
+    /// All pieces in one string.
     joined: String,
 }
 
@@ -133,7 +142,14 @@ impl Pieces {
         let parts = texts.into_iter().flat_map(|text| parts(&text));
         let pieces: BTreeSet<String> = parts.filter(|part| part.len() > 1).collect();
         let joined = pieces.iter().map(String::as_str).collect::<Vec<_>>().join("\u{0}");
-        Self { pieces, joined }
+        let mut ends = HashSet::new();
+        for piece in &pieces {
+            for (space, _) in piece.match_indices(' ') {
+                let both = [&piece[space..], &piece[space + 1..]].into_iter();
+                ends.extend(both.filter(|end| end.len() <= END_BYTES_MAX).map(str::to_owned));
+            }
+        }
+        Self { all: pieces, ends, joined }
     }
 
     /// Returns true if a part of a text on the page is within a piece, or is made of the end of one,
@@ -149,32 +165,34 @@ impl Pieces {
             if rest.is_empty() || self.begins(rest) {
                 return true;
             }
-            let fits = self.pieces.iter().filter(|piece| rest.starts_with(piece.as_str()));
+            let fits = prefixes(rest).filter(|prefix| self.all.contains(*prefix));
             reached.extend(fits.map(|piece| start + piece.len()));
         }
         false
     }
 
     fn begins(&self, rest: &str) -> bool {
-        self.pieces.iter().any(|piece| piece.len() >= PIECE_BYTES_MIN && piece.starts_with(rest))
+        let from_rest = self.all.range::<str, _>((Bound::Included(rest), Bound::Unbounded));
+        let mut longer = from_rest.take_while(|piece| piece.starts_with(rest));
+        longer.any(|piece| piece.len() >= PIECE_BYTES_MIN)
     }
 
-    /// The lengths of the ends of pieces, from a word on, with which a part begins.
+    /// Returns the lengths of the ends of pieces with which a part begins.
     fn ends_that_begin(&self, part: &str) -> BTreeSet<usize> {
-        let mut lengths = BTreeSet::new();
-        for piece in &self.pieces {
-            for (space, _) in piece.match_indices(' ') {
-                let ends = [&piece[space..], &piece[space + 1..]];
-                let fits = |end: &&str| end.len() >= PIECE_BYTES_MIN && part.starts_with(*end);
-                lengths.extend(ends.into_iter().filter(fits).map(str::len));
-            }
-        }
-        lengths
+        let ends = prefixes(part).filter(|prefix| self.ends.contains(*prefix));
+        ends.map(str::len).filter(|length| *length >= PIECE_BYTES_MIN).collect()
     }
+}
+
+/// Returns all beginnings of a text that are not empty.
+fn prefixes(text: &str) -> impl Iterator<Item = &str> {
+    text.char_indices().map(|(start, char)| &text[..start + char.len_utf8()])
 }
 
 /// A shorter end or beginning of a text says nothing.
 const PIECE_BYTES_MIN: usize = 8;
+/// The maximum size of an end. Texts on the page are shorter.
+const END_BYTES_MAX: usize = 1000;
 
 /// The parts of a text of the page that no text of the program makes. What is a number there may be
 /// put in here.
@@ -199,7 +217,7 @@ fn is_text(span: &str) -> bool {
 }
 
 fn each_text_of_the_reference_is_in_the_program() {
-    let pieces = Pieces::new(literals().into_iter().map(|literal| literal.text));
+    let pieces = Pieces::new(literals().iter().map(|literal| literal.text.clone()));
     let mut unknown = Vec::new();
     let mut checked = 0;
     let mut foreign = BTreeSet::new();
@@ -233,8 +251,7 @@ fn each_error_and_log_line_of_the_program_is_in_the_reference() {
     spans.extend(code_spans(&read("docs/CONFIGURATION.md")));
     let mut missing = Vec::new();
     let mut checked = 0;
-    let literals = literals();
-    for literal in literals.iter().filter(|literal| speaks(literal)) {
+    for literal in literals().iter().filter(|literal| speaks(literal)) {
         let parts: Vec<String> =
             parts(&literal.text).into_iter().filter(|part| part.trim().len() > 2).collect();
         if parts.is_empty() {
