@@ -125,7 +125,7 @@ impl Pump {
                     None => has_more = false,
                     Some(line) => {
                         answers.progress.bytes_read = input.bytes_read();
-                        match self.look_at(&line, &mut ids, &answered) {
+                        match self.check(&line, &mut ids, &answered) {
                             Taken::Skipped => answers.progress.skipped += 1,
                             Taken::Changed(id) => {
                                 changed = Some((line.number, id));
@@ -162,7 +162,7 @@ impl Pump {
     }
 
     /// Classifies a line by the work that it needs.
-    fn look_at(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
+    fn check(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
         let number = line.number;
         match take_up(number, line.bytes.as_deref(), self.bounds, ids) {
             Ok(ask) => match answered.to_script(number, &ask) {

@@ -229,7 +229,7 @@ fn export(store: &Store, since_seq: i64, follow: bool) -> anyhow::Result<ExitCod
         let mut printed = Ok(());
         let after = seen.clone();
         store.for_each_row_after(&after, &mut |row| {
-            seen.see(&row);
+            seen.add_row(&row);
             printed = serde_json::to_writer(&mut out, &row)
                 .map_err(io::Error::from)
                 .and_then(|()| out.write_all(b"\n"));
@@ -260,7 +260,7 @@ fn verify_file(
             Err(error) => return unreadable(&error),
         }
     };
-    let see = |row: &AuditRow| checkpoints.iter_mut().for_each(|it| it.see(row));
+    let see = |row: &AuditRow| checkpoints.iter_mut().for_each(|it| it.compare_row(row));
     let verified = verify_export(BufReader::new(source), heads, see)
         .with_context(|| format!("{} is not an export", file.display()));
     let verified = match verified {
@@ -321,7 +321,7 @@ fn compare(
     mut checkpoints: Checkpoints,
 ) -> Result<CheckpointVerification, StoreError> {
     store.for_each_row_after(&RowsAfter::new(i64::MIN), &mut |row| {
-        checkpoints.see(&row);
+        checkpoints.compare_row(&row);
         ControlFlow::Continue(())
     })?;
     Ok(checkpoints.verification())

@@ -39,8 +39,8 @@ pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<Ex
     let executor = OneShotExecutor::new(settings, untrusted);
     let (diagnosis, governed, setup) = super::runtime()?.block_on(async {
         let diagnosis = executor.diagnose().await;
-        let governed = Governed::look(settings, &executor, &diagnosis).await;
-        (diagnosis, governed, Setup::look(settings).await)
+        let governed = Governed::diagnose(settings, &executor, &diagnosis).await;
+        (diagnosis, governed, Setup::diagnose(settings).await)
     });
     let is_open = settings.admin_gate == AdminGate::Open;
     let can_run = diagnosis.refusal.is_none() && is_open;

@@ -101,7 +101,7 @@ fn create(
     let mut display = Display::new();
     let made = super::runtime()?.block_on(async {
         tokio::select! {
-            made = make(&turn, &order, settings, &mut display) => made.map(Some),
+            made = build(&turn, &order, settings, &mut display) => made.map(Some),
             () = interrupted() => Ok(None),
         }
     });
@@ -129,7 +129,7 @@ fn create(
 const UNCHANGED: &str = "the environment was not created, and nothing was changed";
 
 /// Builds an environment and imports its packages in the sandbox. Servers can use the environment only after that.
-async fn make(
+async fn build(
     turn: &Turn<'_>,
     order: &Order,
     settings: &Settings,

@@ -269,7 +269,7 @@ impl Job<'_> {
         text.push_str(&change.diff);
         show("the change", &text)?;
         let is_made = !self.options.dry_run && !change.is_nothing();
-        let backup = if is_made { change.make(client)? } else { None };
+        let backup = if is_made { change.apply(client)? } else { None };
         let mut text = outcome(&change, self.options.dry_run);
         if let Some(backup) = backup {
             let _ = write!(text, " Backup: {}.", backup.display());

@@ -235,7 +235,7 @@ async fn call(
 /// not be delivered.
 fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Result<()> {
     let delivered = pictures::deliver(&reply.pictures, folder);
-    tell(reply, elapsed);
+    print_end(reply, elapsed);
     delivered
 }
 
@@ -276,7 +276,7 @@ fn exit_code(end: CallEnd) -> u8 {
 }
 
 /// Prints the messages about a run, and the exit code if the script exited.
-fn tell(reply: &Reply, elapsed: Duration) {
+fn print_end(reply: &Reply, elapsed: Duration) {
     let first = match reply.end {
         CallEnd::Ran(Ending::Exited(0..)) => Label::Note,
         CallEnd::Ran(_) | CallEnd::Refused | CallEnd::NotRun | CallEnd::Answered => Label::Error,
@@ -286,7 +286,7 @@ fn tell(reply: &Reply, elapsed: Duration) {
         label.say(text);
     }
     if let CallEnd::Ran(Ending::Exited(code @ 0..)) = reply.end {
-        screen::say_end(code, elapsed);
+        screen::print_exit_code(code, elapsed);
     }
 }
 

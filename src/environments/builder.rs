@@ -93,7 +93,7 @@ impl<'t> Builder<'t> {
         let folder = &draft.path;
         let job = Job { folder, turn: &lock, is_offline: order.is_offline };
         progress(Progress::Step(&format!("Making {} with {}", draft.name, tool.as_text())));
-        tool.make(&job, progress).await?;
+        tool.create(&job, progress).await?;
         let base = draft.base()?;
 
         let mut locked = order.lock.clone();

@@ -194,7 +194,7 @@ impl Tool {
     }
 
     /// Makes a virtual environment in an empty folder.
-    pub(super) async fn make(
+    pub(super) async fn create(
         &self,
         job: &Job<'_>,
         progress: &mut dyn FnMut(Progress<'_>),

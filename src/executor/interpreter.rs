@@ -166,7 +166,8 @@ impl InterpreterFinder {
             return self.find_configured(Path::new(configured), untrusted.as_ref()).await;
         }
         let environments = self.environments.clone();
-        let made = tokio::task::spawn_blocking(move || made(environments.as_ref())).await;
+        let made =
+            tokio::task::spawn_blocking(move || newest_environment(environments.as_ref())).await;
         let mut made = made.unwrap_or(Ok(None))?;
         let candidate = |in_use: &InUse| {
             (in_use.environment.python(), Source::Made(in_use.environment.name.clone()))
@@ -241,7 +242,7 @@ pub(crate) async fn package_folders(python: &Path) -> Option<Vec<PathBuf>> {
 }
 
 /// Returns the newest environment of `env create`. While the returned value exists, the environment is not removed.
-fn made(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
+fn newest_environment(environments: Option<&Environments>) -> Result<Option<InUse>, FindError> {
     environments.map_or(Ok(None), Environments::newest).map_err(|unusable| not_used(&unusable))
 }
 

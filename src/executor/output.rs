@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin> Capture<R> {
             let mut limited = (&mut self.stream).take(u64::try_from(room).unwrap_or(u64::MAX));
             match limited.read_buf(&mut self.bytes).await {
                 Ok(0) | Err(_) => self.end = Some(ReadEnd::Eof),
-                Ok(_) => self.keep_what_fits(known),
+                Ok(_) => self.keep_up_to_cap(known),
             }
         }
     }
@@ -116,7 +116,7 @@ impl<R: AsyncRead + Unpin> Capture<R> {
 
 impl<R> Capture<R> {
     /// Truncates the bytes at the limit. Passes the new bytes, which begin at index `known`, to the listener.
-    fn keep_what_fits(&mut self, known: usize) {
+    fn keep_up_to_cap(&mut self, known: usize) {
         if self.bytes.len() > self.bytes_max {
             self.bytes.truncate(self.bytes_max);
             self.end = Some(ReadEnd::Capped);
@@ -129,7 +129,7 @@ impl<R> Capture<R> {
 
 impl<R: AsFd> Capture<R> {
     /// Reads the available output, without waiting for more.
-    pub(super) fn read_what_is_there(&mut self) {
+    pub(super) fn read_available(&mut self) {
         let mut block = [0; 16 * 1024];
         while self.end.is_none() {
             // Reads the descriptor directly, because the async runtime may not have noticed the latest output.
@@ -143,7 +143,7 @@ impl<R: AsFd> Capture<R> {
     fn push(&mut self, bytes: &[u8]) {
         let known = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.keep_what_fits(known);
+        self.keep_up_to_cap(known);
     }
 }
 

@@ -46,9 +46,9 @@ impl PictureChannel {
 
     /// Reads the available data, without waiting for more.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
-    pub(super) fn read_what_is_there(&mut self) {
+    pub(super) fn read_available(&mut self) {
         if let Self(Some(capture)) = self {
-            capture.read_what_is_there();
+            capture.read_available();
         }
     }
 

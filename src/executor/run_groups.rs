@@ -156,7 +156,7 @@ impl RunGroups {
     pub(super) fn close(&self) {
         self.remove_ended();
         if let Some(Ok(groups)) = self.found.get() {
-            groups.give_back();
+            groups.release();
         }
     }
 

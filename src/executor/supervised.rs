@@ -132,7 +132,7 @@ impl Supervised {
         let patience = timeout(END_PATIENCE, async {
             while timeout(STOPPED_MAX, &mut received).await.is_err() {
                 // Another process may have stopped the supervisor, so it is continued.
-                go_on(pid);
+                resume(pid);
             }
         });
         patience.await.is_ok()
@@ -146,7 +146,7 @@ impl Supervised {
         let pid = self.supervisor.id();
         tokio::pin!(reported);
         while timeout(END_PATIENCE, &mut reported).await.is_err() {
-            go_on(pid);
+            resume(pid);
         }
         drop(unended);
         tracing::warn!("the processes of a killed run have ended");
@@ -165,7 +165,7 @@ async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
 }
 
 /// Continues a supervisor that a signal stopped. `supervisor` is its PID.
-fn go_on(supervisor: Option<u32>) {
+fn resume(supervisor: Option<u32>) {
     if let Some(pid) = supervisor.and_then(|pid| i32::try_from(pid).ok()) {
         let _ = nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGCONT);
     }

@@ -212,12 +212,12 @@ impl Queue {
     ) -> Result<Turn, oneshot::Receiver<Turn>> {
         let (sender, mut receiver) = oneshot::channel();
         self.lock().add(lane, user.unwrap_or_default(), sender);
-        self.give(lane);
+        self.give_turns(lane);
         receiver.try_recv().map_err(|_| receiver)
     }
 
     /// Gives turns to the calls that wait in a lane, while turns are free for them.
-    fn give(self: &Arc<Self>, lane: Lane) {
+    fn give_turns(self: &Arc<Self>, lane: Lane) {
         loop {
             let next = self.next(lane);
             let Some((user, sender)) = next else { return };
@@ -313,7 +313,7 @@ impl Drop for Turn {
                 place.seen = Some(Instant::now());
             }
         }
-        self.queue.give(self.lane);
+        self.queue.give_turns(self.lane);
     }
 }
 

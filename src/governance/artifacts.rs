@@ -272,7 +272,7 @@ fn begin(lock: &File) -> io::Result<()> {
 
 /// Keeps a run from being removed until the returned lock is dropped. Returns `None` if the run cannot be locked, for
 /// example because it is in progress. A run in progress is not removed either, so it needs no such lock.
-fn kept(folder: &Folder) -> Option<File> {
+fn lock_shared(folder: &Folder) -> Option<File> {
     folder.file(OsStr::new(LOCK)).ok().filter(|lock| lock.try_lock_shared().is_ok())
 }
 

@@ -268,7 +268,7 @@ impl Governance {
     ) -> Result<AuditPlace, StoreError> {
         let place = self.store.submit_entries(entries).done().await?;
         if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.hear();
+            checkpoints.notify();
         }
         Ok(place)
     }

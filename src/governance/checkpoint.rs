@@ -69,18 +69,18 @@ impl CheckpointWriter {
     }
 
     /// Notifies the writer of appended rows. Returns at once.
-    pub(super) fn hear(self: &Arc<Self>) {
+    pub(super) fn notify(self: &Arc<Self>) {
         if !self.is_started.swap(true, Ordering::Relaxed) {
-            tokio::spawn(Arc::clone(self).go_on());
+            tokio::spawn(Arc::clone(self).run());
         }
         self.appended.notify_one();
     }
 
     /// Writes checkpoints as they become due, for the life of the server.
-    async fn go_on(self: Arc<Self>) {
+    async fn run(self: Arc<Self>) {
         loop {
             self.appended.notified().await;
-            while let Some(wait) = self.look_in_background(false).await {
+            while let Some(wait) = self.write_if_due_in_background(false).await {
                 // Wait for new rows too, because a row that is appended meanwhile may make a checkpoint due.
                 let _ = tokio::time::timeout(wait, self.appended.notified()).await;
             }
@@ -89,16 +89,16 @@ impl CheckpointWriter {
 
     /// Writes the last checkpoint, regardless of the interval. Call this when no more rows are appended.
     pub(super) async fn finish(self: &Arc<Self>) {
-        let _ = self.look_in_background(true).await;
+        let _ = self.write_if_due_in_background(true).await;
     }
 
-    async fn look_in_background(self: &Arc<Self>, is_last: bool) -> Option<Duration> {
+    async fn write_if_due_in_background(self: &Arc<Self>, is_last: bool) -> Option<Duration> {
         let writer = Arc::clone(self);
-        tokio::task::spawn_blocking(move || writer.look(is_last)).await.ok().flatten()
+        tokio::task::spawn_blocking(move || writer.write_if_due(is_last)).await.ok().flatten()
     }
 
     /// Writes a checkpoint if one is due. If a row waits for the next checkpoint, returns the time until it is due.
-    fn look(&self, is_last: bool) -> Option<Duration> {
+    fn write_if_due(&self, is_last: bool) -> Option<Duration> {
         // If the policy is unusable, nothing is written. Nothing is reported here, because every governed call reports
         // the mistake.
         let policy = self.policy.current().ok()?;

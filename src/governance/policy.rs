@@ -213,15 +213,15 @@ impl Policy {
         }
         let document = Document::parse(text)?;
         let mut mistakes = Mistakes(document.unknown(&SECTIONS));
-        let mut section = |name| mistakes.keep(document.section(name));
+        let mut section = |name| mistakes.note(document.section(name));
         let (tools, held, call) = (section("tools"), section("sandbox"), section("budget"));
         let (workspace, kept, log) = (section("workspace"), section("artifacts"), section("audit"));
         let policy = Self {
             allowlist: allowlist(&tools, &mut mistakes),
-            scripts_need_token: mistakes.keep(tools.flag("scripts_need_token")).unwrap_or_default(),
+            scripts_need_token: mistakes.note(tools.flag("scripts_need_token")).unwrap_or_default(),
             sandbox: sandbox(&held, &mut mistakes),
             budget: budget(&call, &mut mistakes),
-            workspace_root: mistakes.keep(workspace.path("root")),
+            workspace_root: mistakes.note(workspace.path("root")),
             retention: retention(&kept, &mut mistakes),
             checkpoint: checkpoint(&log, &mut mistakes),
             sha256: hex::encode(Sha256::digest(text)),
@@ -236,7 +236,7 @@ struct Mistakes(Vec<PolicyError>);
 
 impl Mistakes {
     /// Returns the value if it was parsed. Otherwise records the mistake and returns the default.
-    fn keep<T: Default>(&mut self, read: Result<T, PolicyError>) -> T {
+    fn note<T: Default>(&mut self, read: Result<T, PolicyError>) -> T {
         read.unwrap_or_else(|mistake| {
             self.0.push(mistake);
             T::default()
@@ -246,7 +246,7 @@ impl Mistakes {
 
 fn allowlist(section: &Section<'_>, mistakes: &mut Mistakes) -> BTreeSet<GovernedTool> {
     let mut tools = BTreeSet::new();
-    for name in mistakes.keep(section.texts("allowlist")) {
+    for name in mistakes.note(section.texts("allowlist")) {
         let Some(tool) = GovernedTool::from_name(name.text) else {
             let names = GovernedTool::ALL.map(GovernedTool::name).join(", ");
             mistakes.0.push(name.value_error(format!("name these tools only: {names}")));
@@ -260,21 +260,21 @@ fn allowlist(section: &Section<'_>, mistakes: &mut Mistakes) -> BTreeSet<Governe
 }
 
 fn sandbox(section: &Section<'_>, mistakes: &mut Mistakes) -> SandboxPolicy {
-    let timeout_s = mistakes.keep(section.number("timeout_s", 1, TIMEOUT_S_MAX));
+    let timeout_s = mistakes.note(section.number("timeout_s", 1, TIMEOUT_S_MAX));
     let memory_limit_mb = section.number("memory_limit_mb", MEMORY_MB_MIN, MEMORY_MB_MAX);
-    let allowed_paths = mistakes.keep(section.texts("allowed_paths"));
+    let allowed_paths = mistakes.note(section.texts("allowed_paths"));
     SandboxPolicy {
-        enabled: mistakes.keep(section.flag("enabled")).unwrap_or(true),
+        enabled: mistakes.note(section.flag("enabled")).unwrap_or(true),
         timeout: Duration::from_secs(timeout_s.unwrap_or(TIMEOUT_S_DEFAULT)),
-        memory_limit_mb: mistakes.keep(memory_limit_mb).unwrap_or(MEMORY_MB_DEFAULT),
-        allowed_paths: allowed_paths.iter().map(|item| mistakes.keep(item.path())).collect(),
+        memory_limit_mb: mistakes.note(memory_limit_mb).unwrap_or(MEMORY_MB_DEFAULT),
+        allowed_paths: allowed_paths.iter().map(|item| mistakes.note(item.path())).collect(),
         env_whitelist: variables(section, mistakes),
     }
 }
 
 fn variables(section: &Section<'_>, mistakes: &mut Mistakes) -> Vec<String> {
     let mut names = Vec::new();
-    for name in mistakes.keep(section.texts("env_whitelist")) {
+    for name in mistakes.note(section.texts("env_whitelist")) {
         let is_name = name.text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
             && name.text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
         let is_meant = |(forbidden, _): &&(&str, &str)| match forbidden.strip_suffix('*') {
@@ -294,7 +294,7 @@ fn variables(section: &Section<'_>, mistakes: &mut Mistakes) -> Vec<String> {
 }
 
 fn budget(section: &Section<'_>, mistakes: &mut Mistakes) -> BudgetPolicy {
-    let mut number = |key, min, max| mistakes.keep(section.number(key, min, max));
+    let mut number = |key, min, max| mistakes.note(section.number(key, min, max));
     BudgetPolicy {
         elapsed: number("elapsed_ms_max", 1, u64::MAX).map(Duration::from_millis),
         attempts_max: number("attempts_max", 0, u64::MAX).unwrap_or(ATTEMPTS_DEFAULT),
@@ -307,7 +307,7 @@ fn budget(section: &Section<'_>, mistakes: &mut Mistakes) -> BudgetPolicy {
 }
 
 fn retention(section: &Section<'_>, mistakes: &mut Mistakes) -> Retention {
-    let mut number = |key, min, max| mistakes.keep(section.number(key, min, max));
+    let mut number = |key, min, max| mistakes.note(section.number(key, min, max));
     let days = number("retention_days", 1, RETENTION_DAYS_MAX);
     let megabytes = number("total_mb_max", 1, TOTAL_MB_MAX);
     Retention {
@@ -317,11 +317,11 @@ fn retention(section: &Section<'_>, mistakes: &mut Mistakes) -> Retention {
 }
 
 fn checkpoint(section: &Section<'_>, mistakes: &mut Mistakes) -> Option<CheckpointPolicy> {
-    let rows = mistakes.keep(section.number("checkpoint_rows", 1, u64::MAX));
+    let rows = mistakes.note(section.number("checkpoint_rows", 1, u64::MAX));
     let seconds = section.number("checkpoint_seconds", 1, CHECKPOINT_SECONDS_MAX);
-    let seconds = mistakes.keep(seconds).unwrap_or(CHECKPOINT_SECONDS_DEFAULT);
+    let seconds = mistakes.note(seconds).unwrap_or(CHECKPOINT_SECONDS_DEFAULT);
     Some(CheckpointPolicy {
-        file: mistakes.keep(section.path("checkpoint"))?,
+        file: mistakes.note(section.path("checkpoint"))?,
         rows: rows.unwrap_or(CHECKPOINT_ROWS_DEFAULT),
         interval: Duration::from_secs(seconds),
     })

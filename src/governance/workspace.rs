@@ -94,13 +94,13 @@ impl WorkspaceState {
         let root = Folder::open(workspace).ok()?;
         root.stat(OsStr::new(REPOSITORY)).ok()?;
         let mut state = Self::default();
-        if let Err(reason) = state.look(&root) {
+        if let Err(reason) = state.determine(&root) {
             state.undetermined = Some(reason.to_string());
         }
         Some(state)
     }
 
-    fn look(&mut self, root: &Folder) -> Result<(), Undetermined> {
+    fn determine(&mut self, root: &Folder) -> Result<(), Undetermined> {
         let folder = root.folder(OsStr::new(REPOSITORY));
         let repository = folder.map_err(|_| Undetermined::Elsewhere)?;
         let commit = head(&repository)?;

@@ -67,12 +67,12 @@ impl Admin {
         {
             return answer.clone();
         }
-        let answer = self.look().await;
+        let answer = self.check().await;
         *last_look = Some((Instant::now(), answer.clone()));
         answer
     }
 
-    async fn look(&self) -> Result<(), String> {
+    async fn check(&self) -> Result<(), String> {
         if let Some(bearers) = &self.bearers
             && !bearers.is_available().await
         {

@@ -38,7 +38,7 @@ impl Known {
     }
 
     /// Returns whether the caller's role has `permission`. Always `true` if the server requires no token.
-    pub(super) fn may(&self, permission: Permission) -> bool {
+    pub(super) fn has_permission(&self, permission: Permission) -> bool {
         self.presented.known.as_ref().is_none_or(|caller| caller.role.has(permission))
     }
 }

@@ -103,7 +103,7 @@ impl Front {
                 if refusal.is_suspect() {
                     self.complaints.note(refusal.text());
                 }
-                self.hold_back(refusal).await;
+                self.delay(refusal).await;
                 let is_message = route.is_none_or(|route| route == Route::Messages);
                 let mut response = refusal.response(is_message);
                 if let Some(challenge) = self.callers.challenge(refusal) {
@@ -157,7 +157,7 @@ impl Front {
             // GET would open a stream for messages outside of requests. The server never sends such messages.
             (Route::Messages, _) => Err(Refusal::Method("POST, DELETE")),
             (Route::Run | Route::Batch | Route::RunCode, &Method::POST) => {
-                if !known.may(Permission::OrchestrationRun) {
+                if !known.has_permission(Permission::OrchestrationRun) {
                     return Err(Refusal::Forbidden);
                 }
                 match route {
@@ -171,7 +171,7 @@ impl Front {
     }
 
     /// Delays the response to a request or connection that exceeds its user's share.
-    async fn hold_back(&self, refusal: Refusal) {
+    async fn delay(&self, refusal: Refusal) {
         let _place = if refusal == Refusal::Connections {
             // A refused connection does not count towards the connections of its user, so the delay of its refusal
             // needs a limit of its own.

@@ -33,7 +33,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::batch::Bounds;
 use crate::bearer::Bearers;
 use crate::logging::ADDRESSES;
-use crate::server::{EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, put_down};
+use crate::server::{EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, end_runs};
 use crate::shares::Share;
 
 use admin::Admin;
@@ -130,7 +130,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
     // The admin listener stops after the main listener, so that probes see that the server drains.
     let admin_stop = CancellationToken::new();
     let admin = admin.map(|(listener, metrics)| {
-        let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.keep_up()));
+        let upkeep = AbortOnDropHandle::new(tokio::spawn(metrics.run_upkeep()));
         let admin = Admin {
             names,
             last_look: Mutex::default(),
@@ -165,7 +165,7 @@ pub(crate) async fn serve(server: Arc<Server>, options: Options) -> Result<(), H
 async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut EndingSignals) {
     front.endpoint.stop();
     front.scripts.stop();
-    let ended = put_down(server, async {
+    let ended = end_runs(server, async {
         tokio::join!(front.endpoint.wait(), front.scripts.wait());
     });
     let answered = async {

@@ -47,7 +47,7 @@ impl Metrics {
 
     /// Moves recorded samples into their buckets at intervals, forever. Without it, the memory of the samples would
     /// grow while no client reads the metrics.
-    pub(super) fn keep_up(&self) -> impl Future<Output = ()> + use<> {
+    pub(super) fn run_upkeep(&self) -> impl Future<Output = ()> + use<> {
         let handle = self.handle.clone();
         async move {
             loop {

@@ -129,7 +129,7 @@ impl Keys {
     pub(super) async fn load(source: KeySource) -> Result<Self, KeysError> {
         let (loaded, looked) = (RwLock::default(), Mutex::default());
         let keys = Self(Arc::new(Shared { source, loaded, looked }));
-        let looked = keys.0.look(&mut *keys.0.looked.lock().await).await;
+        let looked = keys.0.fetch_keys(&mut *keys.0.looked.lock().await).await;
         match (looked, &keys.0.source) {
             (Err(error), KeySource::File(_)) => Err(error),
             (Err(error), KeySource::Url(_)) => {
@@ -159,7 +159,7 @@ impl Keys {
         }
         // The load runs in a task of its own, so it continues if the wait times out.
         let shared = Arc::clone(&self.0);
-        let reading = tokio::spawn(async move { shared.look_again().await });
+        let reading = tokio::spawn(async move { shared.fetch_again().await });
         let _ = timeout(WAIT_MAX, reading).await;
         let loaded = self.0.loaded(USABLE).ok_or(KeysUnavailable)?;
         Ok(loaded.find(id, algorithm))
@@ -168,7 +168,7 @@ impl Keys {
     /// Returns whether keys are available. Fetches the keys if none are cached.
     pub(super) async fn are_there(&self) -> bool {
         if self.0.loaded(USABLE).is_none() {
-            self.0.look_again().await;
+            self.0.fetch_again().await;
         }
         self.0.loaded(USABLE).is_some()
     }
@@ -183,25 +183,25 @@ impl Shared {
     /// Reloads the keys, unless a load is in progress or has just ended.
     async fn refresh(&self) {
         let Ok(mut looked) = self.looked.try_lock() else { return };
-        self.look_unless_just_done(&mut looked).await;
+        self.fetch_unless_recent(&mut looked).await;
     }
 
     /// Waits for a load in progress, then reloads the keys, unless a load has just ended.
-    async fn look_again(&self) {
+    async fn fetch_again(&self) {
         let mut looked = self.looked.lock().await;
-        self.look_unless_just_done(&mut looked).await;
+        self.fetch_unless_recent(&mut looked).await;
     }
 
-    async fn look_unless_just_done(&self, looked: &mut Option<Instant>) {
+    async fn fetch_unless_recent(&self, looked: &mut Option<Instant>) {
         if looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
             return;
         }
-        if let Err(error) = self.look(looked).await {
+        if let Err(error) = self.fetch_keys(looked).await {
             tracing::error!(error = %Causes(&error), "the issuer's keys were not updated");
         }
     }
 
-    async fn look(&self, looked: &mut Option<Instant>) -> Result<(), KeysError> {
+    async fn fetch_keys(&self, looked: &mut Option<Instant>) -> Result<(), KeysError> {
         let source = self.source.clone();
         let read = spawn_blocking(move || source.read()).await;
         *looked = Some(Instant::now());

@@ -86,7 +86,7 @@ impl Checkpoints {
     }
 
     /// Compares the next row of the log with the checkpoints of this row.
-    pub(crate) fn see(&mut self, row: &AuditRow) {
+    pub(crate) fn compare_row(&mut self, row: &AuditRow) {
         let first = self.first_row.get_or_insert(row.seq);
         *first = row.seq.min(*first);
         let behind = self.behind.entry(row.instance.clone()).or_default();

@@ -91,7 +91,7 @@ impl Handler {
         };
         let call = self.server.call(&request.name, arguments, caller);
         let mut reply = Box::pin(with_progress(&context, &waits, call)).await;
-        hold(&context, reply.room.take());
+        hold_until_written(&context, reply.room.take());
         Ok(reply.into_response())
     }
 
@@ -104,7 +104,7 @@ impl Handler {
         let waits = Arc::clone(&call.waits_for_turn);
         let call = self.server.call_governed(governance, call);
         let (run_id, reply, room) = with_progress(context, &waits, call).await;
-        hold(context, room);
+        hold_until_written(context, room);
         let reply = reply.map_err(|refusal| governed::error(run_id, &refusal))?;
         Ok(governed::result(reply).into())
     }
@@ -260,7 +260,7 @@ impl ServerHandler for Handler {
         let task = self.server.task(id, user(&context)).await.map_err(tasks::away)?;
         let (job, mut reply) = task.ok_or_else(tasks::not_found)?;
         let room = reply.as_mut().and_then(|reply| reply.room.take());
-        hold(&context, room);
+        hold_until_written(&context, room);
         Ok(GetTaskResult::new(tasks::detailed(&job, reply.map(Reply::into_result))))
     }
 
@@ -397,7 +397,7 @@ fn presented(context: &RequestContext<RoleServer>) -> Option<&Presented> {
 }
 
 /// Makes the memory that is reserved for a reply stay reserved until the reply is written.
-fn hold(context: &RequestContext<RoleServer>, room: Option<Held>) {
+fn hold_until_written(context: &RequestContext<RoleServer>, room: Option<Held>) {
     if let (Some(slot), Some(room)) = (context.extensions.get::<Slot>(), room) {
         slot.hold(room);
     }

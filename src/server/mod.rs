@@ -29,4 +29,4 @@ pub(crate) use endpoint::{Answer, Endpoint, Post, Stream};
 pub(crate) use now::Now;
 pub(crate) use reply::{CallEnd, Reply};
 pub(crate) use serve::serve;
-pub(crate) use serve::{EndingSignals, GRACE_AFTER_CANCEL, put_down};
+pub(crate) use serve::{EndingSignals, GRACE_AFTER_CANCEL, end_runs};

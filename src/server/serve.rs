@@ -69,9 +69,9 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
 
     // Aborting the task drops its future, which kills the processes that the task has started.
     warm_up.abort();
-    // The handlers of calls see the cancellation and kill their runs. `put_down` ends the jobs.
+    // The handlers of calls see the cancellation and kill their runs. `end_runs` ends the jobs.
     cancel.cancel();
-    put_down(&server, connection.wait()).await;
+    end_runs(&server, connection.wait()).await;
     // Complete the line that is being written. If the client does not read, the line stays incomplete.
     let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
     Ok(())
@@ -79,7 +79,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
 
 /// Ends the runs of the server. `connections` completes when the connections, which were asked to end, have ended.
 /// Returns when everything has ended, or when the time for it is over.
-pub(crate) async fn put_down(server: &Server, connections: impl Future<Output = ()>) {
+pub(crate) async fn end_runs(server: &Server, connections: impl Future<Output = ()>) {
     let cleared = async { tokio::join!(connections, server.shut_down()) };
     let cleared = timeout(GRACE_AFTER_CANCEL, cleared).await;
     if let Some(governance) = &server.governance {

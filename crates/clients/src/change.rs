@@ -292,12 +292,12 @@ impl Change {
     }
 
     /// Makes the change. Returns the path of the backup, if the file had content before.
-    pub fn make(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
+    pub fn apply(&self, client: &Client) -> Result<Option<PathBuf>, ChangeError> {
         let Some(claude) = &self.by_claude else {
             return Ok(self.original.replace(&self.new, self.scope)?);
         };
-        let backup = self.original.keep_copy()?;
-        let made = self.make_by(claude, client);
+        let backup = self.original.back_up_original()?;
+        let made = self.apply_with(claude, client);
         if made.is_err() && self.original.is_as_read() {
             // The file is unchanged, so the backup is not needed.
             let _ = backup.as_ref().map(fs::remove_file);
@@ -307,7 +307,7 @@ impl Change {
 
     /// Runs `claude` to make the change, and checks that the file then contains the requested entry, or no entry after
     /// a removal.
-    fn make_by(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
+    fn apply_with(&self, claude: &Path, client: &Client) -> Result<(), ChangeError> {
         let is_removal = self.effect == Effect::Remove;
         if is_removal {
             claude::remove(claude, &self.name)?;

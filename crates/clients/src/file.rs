@@ -171,7 +171,7 @@ impl Original {
 
     /// Copies the file to a backup in the same folder. Returns the path of the backup. Returns `None` if the file is
     /// empty or missing.
-    pub(super) fn keep_copy(&self) -> Result<Option<PathBuf>, FileError> {
+    pub(super) fn back_up_original(&self) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let content = self.content.as_ref().filter(|content| !content.bytes.is_empty());
         content.map(|content| self.back_up(folder, content)).transpose()

@@ -51,10 +51,10 @@ fn require_protected_for(path: &Path, user: u32) -> Result<(), Unprotected> {
     let mut ancestors: Vec<&Path> = places.iter().flat_map(|place| place.ancestors()).collect();
     ancestors.sort_unstable();
     ancestors.dedup();
-    ancestors.into_iter().try_for_each(|place| look_at(place, user))
+    ancestors.into_iter().try_for_each(|place| check(place, user))
 }
 
-fn look_at(place: &Path, user: u32) -> Result<(), Unprotected> {
+fn check(place: &Path, user: u32) -> Result<(), Unprotected> {
     let path = || place.to_owned();
     let found = fs::symlink_metadata(place).map_err(|_| Unprotected::Unknown { path: path() })?;
     let (owner, mode) = (found.uid(), found.mode() & 0o7777);

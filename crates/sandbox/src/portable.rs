@@ -46,7 +46,7 @@ impl ControlGroups {
         match self.0 {}
     }
 
-    pub fn give_back(&self) {
+    pub fn release(&self) {
         match self.0 {}
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Governed {
 
 impl Governed {
     /// Checks everything that a call of `run_pytest` needs. Returns `None` if no policy is configured.
-    pub(super) async fn look(
+    pub(super) async fn diagnose(
         settings: &Settings,
         executor: &OneShotExecutor,
         diagnosis: &Diagnosis,

@@ -60,7 +60,7 @@ fn unknown_variables() -> Vec<Unknown> {
 
 impl Setup {
     /// Checks the setup of a server with these settings.
-    pub(super) async fn look(settings: &Settings) -> Self {
+    pub(super) async fn diagnose(settings: &Settings) -> Self {
         let manifest = settings.skill_manifest.clone().map(|file| {
             let verification = SkillProvenanceGuard::new().verify_file(&file, None);
             let trusted = match verification {

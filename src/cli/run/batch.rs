@@ -216,7 +216,7 @@ fn run_lines(file: &Path, settings: &Settings, options: &Options) -> anyhow::Res
         memory_mb: settings.memory_mb,
         analysis: options.analysis.analysis(),
     };
-    tell_memory(&run_by);
+    print_memory(&run_by);
     orphans::adopt().context("failed to become a child subreaper")?;
     let runtime = super::super::runtime()?;
     let files = [Some(file), options.output.as_deref(), options.summary.as_deref()];
@@ -333,7 +333,7 @@ async fn pump(
 }
 
 /// Prints how much memory the scripts may take together, and warns if less is available.
-fn tell_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
+fn print_memory(RunBy { workers, memory_mb, .. }: &RunBy) {
     let workers = u64::try_from(*workers).unwrap_or(u64::MAX);
     let wanted = memory_mb.saturating_mul(workers);
     let workers = counted(workers, "worker");
@@ -375,7 +375,7 @@ fn conclude(
     }
     // If an error prevented all answers, print only the error, because an empty summary adds nothing.
     if is_complete || summary.lines > 0 {
-        tell_summary(&summary);
+        print_summary(&summary);
     }
     if run_by.analysis == Analysis::Reports {
         Label::Warning.say("--analysis report: findings did not stop any of these scripts");
@@ -416,7 +416,7 @@ fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{end}")
 }
 
-fn tell_summary(summary: &Summary) {
+fn print_summary(summary: &Summary) {
     let Summary { lines, passed, seconds, scripts_per_second, p50_ms, p99_ms, skipped, .. } =
         summary;
     if *lines == 0 {
@@ -463,7 +463,7 @@ impl ShownProgress {
     fn show(&self, progress: &Progress) {
         match self {
             Self::None => {}
-            Self::Json => tell_progress(progress),
+            Self::Json => print_progress(progress),
             Self::Bar(bar) => {
                 let Progress { passed, skipped, bytes_read, .. } = progress;
                 let (lines, rate) = (progress.lines(), progress.rate());
@@ -487,7 +487,7 @@ impl ShownProgress {
     }
 }
 
-fn tell_progress(progress: &Progress) {
+fn print_progress(progress: &Progress) {
     let line = serde_json::json!({
         "done": progress.lines(),
         "passed": progress.passed,

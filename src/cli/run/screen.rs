@@ -71,7 +71,7 @@ impl Screen {
 }
 
 /// Prints the exit code and the duration of the run, if standard error is a terminal.
-pub(super) fn say_end(code: i32, elapsed: Duration) {
+pub(super) fn print_exit_code(code: i32, elapsed: Duration) {
     if io::stderr().is_terminal() {
         let seconds = elapsed.as_secs_f64();
         // Ignore the error, because a lost line is harmless.

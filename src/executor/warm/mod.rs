@@ -218,7 +218,7 @@ impl Keeper {
     /// Returns the pool, if it is ready. Starts a fork server for later calls if none is usable, or if the current fork
     /// server is worn.
     fn pool(self: &Arc<Self>) -> Option<Arc<Pool>> {
-        let (pool, is_wanted) = self.look();
+        let (pool, is_wanted) = self.ready_or_claim_start();
         if is_wanted {
             self.tasks.spawn(Arc::clone(self).start());
         }
@@ -240,7 +240,7 @@ impl Keeper {
     }
 
     /// Returns the pool, if it is ready, and whether the caller must start a fork server.
-    fn look(&self) -> (Option<Arc<Pool>>, bool) {
+    fn ready_or_claim_start(&self) -> (Option<Arc<Pool>>, bool) {
         let mut state = self.state();
         match &mut *state {
             State::Ready(pool, succession) => match pool.fitness(self.runs_max) {
@@ -313,7 +313,7 @@ impl Keeper {
                 if let Some(idle) = self.idle {
                     // The task is not tracked, because it only sleeps and keeps nothing alive.
                     let (keeper, pool) = (Arc::downgrade(&self), Arc::downgrade(&pool));
-                    tokio::spawn(let_go_when_idle(keeper, pool, idle));
+                    tokio::spawn(retire_when_idle(keeper, pool, idle));
                 }
                 self.starts.fetch_add(1, Ordering::Relaxed);
                 *state = State::Ready(pool, Succession::NotDue);
@@ -327,7 +327,7 @@ impl Keeper {
 }
 
 /// Retires `pool` when it was not used for `idle`.
-async fn let_go_when_idle(keeper: Weak<Keeper>, pool: Weak<Pool>, idle: Duration) {
+async fn retire_when_idle(keeper: Weak<Keeper>, pool: Weak<Pool>, idle: Duration) {
     loop {
         let Some(current) = pool.upgrade() else { return };
         let remaining = current.idle_remaining(idle);
@@ -380,7 +380,7 @@ impl Executor for WarmExecutor {
         if let Some(first) = self.keepers.first() {
             first.tasks.spawn(async move {
                 for keeper in keepers {
-                    if keeper.look().1 {
+                    if keeper.ready_or_claim_start().1 {
                         keeper.start().await;
                     }
                 }

@@ -109,17 +109,17 @@ fn watch_runs(received: &Receiver<WatchedRun>) {
             (Err(RecvTimeoutError::Disconnected), Some(pause)) => thread::sleep(pause),
             (Err(RecvTimeoutError::Disconnected), None) => return,
         }
-        look_at_first(&mut runs);
+        check_first(&mut runs);
     }
 }
 
 /// Looks at the run that has been due for the longest time.
-fn look_at_first(runs: &mut Vec<WatchedRun>) {
+fn check_first(runs: &mut Vec<WatchedRun>) {
     let count = u64::try_from(runs.len()).unwrap_or(u64::MAX);
     let first = runs.iter_mut().enumerate().min_by_key(|(_, run)| run.due);
     let Some((index, run)) = first.filter(|(_, run)| !run.exceeded.is_closed()) else { return };
     run.watch.note_runs(count);
-    let exceeded = match run.watch.look(run.python, Some(run.init)) {
+    let exceeded = match run.watch.sample(run.python, Some(run.init)) {
         Look::Within { next } => {
             run.due = Instant::now() + next;
             *run.time.lock().unwrap_or_else(PoisonError::into_inner) = run.watch.processor_time();

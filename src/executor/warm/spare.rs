@@ -116,9 +116,9 @@ impl Spare {
         self.kill();
         let code = match cause {
             Cause::Finished(code) => {
-                self.stdout.read_what_is_there();
-                self.stderr.read_what_is_there();
-                self.pictures.read_what_is_there();
+                self.stdout.read_available();
+                self.stderr.read_available();
+                self.pictures.read_available();
                 Some(code)
             }
             Cause::Lost => return Err(NoOutcome::Lost),

@@ -8,7 +8,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{ArtifactError, Artifacts, failed_to, is_internal, kept};
+use super::{ArtifactError, Artifacts, failed_to, is_internal, lock_shared};
 use crate::folder::Folder;
 
 /// The default length of a chunk, in bytes.
@@ -117,7 +117,7 @@ impl Artifacts {
     ) -> Result<(Chunk, Option<String>), ArtifactError> {
         let opened = self.open(run_id, path, limit)?;
         let mut window = Window::new(offset, opened.limit + CONTINUATION_MAX);
-        let sha256 = hash(&opened.file, total_bytes, |part| window.see(part));
+        let sha256 = hash(&opened.file, total_bytes, |part| window.push(part));
         let sha256 = sha256.map_err(failed_to("read the file"))?;
         Ok((opened.chunk(offset, window.bytes, total_bytes), sha256))
     }
@@ -134,7 +134,7 @@ impl Artifacts {
             _ => return Err(ArtifactError::TooLarge { max: READ_LIMIT_MAX }),
         };
         let folder = self.run(run_id)?;
-        let lock = kept(&folder);
+        let lock = lock_shared(&folder);
         let file = open(&folder, &path)?;
         Ok(Opened { file, path, limit, _lock: lock })
     }
@@ -181,7 +181,7 @@ impl Window {
         Self { before: offset, bytes: Vec::new(), bytes_max }
     }
 
-    pub(super) fn see(&mut self, part: &[u8]) {
+    pub(super) fn push(&mut self, part: &[u8]) {
         let skipped = usize::try_from(self.before).unwrap_or(usize::MAX).min(part.len());
         self.before -= u64::try_from(skipped).unwrap_or(self.before);
         let wanted = self.bytes_max - self.bytes.len();
@@ -189,11 +189,11 @@ impl Window {
     }
 }
 
-/// Computes the SHA-256 of a file, and passes each part to `see`. `None` if the file does not have `total_bytes`.
+/// Computes the SHA-256 of a file, and passes each part to `push`. `None` if the file does not have `total_bytes`.
 pub(super) fn hash(
     file: impl io::Read,
     total_bytes: u64,
-    mut see: impl FnMut(&[u8]),
+    mut consume: impl FnMut(&[u8]),
 ) -> io::Result<Option<String>> {
     let mut bounded = file.take(total_bytes.saturating_add(1));
     let mut hash = Sha256::new();
@@ -207,7 +207,7 @@ pub(super) fn hash(
         };
         let Some(part) = buffer.get(..read).filter(|part| !part.is_empty()) else { break };
         hash.update(part);
-        see(part);
+        consume(part);
         bytes_read = bytes_read.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
     }
     Ok((bytes_read == total_bytes).then(|| hex::encode(hash.finalize())))

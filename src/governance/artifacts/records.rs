@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::listing::ENTRIES_MAX;
-use super::{ArtifactError, Artifacts, EVIDENCE, RunFolder, failed_to, is_internal, kept, reading};
+use super::{
+    ArtifactError, Artifacts, EVIDENCE, RunFolder, failed_to, is_internal, lock_shared, reading,
+};
 use crate::folder::{Bounds, Folder, Kind, Reach, Stat};
 use crate::governance::evidence::ArtifactRecord;
 use crate::governance::integrity::Change;
@@ -74,7 +76,7 @@ impl Artifacts {
         each: &mut dyn FnMut(&str, Change),
     ) -> Result<bool, ArtifactError> {
         let folder = self.run(run_id)?;
-        let _lock = kept(&folder);
+        let _lock = lock_shared(&folder);
         let mut known = BTreeSet::new();
         for ArtifactRecord { path, bytes, sha256: recorded } in records {
             known.insert(path.as_str());

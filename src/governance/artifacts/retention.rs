@@ -155,7 +155,7 @@ impl Artifacts {
             retained.kept = names.iter().filter(|name| run_id_of(name).is_some()).count();
             return Ok(retained);
         }
-        let mut runs = look_at_all(&root, names, log)?;
+        let mut runs = inspect_all(&root, names, log)?;
         loop {
             let doomed = doomed(&runs, retention, now);
             if doomed.is_empty() {
@@ -238,7 +238,7 @@ fn take_up(
 
 /// Examines the runs among `names`. Returns the oldest first, in the order of the log. Runs that are not in the log
 /// come before all others, in the order of their times.
-fn look_at_all(
+fn inspect_all(
     root: &Folder,
     names: Vec<OsString>,
     log: &dyn RemovalLog,
@@ -250,7 +250,7 @@ fn look_at_all(
     }
     let look = |name: OsString| {
         let run_id = run_id_of(&name)?;
-        look_at(root, run_id, name, logged.get(&run_id).copied().unwrap_or_default()).ok()
+        inspect(root, run_id, name, logged.get(&run_id).copied().unwrap_or_default()).ok()
     };
     let mut runs: Vec<Run> = names.into_iter().filter_map(look).collect();
     runs.sort_by(|a, b| {
@@ -371,7 +371,7 @@ fn remainder_of(name: &OsStr) -> Option<Uuid> {
     run_id_of(OsStr::new(name.to_str()?.strip_prefix(REMOVING)?))
 }
 
-fn look_at(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io::Result<Run> {
+fn inspect(root: &Folder, run_id: Uuid, name: OsString, logged: LoggedRun) -> io::Result<Run> {
     let time = time_of(&root.folder(&name)?)?;
     let disk_bytes = size_of(root, &name);
     Ok(Run { id: run_id, name, time, disk_bytes, logged, fate: Fate::Kept })

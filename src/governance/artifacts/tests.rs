@@ -1177,7 +1177,7 @@ fn of_a_file_that_is_hashed_no_more_is_kept_than_is_wanted() {
     {
         let mut window = Window::new(offset, bytes_max);
         for part in text.chunks(64) {
-            window.see(part);
+            window.push(part);
             assert!(window.bytes.len() <= bytes_max, "{offset} {bytes_max}");
         }
         let wanted = text.iter().skip(usize::try_from(offset).unwrap()).take(bytes_max);

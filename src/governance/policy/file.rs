@@ -53,7 +53,7 @@ impl PolicyFile {
 
     /// Returns the current policy. If it cannot be used, the log has the reason with the path.
     pub(crate) fn current(&self) -> Result<Arc<Policy>, PolicyError> {
-        let policy = self.look();
+        let policy = self.read_current();
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let error = policy.as_ref().err().cloned();
         if *logged != error {
@@ -66,7 +66,7 @@ impl PolicyFile {
         policy
     }
 
-    fn look(&self) -> Result<Arc<Policy>, PolicyError> {
+    fn read_current(&self) -> Result<Arc<Policy>, PolicyError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let found = metadata(&self.path)?;
         require_protected(&self.path).map_err(PolicyError::Unprotected)?;

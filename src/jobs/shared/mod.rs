@@ -294,7 +294,7 @@ impl Jobs for SharedJobs {
         Box::pin(async move {
             let id = JobId::fresh();
             let job = self.insert(id, &order).await?;
-            self.worker.look();
+            self.worker.wake();
             if let Some(by) = order.placed_by {
                 let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
                 if placed.len() == PLACED_MAX {

@@ -93,7 +93,7 @@ impl Worker {
         let hearing = Arc::clone(&worker);
         worker.tasks.spawn(async move {
             let stop = hearing.stop.clone();
-            stop.run_until_cancelled(hearing.hear()).await;
+            stop.run_until_cancelled(hearing.follow_notices()).await;
         });
         worker
     }
@@ -106,7 +106,7 @@ impl Worker {
     }
 
     /// Wakes the worker to look for waiting jobs.
-    pub(super) fn look(&self) {
+    pub(super) fn wake(&self) {
         self.look.notify_one();
     }
 
@@ -147,7 +147,7 @@ impl Worker {
                 biased;
                 () = self.stop.cancelled() => return,
                 _ = renewal.tick() => {
-                    let upkept = self.keep_up(Instant::now() >= expiry).await;
+                    let upkept = self.renew_leases(Instant::now() >= expiry).await;
                     self.note("jobs could not be renewed", upkept);
                     if Instant::now() >= expiry {
                         expiry = Instant::now() + expiry_interval;
@@ -189,7 +189,7 @@ impl Worker {
 
     /// Renews the lease, cancels jobs that this worker must not continue, and ends lost jobs of other workers. Removes
     /// expired jobs if `expires` is `true`.
-    async fn keep_up(&self, expires: bool) -> Result<(), DatabaseError> {
+    async fn renew_leases(&self, expires: bool) -> Result<(), DatabaseError> {
         let session = self.database.session().await?;
         let held: Vec<Uuid> = self.held().keys().copied().collect();
         let lease = self.limits.lease.as_secs_f64();
@@ -218,16 +218,16 @@ impl Worker {
     }
 
     /// Handles notifications of other replicas, until the server ends.
-    async fn hear(&self) {
+    async fn follow_notices(&self) {
         loop {
             match self.database.listen(CHANNEL).await {
                 Ok(mut notices) => {
                     // Look for jobs that were announced before this worker listened.
-                    self.look();
+                    self.wake();
                     while let Some(Notice { payload, .. }) = notices.recv().await {
                         match payload.strip_prefix("cancel ").map(Uuid::try_parse) {
                             Some(Ok(id)) => self.cancel(id),
-                            Some(Err(_)) | None => self.look(),
+                            Some(Err(_)) | None => self.wake(),
                         }
                     }
                 }
@@ -259,7 +259,7 @@ impl Worker {
                 tracing::warn!(job = %id, "the result of a job could not be stored in time");
             }
             worker.count();
-            worker.look();
+            worker.wake();
         });
     }
 

@@ -142,7 +142,7 @@ impl RowsAfter {
     }
 
     /// Records that a row was read.
-    pub fn see(&mut self, row: &AuditRow) {
+    pub fn add_row(&mut self, row: &AuditRow) {
         let last = self.last.entry(row.instance.clone()).or_insert(self.start);
         *last = row.seq.max(*last);
     }

@@ -234,7 +234,7 @@ impl PostgresStore {
         if let Some((_, jobs)) = &self.thread.channels
             && let Err(TrySendError::Full(job)) = jobs.try_send(job)
         {
-            job.tell(Err(StoreError::Overloaded));
+            job.reply(Err(StoreError::Overloaded));
         }
     }
 }

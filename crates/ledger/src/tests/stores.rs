@@ -202,7 +202,7 @@ fn rows_are_read_as_they_were_appended() {
 
         // Rows that were read before are not read again.
         let mut seen = RowsAfter::new(0);
-        rows.iter().take(2400).for_each(|row| seen.see(row));
+        rows.iter().take(2400).for_each(|row| seen.add_row(row));
         let mut rest = Vec::new();
         let mut each = |row: AuditRow| {
             rest.push(row.seq);

@@ -142,16 +142,16 @@ impl AiBom {
 
     /// Creates the bill of these components, with the current time.
     pub fn new(components: Components) -> Self {
-        Self::made(components, false)
+        Self::build(components, false)
     }
 
     /// Creates the bill of these components, with the current time. Marks the bill as incomplete, because versions are
     /// missing.
     pub(super) fn incomplete(components: Components) -> Self {
-        Self::made(components, true)
+        Self::build(components, true)
     }
 
-    fn made(components: Components, incomplete: bool) -> Self {
+    fn build(components: Components, incomplete: bool) -> Self {
         let mut hashed = json!({ "components": components, "compliance": COMPLIANCE });
         if let Some(fields) = hashed.as_object_mut().filter(|_| incomplete) {
             fields.insert("incomplete".to_owned(), true.into());

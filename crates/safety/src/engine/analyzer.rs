@@ -350,7 +350,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Caches the value of an expression that the walk has evaluated, for later uses of the value.
-    pub(super) fn keep(&mut self, expr: &Expr, values: &Values<'a>) {
+    pub(super) fn remember(&mut self, expr: &Expr, values: &Values<'a>) {
         if !self.is_quiet && !expr.is_name_expr() && !expr.is_literal_expr() {
             let place = self.place(Flow::Expression(expr.range()));
             self.memos[place] = Memo::Done(values.clone());

@@ -547,13 +547,13 @@ impl<'a> Analyzer<'a, '_> {
                 _ => None,
             }),
             "type" if arguments.len() == 1 => Some(class_of(first)),
-            "type" => arguments.positional(1).map(|bases| self.made_from(bases)),
+            "type" => arguments.positional(1).map(|bases| self.class_from(bases)),
             "classmethod" | "property" | "staticmethod" => {
                 self.passed_back(&["builtins.", name].concat(), arguments, expr)
             }
             "str" if arguments.len() == 1 => texts::display(first).map(Values::text),
             _ if is_plain(name) => Some(Values::one(Value::Plain)),
-            _ if objects::is_exception(name) => passing::kept(arguments),
+            _ if objects::is_exception(name) => passing::argument_values(arguments),
             _ => self.of_elements(name, first, arguments, expr),
         };
         folded_or_unknown(folded)

@@ -542,7 +542,7 @@ impl<'a> Analyzer<'a, '_> {
             _ => {}
         }
         let mut values = objects::member(base, name);
-        values.add(self.kept_as(base, name));
+        values.add(self.stored_as(base, name));
         let is_script =
             |value: &Value<'_>| matches!(value, Value::Object(path) if path == "__main__");
         if base.known.iter().any(is_script) {
@@ -957,7 +957,7 @@ impl<'a> Analyzer<'a, '_> {
     pub(super) fn iterated(&mut self, expr: &'a Expr) -> Values<'a> {
         let is_display = !symbols::elements(expr).is_empty();
         let values = self.evaluate(expr, if is_display { Role::Value } else { Role::Alias });
-        self.keep(expr, &values);
+        self.remember(expr, &values);
         values
     }
 

@@ -49,7 +49,7 @@ impl<'a> Analyzer<'a, '_> {
             "inspect.signature" | "inspect.getfullargspec" => {
                 return Some(self.defaults_of(&at(0))?.or_others());
             }
-            "types.new_class" => return Some(self.made_from(&at(1))),
+            "types.new_class" => return Some(self.class_from(&at(1))),
             "operator.attrgetter" => return Some(getters::getter(arguments, usize::MAX)),
             "operator.methodcaller" => return Some(getters::getter(arguments, 1)),
             "unittest.mock.patch.object" | "mock.patch.object" => {
@@ -68,7 +68,7 @@ impl<'a> Analyzer<'a, '_> {
                 let all = arguments.positionals().map(|part| self.any_element(part));
                 Values::container(all.collect())
             }
-            Passing::Kept => kept(arguments)?,
+            Passing::Kept => argument_values(arguments)?,
             Passing::Named => arguments.as_map(),
             Passing::Wrapped => {
                 let mut wrapped = arguments.get(3, "wraps")?.clone();
@@ -81,7 +81,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates a class that a call creates from `bases`. The class counts as those bases that a rule finds, or that
     /// have rules about their calls.
-    pub(super) fn made_from(&mut self, bases: &Values<'a>) -> Values<'a> {
+    pub(super) fn class_from(&mut self, bases: &Values<'a>) -> Values<'a> {
         let mut bases = self.any_element(bases).or_others();
         bases.known.retain(|base| {
             matches!(base, Value::Object(path)
@@ -179,7 +179,7 @@ impl<'a> Analyzer<'a, '_> {
 
     /// Evaluates the attribute `name` of an object that keeps other objects, for example the function of a `partial` or
     /// the defaults of a function.
-    pub(super) fn kept_as(&mut self, base: &Values<'a>, name: &str) -> Values<'a> {
+    pub(super) fn stored_as(&mut self, base: &Values<'a>, name: &str) -> Values<'a> {
         let mut values = Values::default();
         match name {
             "__defaults__" | "__kwdefaults__" => {
@@ -363,7 +363,7 @@ pub(super) fn rule_of_keyword(
 }
 
 /// Returns a container of the arguments that an external function keeps, as far as they may lead to other objects.
-pub(super) fn kept<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
+pub(super) fn argument_values<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
     let kept: Values<'a> = arguments.all().map(leading).collect();
     (!kept.known.is_empty()).then(|| Values::container(kept))
 }

@@ -74,7 +74,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             }
             Stmt::Return(StmtReturn { value: Some(value), .. }) => {
                 let values = self.evaluate(value, Role::Value);
-                self.keep(value, &values);
+                self.remember(value, &values);
             }
             Stmt::Expr(statement) => {
                 self.evaluate(&statement.value, Role::Value);
@@ -291,7 +291,7 @@ impl<'a> Analyzer<'a, '_> {
         // A name in the body of a class is an attribute. Attributes are not followed, so the value counts as passed on.
         let is_followed = is_named && !self.is_in_class();
         let values = self.evaluate(value, if is_followed { Role::Alias } else { Role::Value });
-        self.keep(value, &values);
+        self.remember(value, &values);
         for target in targets {
             self.check_target(target, &values, value);
         }

@@ -279,11 +279,11 @@ impl MemoryWatch {
         self.share.time()
     }
 
-    /// Looks at `python` and its descendants, as `look_once` does. Delays the next look so that the looks at a run of
+    /// Looks at `python` and its descendants, as `sample_once` does. Delays the next look so that the looks at a run of
     /// many processes do not take the processors from other processes.
-    pub fn look(&mut self, python: Pid, init: Option<Pid>) -> Look {
+    pub fn sample(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let began = time_of_thread();
-        match self.look_once(python, init) {
+        match self.sample_once(python, init) {
             Look::Within { next } if !next.is_zero() && !self.is_growing => {
                 let took = time_of_thread().saturating_sub(began);
                 Look::Within { next: next.max(took * (LOOK_COST - 1)) }
@@ -295,7 +295,7 @@ impl MemoryWatch {
     /// Looks at `python` and its descendants. If the parent of a descendant has ended, the descendant is a child of
     /// `init`, or of this process if `init` is `None`. Takes about 50 µs for each process. An exact count also takes
     /// the time that the kernel needs to walk through one process.
-    fn look_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
+    fn sample_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
         self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
@@ -310,7 +310,7 @@ impl MemoryWatch {
             return Look::Exceeded;
         }
         let processes: Vec<_> = self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect();
-        self.share.look(&self.table, &processes, self.neighbours.now);
+        self.share.sample(&self.table, &processes, self.neighbours.now);
         if self.threads_max.is_some_and(|most| sum.threads > most) {
             return Look::Exceeded;
         }

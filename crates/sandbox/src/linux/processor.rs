@@ -153,7 +153,7 @@ impl ProcessorShare {
 
     /// Looks at the run's processes, each given with its number of threads, if a look is due. Lowers or raises their
     /// weight if the number of `runs` or of competing threads requires it.
-    pub(super) fn look(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
+    pub(super) fn sample(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
         let now = Instant::now();
         if self.due.is_some_and(|due| now < due) {
             return;
@@ -518,7 +518,7 @@ while True: pass";
         let table = ProcessTable::open().unwrap();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(60) {
-            share.look(&table, &[(computing.first(), 1)], runs);
+            share.sample(&table, &[(computing.first(), 1)], runs);
             if is_so(share) {
                 return true;
             }

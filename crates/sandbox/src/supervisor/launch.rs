@@ -79,7 +79,7 @@ pub(super) fn launch(
             capabilities::require_kill()?;
             let artifacts = order.plan.artifacts.as_ref().map(|artifacts| &artifacts.path);
             for folder in artifacts.into_iter().chain([&order.scratch]) {
-                give_to_nobody(folder)?;
+                change_owner_to_nobody(folder)?;
             }
         }
         let has_scope = order.plan.landlock_abi >= SIGNAL_SCOPE_ABI;
@@ -113,7 +113,7 @@ pub(super) fn launch(
     Ok(Launched { python, init: Some(init), scope: None, group })
 }
 
-fn give_to_nobody(folder: &Path) -> Result<(), LaunchError> {
+fn change_owner_to_nobody(folder: &Path) -> Result<(), LaunchError> {
     chown(folder, Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY)))
         .or_fail(LaunchError::CreateScratch)
 }

@@ -232,7 +232,7 @@ impl Run {
                 return Ok(Wait::AskedToEnd);
             }
             let init = self.init.as_ref().map(|init| init.pid);
-            match self.memory.as_mut().map(|memory| memory.look(self.python, init)) {
+            match self.memory.as_mut().map(|memory| memory.sample(self.python, init)) {
                 Some(Look::Exceeded) => return Ok(Wait::OutOfMemory),
                 Some(Look::TooManyPipes) => return Ok(Wait::TooManyPipes),
                 Some(Look::Within { next }) => next_look = Some(next),

@@ -84,7 +84,7 @@ impl<T> From<Reply<T>> for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    fn tell(self, group: Result<(), StoreError>) {
+    fn reply(self, group: Result<(), StoreError>) {
         let Self { done, reply } = self;
         // Sending fails if the caller no longer waits. Ignore this.
         drop(reply.send(group.and_then(|()| done.ok_or(StoreError::GivenUp))));
@@ -135,15 +135,15 @@ impl Job {
     }
 
     /// Sends the result of the job to the waiting caller. If the whole group failed, sends the group's error instead.
-    pub(super) fn tell(self, group: Result<(), StoreError>) {
+    pub(super) fn reply(self, group: Result<(), StoreError>) {
         match self {
-            Self::Append(_, slot) => slot.tell(group),
+            Self::Append(_, slot) => slot.reply(group),
             #[cfg(test)]
-            Self::AppendAt(_, _, slot) => slot.tell(group),
-            Self::AppendWithin(_, _, slot) => slot.tell(group),
-            Self::AddToken(_, slot) => slot.tell(group),
-            Self::ReplaceToken(_, slot) => slot.tell(group),
-            Self::RevokeToken(_, slot) => slot.tell(group),
+            Self::AppendAt(_, _, slot) => slot.reply(group),
+            Self::AppendWithin(_, _, slot) => slot.reply(group),
+            Self::AddToken(_, slot) => slot.reply(group),
+            Self::ReplaceToken(_, slot) => slot.reply(group),
+            Self::RevokeToken(_, slot) => slot.reply(group),
         }
     }
 }
@@ -169,7 +169,7 @@ pub(super) async fn write_all(
             Some(Err(_)) | None => Err(DatabaseError::NoAnswer.into()),
         };
         for job in group.drain(..) {
-            job.tell(written.clone());
+            job.reply(written.clone());
         }
     }
 }

@@ -48,7 +48,7 @@ trait Job: Send {
     /// Writes the job in the transaction of its group. The result is sent later, after the commit.
     fn run(&mut self, transaction: &Transaction<'_>) -> rusqlite::Result<()>;
     /// Sends the result of the job to the waiting caller. If the whole group failed, sends the group's error instead.
-    fn tell(self: Box<Self>, group: Result<(), StoreError>);
+    fn reply(self: Box<Self>, group: Result<(), StoreError>);
 }
 
 struct WriteJob<T, W> {
@@ -79,7 +79,7 @@ where
         Ok(())
     }
 
-    fn tell(self: Box<Self>, group: Result<(), StoreError>) {
+    fn reply(self: Box<Self>, group: Result<(), StoreError>) {
         let Self { done, reply, .. } = *self;
         let done = match group {
             Ok(()) => done.unwrap_or(Err(StoreError::GivenUp)),
@@ -141,7 +141,7 @@ fn write_all(file: &StoreFile, waiting: &Receiver<Box<dyn Job>>) {
             connection = None;
         }
         for job in group {
-            job.tell(written.clone());
+            job.reply(written.clone());
         }
     }
 }

@@ -189,7 +189,7 @@ impl ControlGroups {
 
     /// Restores the parent group to its original state. Otherwise a server that is started in it later could not use
     /// it. Call this after the last group below it is gone.
-    pub fn give_back(&self) {
+    pub fn release(&self) {
         // This statement releases the lock before the I/O below.
         let taken = self.taken().take();
         if let Some(place) = taken {
@@ -254,7 +254,7 @@ impl ControlGroups {
 
 impl Drop for ControlGroups {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
     }
 }
 

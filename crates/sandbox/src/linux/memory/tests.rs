@@ -58,7 +58,7 @@ impl Drop for Script {
 /// Looks at a process until the result is known. Returns whether a limit is exceeded.
 fn is_exceeded(watch: &mut MemoryWatch, pid: Pid) -> bool {
     loop {
-        match watch.look(pid, Some(pid)) {
+        match watch.sample(pid, Some(pid)) {
             Look::Exceeded | Look::TooManyPipes => return true,
             Look::Within { next } if next.is_zero() => {}
             Look::Within { .. } => return false,
@@ -172,7 +172,7 @@ ready()
     let settle = |watch: &mut MemoryWatch| {
         let started = Instant::now();
         while started.elapsed() < Duration::from_millis(600) {
-            if watch.look(script.pid(), Some(script.pid())) == Look::Exceeded {
+            if watch.sample(script.pid(), Some(script.pid())) == Look::Exceeded {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -185,7 +185,7 @@ ready()
     let settle = |watch: &mut MemoryWatch| {
         let started = Instant::now();
         while started.elapsed() < Duration::from_secs(20) {
-            if watch.look(script.pid(), Some(script.pid())) == Look::Exceeded {
+            if watch.sample(script.pid(), Some(script.pid())) == Look::Exceeded {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
