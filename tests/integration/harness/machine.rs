@@ -1,4 +1,4 @@
-//! What tests need of the machine, and whether it is there.
+//! The requirements of tests, and whether this machine meets them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::{ServerBuilder, is_root, public_python, python};
 
-/// The user whose sandbox stands for that of every ordinary user.
+/// The ordinary user for whom the sandbox is tested.
 const ORDINARY_USER: u32 = 24_600;
 
-/// Something that not every machine has.
+/// A requirement that some machines do not meet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// An interpreter.
@@ -23,26 +23,26 @@ pub(crate) enum Need {
     Venv,
     /// An interpreter of this minor version, like `3.11`.
     PythonVersion(String),
-    /// A sandbox of any tier that servers take by default.
+    /// A sandbox of a tier that servers accept by default.
     Sandbox,
-    /// Landlock as new as tier 2 needs.
+    /// Landlock in the version that tier 2 needs.
     Tier2,
     /// User namespaces.
     Tier3,
-    /// User namespaces for an ordinary user: another one, where the tests are root's.
+    /// User namespaces for an ordinary user. If root runs the tests, this is another user.
     Tier3ForUsers,
     /// The programs of PostgreSQL.
     Postgres,
-    /// To be root, and so to become others.
+    /// The tests run as root, so they can start processes of other users.
     Root,
-    /// An interpreter with the tests' packages that every user can start, where the tests are root's.
+    /// An interpreter with the tests' packages that every user can start. Needed if root runs the tests.
     PublicPython,
-    /// Many seconds. `cargo test` runs the tests without this need.
+    /// The test takes many seconds. `cargo test` ignores tests with this need.
     Time,
 }
 
 impl Need {
-    /// Whether it takes an interpreter that other users can start.
+    /// Returns whether the need includes an interpreter that other users can start.
     pub(crate) fn takes_public_python(&self) -> bool {
         matches!(self, Self::PublicPython | Self::Tier3ForUsers)
     }
@@ -67,31 +67,31 @@ impl fmt::Display for Need {
     }
 }
 
-/// The variable with the needs whose tests are ignored, such as `Time,Root`. Without it these are the long tests.
+/// The variable that lists the needs whose tests are ignored, such as `Time,Root`. The default is `Time`.
 const WITHOUT: &str = "QWED_MCP_TESTS_WITHOUT";
 const WITHOUT_BY_DEFAULT: &str = "Time";
 
-/// The variable with a need: only the tests that have it are selected.
+/// The variable with a need. Only tests with this need are selected.
 const WITH: &str = "QWED_MCP_TESTS_WITH";
 
-/// Returns the needs whose tests are ignored, as they stand in the variable.
+/// Returns the needs in the variable, whose tests are ignored.
 pub(crate) fn waived() -> Vec<String> {
     let by_default = if wanted().is_some() { "" } else { WITHOUT_BY_DEFAULT };
     let names = std::env::var(WITHOUT).unwrap_or_else(|_| by_default.to_owned());
     names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Returns the need that selects tests, if one does.
+/// Returns the need that selects tests. None if all tests are selected.
 pub(crate) fn wanted() -> Option<String> {
     std::env::var(WITH).ok().filter(|name| !name.is_empty())
 }
 
-/// Whether tests with this need are ignored because the caller does without it.
+/// Returns whether the caller wants to ignore tests with this need.
 pub(crate) fn is_waived(need: &Need) -> bool {
     waived().contains(&format!("{need:?}"))
 }
 
-/// Why the machine lacks this, if it does; asked once.
+/// Returns the reason why the machine does not meet the need. None if it does. The result is cached.
 pub(crate) fn obstacle(need: &Need) -> Option<String> {
     static KNOWN: Mutex<BTreeMap<Need, Option<String>>> = Mutex::new(BTreeMap::new());
     if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(need) {
@@ -121,7 +121,7 @@ fn find_obstacle(need: &Need) -> Option<String> {
             let too = tier("T2", python::python(), None)?;
             Some(format!("{missing}; {too}"))
         }
-        // What root runs at tier 2 is another user's, who cannot start what is in root's folders.
+        // At tier 2, root's server runs scripts as another user, who cannot start programs in root's folders.
         Need::Tier2 => {
             tier("T2", &public_python().unwrap_or_else(|| python::python().to_owned()), None)
         }
@@ -141,7 +141,7 @@ fn find_obstacle(need: &Need) -> Option<String> {
     }
 }
 
-/// Why scripts of this interpreter are not run at this tier, by the real binary.
+/// Returns the reason of the real binary why it does not run scripts of this interpreter at this tier.
 fn tier(tier: &str, python: &Path, user: Option<u32>) -> Option<String> {
     let mut builder = ServerBuilder::of_interpreter(python);
     if tier == "T2" {

@@ -14,35 +14,35 @@ use serde_json::{Value, json};
 
 use super::{Scratch, binary, deadline, is_over, is_root, public, python};
 
-/// How long loading every module may take.
+/// The maximum time for loading all modules.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a synchronous call may take, for tests.
+/// The timeout of a synchronous call in tests.
 pub(crate) const SYNC_TIMEOUT: &str = "QWED_MCP_TEST_SYNC_TIMEOUT_MS";
 
-/// How long any reply may take: above the longest timeout of a call.
+/// The maximum time to wait for a reply. Longer than the longest timeout of a call.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// How a server is started.
+/// The settings with which a server is started.
 #[derive(Debug)]
 pub(crate) struct ServerBuilder {
     variables: Vec<(String, String)>,
-    /// Its current folder, if not the tests' own.
+    /// The current folder of the server. The default is the current folder of the tests.
     folder: Option<PathBuf>,
-    /// The user to run as, if not the tests' own.
+    /// The user of the server. The default is the user of the tests.
     user: Option<u32>,
-    /// The path to start it by, if not the binary's own.
+    /// The path of the program. The default is the binary under test.
     path: Option<PathBuf>,
 }
 
 impl ServerBuilder {
-    /// A server that may run code, with the tests' interpreter, and nothing else in its environment
-    /// but PATH.
+    /// Creates the settings of a server that may run code with the tests' interpreter. Its environment has only these
+    /// variables and PATH.
     pub(crate) fn new() -> Self {
         Self::of_interpreter(python())
     }
 
-    /// A server as [`Self::new`] has it, with another interpreter.
+    /// The same as [`Self::new`], with another interpreter.
     pub(crate) fn of_interpreter(python: &Path) -> Self {
         let mut builder = Self { variables: Vec::new(), folder: None, user: None, path: None };
         if !is_root() {
@@ -52,31 +52,30 @@ impl ServerBuilder {
         builder
             .variable("PATH", &std::env::var("PATH").unwrap())
             .variable("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
-            // Which runs are warm depends on the time; tests of warm ones ask for them.
+            // Whether a run is warm depends on the time, so tests of warm runs enable them explicitly.
             .variable("QWED_MCP_WARM", "off")
-            // On a busy machine, 30 s are not enough for every script that ends by itself.
+            // On a busy machine, some scripts need more than 30 s.
             .variable(SYNC_TIMEOUT, "200000")
             .variable("QWED_MCP_PYTHON", python.to_str().unwrap())
     }
 
-    /// Runs code without analysing it first, for tests of what happens to code that does harm.
+    /// Runs code without the analysis, for tests with harmful code.
     pub(crate) fn unchecked(self) -> Self {
         self.variable("QWED_MCP_TEST_UNCHECKED_CODE", "1")
     }
 
-    /// Keeps interpreters warm that have these modules loaded; to be waited for with
-    /// [`McpProcess::wait_until_warm`].
+    /// Keeps interpreters warm with these modules. Wait for them with [`McpProcess::wait_until_warm`].
     pub(crate) fn warm(self, modules: &str) -> Self {
         self.variable("QWED_MCP_WARM", "on").variable("QWED_MCP_PRELOAD", modules)
     }
 
-    /// Runs as the user and group with this number, which takes root.
+    /// Runs as the user and group with this number. The tests must run as root.
     pub(crate) fn with_user(mut self, user: u32) -> Self {
         self.user = Some(user);
         self
     }
 
-    /// Starts a copy of the binary, or a link to one.
+    /// Starts a copy of the binary, or a symlink to it.
     pub(crate) fn started_by(mut self, path: &Path) -> Self {
         self.path = Some(path.to_owned());
         self
@@ -88,7 +87,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts in this folder, as a client does that has a project open.
+    /// Starts in this folder, like a client with an open project.
     pub(crate) fn in_folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
         self
@@ -99,7 +98,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The command, for tests that look at the process themselves.
+    /// Returns the command, for tests that handle the process themselves.
     pub(crate) fn command(&self) -> Command {
         let own = || if self.user.is_some() { public(&binary()) } else { binary() };
         let mut command = Command::new(self.path.clone().unwrap_or_else(own));
@@ -113,14 +112,14 @@ impl ServerBuilder {
         command
     }
 
-    /// Starts the server with pipes, for tests that read and write them in their own way.
+    /// Starts the server with pipes, for tests that read and write the pipes themselves.
     pub(crate) fn spawn(&self) -> Child {
         let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.spawn().unwrap()
     }
 
-    /// Starts the server; nothing is said to it yet.
+    /// Starts the server without sending a message.
     pub(crate) fn start(self) -> McpProcess {
         let scratch = Scratch::new();
         if let Some(user) = self.user {
@@ -130,7 +129,7 @@ impl ServerBuilder {
         let path = self.variables.iter().find(|(name, _)| name == "PATH");
         let marked = path.map(|(_, path)| format!("{path}:{folder}"));
         let builder = self.variable("TMPDIR", folder);
-        // What runs for this server is recognised by that, see `alive_with_marker`.
+        // The processes of this server are recognised by this variable, see `alive_with_marker`.
         let builder = match marked {
             Some(path) => builder.variable("PATH", &path),
             None => builder,
@@ -138,7 +137,7 @@ impl ServerBuilder {
         McpProcess::of(builder.command(), scratch)
     }
 
-    /// Starts the server and does the handshake of the current revision with a handshake.
+    /// Starts the server, and performs the handshake of the newest revision that has one.
     pub(crate) fn connect(self) -> McpProcess {
         let mut server = self.start();
         server.initialize("2025-11-25");
@@ -153,7 +152,7 @@ pub(crate) struct McpProcess {
     stdin: Option<ChildStdin>,
     received: Receiver<Result<Value, String>>,
     log: Option<JoinHandle<String>>,
-    /// Messages that were received while another one was waited for.
+    /// Messages that arrived while the test waited for another message.
     unclaimed: VecDeque<Value>,
     last_id: i64,
     /// The server's TMPDIR.
@@ -164,7 +163,7 @@ pub(crate) struct McpProcess {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallResult {
     pub(crate) texts: Vec<String>,
-    /// The pictures behind them.
+    /// The pictures after the texts.
     pub(crate) pictures: Vec<Vec<u8>>,
     pub(crate) is_error: bool,
     pub(crate) meta: Value,
@@ -192,7 +191,7 @@ impl CallResult {
         }
     }
 
-    /// The text of a result that has one block.
+    /// Returns the text of a result with exactly one block.
     pub(crate) fn text(&self) -> &str {
         assert_eq!(self.texts.len(), 1, "{:?}", self.texts);
         &self.texts[0]
@@ -204,7 +203,7 @@ impl CallResult {
 }
 
 impl McpProcess {
-    /// Starts a server as a client does that knows nothing but a command.
+    /// Starts a server like a client that knows only a command.
     pub(crate) fn of_command(mut command: Command) -> Self {
         let scratch = Scratch::new();
         command.env("TMPDIR", scratch.path());
@@ -225,7 +224,7 @@ impl McpProcess {
         thread::spawn(move || {
             for line in stdout.split(b'\n') {
                 let Ok(line) = line else { return };
-                // Nothing but JSON-RPC is ever on stdout: whatever comes is checked here.
+                // Standard output must have only JSON-RPC, so every line is checked here.
                 let message = serde_json::from_slice(&line)
                     .map_err(|error| format!("{error} in {:?}", String::from_utf8_lossy(&line)));
                 if lines.send(message).is_err() {
@@ -358,7 +357,7 @@ impl McpProcess {
         self.message_where(|message| message["id"] == id)
     }
 
-    /// Waits for a message that fits; others are kept.
+    /// Waits for a message that satisfies a condition. Stores other messages.
     pub(crate) fn message_where(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         if let Some(position) = self.unclaimed.iter().position(&fits) {
             return self.unclaimed.remove(position).unwrap();
@@ -376,7 +375,7 @@ impl McpProcess {
         }
     }
 
-    /// The reply to a request, if it came while something else was waited for.
+    /// Returns the reply to a request, if it arrived while the test waited for another message.
     pub(crate) fn unclaimed_reply(&mut self, id: i64) -> Option<Value> {
         let position = self.unclaimed.iter().position(|message| message["id"] == id)?;
         self.unclaimed.remove(position)
@@ -387,7 +386,7 @@ impl McpProcess {
         self.unclaimed.pop_front().or_else(|| self.receive(limit))
     }
 
-    /// The last message before the output ends, for a server that is about to end.
+    /// Returns the last message before the end of the output, for a server that is about to end.
     pub(crate) fn last_message(&mut self) -> Option<Value> {
         let mut last = self.unclaimed.pop_back();
         loop {
@@ -408,7 +407,7 @@ impl McpProcess {
         }
     }
 
-    /// Comes back when scripts are run in interpreters that were warm before.
+    /// Waits until scripts run in warm interpreters.
     pub(crate) fn wait_until_warm(&mut self) {
         let started = Instant::now();
         while self.execute("print(1)").execution()["warm"] != true {
@@ -434,7 +433,7 @@ impl McpProcess {
         nix::sys::signal::kill(pid, signal).unwrap();
     }
 
-    /// Waits until the process has ended; it fails long after `limit`.
+    /// Waits until the process has ended. Panics long after `limit`.
     pub(crate) fn wait_for_exit(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
         loop {
@@ -446,7 +445,7 @@ impl McpProcess {
         }
     }
 
-    /// Closes the input and expects a clean end; what was logged.
+    /// Closes the input, expects a clean end, and returns the log.
     pub(crate) fn finish(mut self) -> String {
         self.close_input();
         let status = self.wait_for_exit(Duration::from_secs(10));
@@ -457,7 +456,7 @@ impl McpProcess {
         self.log()
     }
 
-    /// What was logged, once the process has ended.
+    /// Returns the log, after the process has ended.
     pub(crate) fn log(&mut self) -> String {
         self.log.take().expect("asked once").join().unwrap()
     }
@@ -465,7 +464,7 @@ impl McpProcess {
 
 impl Drop for McpProcess {
     fn drop(&mut self) {
-        // A failed test leaves no server behind.
+        // Kill the server of a failed test.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What all tests drive the server with.
+//! The code with which all tests drive the server.
 
 #[macro_use]
 mod suite;
@@ -50,7 +50,7 @@ fn path_of(variable: &str, when_compiled: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| when_compiled.into(), PathBuf::from)
 }
 
-/// Whether the tests are run by root.
+/// Returns whether root runs the tests.
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
@@ -61,8 +61,8 @@ pub(crate) fn ordinary_user(number: u32) -> Option<u32> {
     is_root().then_some(number)
 }
 
-/// Whether every user of the machine can reach `path` and read it: by each folder on the way there,
-/// those that links lead through included.
+/// Returns whether every user of the machine can reach and read `path`: through each of its folders, including the
+/// folders of symlinks.
 pub(crate) fn is_public(path: &Path) -> bool {
     is_public_within(path, 40)
 }
@@ -89,7 +89,7 @@ fn is_public_within(path: &Path, links_max: usize) -> bool {
     true
 }
 
-/// The public copies that were made, by the path of the original.
+/// The public copies so far, by the path of the original.
 static PUBLIC_COPIES: Mutex<BTreeMap<PathBuf, TempDir>> = Mutex::new(BTreeMap::new());
 
 /// Returns the path by which other users of the machine can read this file or folder of the checkout:
@@ -111,7 +111,7 @@ fn copy_to_public_folder(path: &Path) -> TempDir {
     std::fs::set_permissions(folder.path(), public).unwrap();
     let copy = |arguments: &[&str]| {
         let mut command = std::process::Command::new("cp");
-        // A link of a virtual environment stays one: it leads to the interpreter's own folder.
+        // Copy symlinks of a virtual environment as symlinks, because they lead to the interpreter's folder.
         command
             .args(["--recursive", "--no-dereference"])
             .args(arguments)

@@ -1,4 +1,4 @@
-//! What is outside of the sandbox, planted for scripts that try to reach it.
+//! Objects outside of the sandbox, which hostile scripts try to reach.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -24,7 +24,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// Plants everything for `user`; None is the user of the tests.
+    /// Creates the objects for `user`. None is the user of the tests.
     pub(crate) fn new(user: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -45,7 +45,7 @@ impl Outside {
         }
         let mut victim = Command::new("sleep");
         victim.arg("7200").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Not this process's: where that is number 1, killpg(2) takes it for all processes there are.
+        // Not the group of this process: if its number is 1, killpg(2) would signal all processes.
         victim.process_group(0);
         if let Some(user) = user {
             victim.uid(user).gid(user);
@@ -72,7 +72,7 @@ impl Outside {
         }
     }
 
-    /// The text with the names of what is outside, for a server with this number.
+    /// Returns the text with the names of these objects, for a server with this PID.
     pub(crate) fn filled_in(&self, text: &str, server: u32, tag: &str) -> String {
         let path = |name: &str| self.path(name).to_str().unwrap().to_owned();
         [
@@ -92,7 +92,7 @@ impl Outside {
         .fold(text.to_owned(), |text, (name, value)| text.replace(name, &value))
     }
 
-    /// Whether everything is as it was planted.
+    /// Returns whether all objects are unchanged.
     pub(crate) fn is_untouched(&mut self) -> bool {
         let outside = self.path("outside");
         let mut names: Vec<_> =

@@ -1,25 +1,26 @@
-//! Time limits of tests, in the one place that knows how busy the machine is.
+//! Time limits of tests. Only this module knows how busy the machine is.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// How often something is tried that a busy machine lets succeed now and then only, for each
-/// process that wants a processor.
+/// The number of tries for an action that a busy machine often lets fail, for each process that competes for a
+/// processor.
 const TRIES: u32 = 12;
 
-/// The limit for a deadline on this machine at this time: a test that waits for an event waits this
-/// long before it fails. Nothing is asserted of how long it took.
+/// Returns the time limit on this machine at this time. A test that waits for an event fails after this time. The
+/// duration is not asserted.
 pub(crate) fn deadline(limit: Duration) -> Duration {
     limit.mul_f64(busyness() * 5.0)
 }
 
-/// Whether what has been waited for since `started` is long overdue. The load may have risen since.
+/// Returns whether an event that the test has waited for since `started` is long overdue. The load may have increased
+/// since then.
 pub(crate) fn is_over(started: Instant, limit: Duration) -> bool {
     started.elapsed() > limit && started.elapsed() > deadline(limit)
 }
 
-/// Asserts that an action takes less than `limit` when it is not held up by other processes: one of
-/// several tries does. An action that waits for something by design never does.
+/// Asserts that an action takes less than `limit` if other processes do not delay it: one of several tries must be fast
+/// enough. An action that waits by design never is.
 #[track_caller]
 pub(crate) fn quickest(limit: Duration, mut action: impl FnMut() -> Duration) {
     let mut taken = Vec::new();
@@ -31,7 +32,7 @@ pub(crate) fn quickest(limit: Duration, mut action: impl FnMut() -> Duration) {
     assert!(is_quick, "each try took more than {limit:?}: {taken:?}");
 }
 
-/// Whether one of several tries succeeds; the more processes are at work, the more tries there are.
+/// Returns whether one of several tries succeeds. The number of tries grows with the load.
 pub(crate) fn succeeds_once(mut action: impl FnMut() -> bool) -> bool {
     let mut tries = 0;
     loop {
@@ -45,8 +46,8 @@ pub(crate) fn succeeds_once(mut action: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Waits until `condition` holds, or until long after `limit`; how long it took, or None. A limit
-/// of zero is no wait.
+/// Waits until `condition` holds, or until long after `limit`. Returns the duration, or None. With a limit of zero, it
+/// does not wait.
 pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Option<Duration> {
     let started = Instant::now();
     loop {
@@ -60,12 +61,12 @@ pub(crate) fn eventually(limit: Duration, condition: impl Fn() -> bool) -> Optio
     }
 }
 
-/// How many processes want each processor, at least one.
+/// Returns the number of processes that compete for each processor, at least one.
 fn busyness() -> f64 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut fields = load.split(' ');
-    // Of the last minute, and of now: `running/all`.
+    // The average of the last minute, and the current value: `running/all`.
     let minute: f64 = fields.next().and_then(|field| field.parse().ok()).unwrap_or(0.0);
     let running = fields.nth(2).and_then(|field| field.split('/').next()?.parse().ok());
     let processors = u32::try_from(processors).map_or(1.0, f64::from);

@@ -1,6 +1,6 @@
-//! A PostgreSQL of the tests' own: a real one, in a temporary folder, of which nothing is left.
+//! A real PostgreSQL server for tests, in a temporary folder that is removed at the end.
 //!
-//! Also part of the library's own tests, so it uses nothing of the harness.
+//! The library's tests include this file too, so it uses nothing of the harness.
 
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -17,12 +17,12 @@ use nix::unistd::{Pid, User, geteuid};
 
 /// The folders of Debian's packages, one for each version.
 const OF_DEBIAN: &str = "/usr/lib/postgresql";
-/// The users that a server runs as where the tests are root's: it refuses to be root's.
+/// The users for the server if root runs the tests, because PostgreSQL refuses to run as root.
 const USERS: [&str; 2] = ["postgres", "nobody"];
-/// The time until a server is there.
+/// The maximum time for the start of a server.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// The programs of PostgreSQL, where there are some.
+/// Returns the folder with the programs of PostgreSQL, if it is installed.
 pub(crate) fn programs() -> Option<PathBuf> {
     static PROGRAMS: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let path = env::var_os("PATH").unwrap_or_default();
@@ -45,16 +45,16 @@ pub(crate) fn programs() -> Option<PathBuf> {
     PROGRAMS.clone()
 }
 
-/// A server with its data. It ends with this, or with the process of the tests, however that ends.
+/// A server with its data. It ends when this value is dropped, or when the process of the tests ends for any reason.
 pub(crate) struct Postgres {
     folder: PathBuf,
     port: u16,
     options: String,
-    /// Clears up when its input ends.
+    /// Ends the server and removes its data when its input ends.
     cleaner: Child,
 }
 
-/// The server that tests share which do not end it.
+/// The server for all tests that do not end the server.
 pub(crate) fn shared() -> &'static Postgres {
     static SHARED: LazyLock<Mutex<Option<&'static Postgres>>> = LazyLock::new(Mutex::default);
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl Postgres {
         Self::start_with("", |_| {})
     }
 
-    /// Starts a server with these options behind the tests' own, when `prepare` has put files into its folder.
+    /// Starts a server with these additional options, after `prepare` has put files into its folder.
     pub(crate) fn start_with(options: &str, prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("qwed-postgres-").tempdir().unwrap().keep();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -102,11 +102,11 @@ impl Postgres {
         this
     }
 
-    /// Starts the server again, when it has ended.
+    /// Starts the server again after it has ended.
     pub(crate) fn begin(&self) {
         let (data, log) = (self.folder.join("data"), self.folder.join("log"));
         let begun = Instant::now();
-        // What is left of a server that was killed has to go first.
+        // First remove the remains of a killed server.
         loop {
             let started = Self::program("pg_ctl")
                 .args(["-w", "-s", "-o", &self.options, "-D"])
@@ -127,7 +127,7 @@ impl Postgres {
         }
     }
 
-    /// Kills the server, all of its processes, as a machine that loses its power does.
+    /// Kills all processes of the server, like a power failure.
     pub(crate) fn kill(&self) {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let server: i32 = file.lines().next().unwrap().parse().unwrap();
@@ -142,7 +142,7 @@ impl Postgres {
         }
     }
 
-    /// Stops all processes of the server until the guard is dropped: it is there, and says nothing.
+    /// Stops all processes of the server until the guard is dropped. The server then does not answer.
     #[allow(dead_code, reason = "the library's own tests have no use for it")]
     pub(crate) fn silence(&self) -> Silence {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
@@ -159,12 +159,12 @@ impl Postgres {
         Silence(all)
     }
 
-    /// The folder with its socket, and with what was prepared.
+    /// Returns the folder with the socket and the prepared files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Makes an empty database, and returns its URL.
+    /// Creates an empty database, and returns its URL.
     pub(crate) fn database(&self) -> String {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("test_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -183,12 +183,12 @@ impl Postgres {
         format!("postgres://qwed@{folder}:{}/{database}", self.port)
     }
 
-    /// Carries out statements as an admin does, and returns what they print.
+    /// Executes statements as the superuser, and returns their output.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         self.sql_as("qwed", database, sql).unwrap_or_else(|refused| panic!("{sql}: {refused}"))
     }
 
-    /// Carries out statements as this role, and returns what they print, or why they are refused.
+    /// Executes statements as this role. Returns their output, or the error.
     pub(crate) fn sql_as(&self, role: &str, database: &str, sql: &str) -> Result<String, String> {
         let name = database.rsplit('/').next().unwrap();
         let output = Self::program("psql")
@@ -212,7 +212,7 @@ impl Postgres {
     }
 }
 
-/// The processes of a server that is silent.
+/// The processes of a stopped server.
 pub(crate) struct Silence(Vec<i32>);
 
 impl Drop for Silence {
@@ -230,7 +230,7 @@ impl Drop for Postgres {
     }
 }
 
-/// The user that the server runs as, where the tests are root's.
+/// The user of the server, if root runs the tests.
 fn user() -> Option<User> {
     if !geteuid().is_root() {
         return None;

@@ -1,4 +1,4 @@
-//! What is left of a run: processes, descriptors, files, memory.
+//! The remains of a run: processes, descriptors, files, memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::process::{Child, Command};
 
 use super::python;
 
-/// The processes of a fork server at rest: two of it, one that makes inits, and three spare
+/// The number of processes of an idle fork server: two of the server itself, one that creates inits, and three spare
 /// children with an init each.
 pub(crate) const FORK_SERVER_PROCESSES: usize = 9;
 
-/// Whether the process exists and is no zombie.
+/// Returns whether the process exists and is not a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
@@ -30,14 +30,14 @@ pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The processes, wherever they hang, that run scripts of one server: each has the server's `PATH`,
-/// in which the harness puts the server's `TMPDIR`.
+/// Returns all processes that run scripts of one server, with any parent. Each has the server's `PATH`, which contains
+/// the server's `TMPDIR`.
 pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     let marker = scratch.to_str().unwrap();
     let of_scratch = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        // It may be a copy, or have been built anew since.
+        // The program may be a copy, or may have been rebuilt since.
         let name = program.file_name().unwrap_or_default();
         let is_server = name.as_encoded_bytes().starts_with(b"qwed-mcp");
         !is_server && String::from_utf8_lossy(&environment).contains(marker) && is_alive(*pid)
@@ -45,14 +45,14 @@ pub(crate) fn alive_with_marker(scratch: &Path) -> Vec<u32> {
     processes().into_iter().filter(of_scratch).collect()
 }
 
-/// Whether a process that descends from the server with this scratch folder has so many threads: by
-/// them a project tells how far it is, whose files nobody sees before its end.
+/// Returns whether a descendant of the server with this scratch folder has this number of threads. A project shows its
+/// progress in this way, because its files are not visible before its end.
 pub(crate) fn has_threads(scratch: &Path, count: u32) -> bool {
     let of_process = |pid| status_of(pid, "Threads").is_some_and(|told| told == count.to_string());
     alive_with_marker(scratch).into_iter().any(of_process)
 }
 
-/// How many descriptors the process has open.
+/// Returns the number of open descriptors of the process.
 pub(crate) fn open_descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
 }
@@ -82,7 +82,7 @@ fn stat(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// A folder that is one server's `TMPDIR`, so that what it leaves behind is seen.
+/// The `TMPDIR` of one server, so that tests see the files that the server leaves.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     folder: tempfile::TempDir,
@@ -103,7 +103,7 @@ impl Scratch {
     }
 }
 
-/// Programs that compute, eight for each processor, in a session each. Ended when this is dropped.
+/// Programs that compute: eight for each processor, each in its own session. They end when this value is dropped.
 pub(crate) struct BusyProcessors(Vec<Child>);
 
 impl BusyProcessors {

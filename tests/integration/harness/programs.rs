@@ -1,4 +1,4 @@
-//! Programs that tests make, to have them started.
+//! Programs that tests create and then start.
 //!
 //! A child process writes them. If this process did, a child that another test starts at that moment would have the
 //! file open for writing until its own `execve`, and the program could not be started (`ETXTBSY`, `execve(2)`).
@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes a script that can be started.
+/// Writes an executable script.
 pub(crate) fn write_program(path: impl AsRef<Path>, text: &str) {
     let mut install = install(Path::new("/dev/stdin"), path.as_ref());
     let mut child = install.stdin(Stdio::piped()).spawn().unwrap();

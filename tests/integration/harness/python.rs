@@ -14,7 +14,7 @@ use super::{is_public, is_root, public, root, suite};
 /// The oldest version that the packages of `tests/requirements.txt` support.
 const VERSION_MIN: (u32, u32) = (3, 11);
 
-/// The names an interpreter that is new enough may have.
+/// The possible names of an interpreter that is new enough.
 const NAMES: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
 /// The tests' interpreter: that of the virtual environment if it exists, else the first one on the PATH. A test of
@@ -27,22 +27,22 @@ pub(crate) fn python() -> &'static Path {
     })
 }
 
-/// Makes the virtual environment unless it exists.
+/// Creates the virtual environment if it does not exist.
 ///
 /// # Errors
 ///
-/// The reason and the remedy if it cannot be made here.
+/// The reason and the remedy if it cannot be created here.
 pub(super) fn packages() -> Result<(), String> {
     static MADE: OnceLock<Result<(), String>> = OnceLock::new();
     MADE.get_or_init(prepare).clone()
 }
 
-/// Why the machine has no interpreter at all, if so.
+/// Returns the reason why the machine has no interpreter. None if it has one.
 pub(super) fn obstacle() -> Option<String> {
     base_interpreter().is_none().then(|| NO_INTERPRETER.to_owned())
 }
 
-/// Why the interpreter cannot make virtual environments by itself, if so.
+/// Returns the reason why the interpreter cannot create virtual environments. None if it can.
 pub(super) fn venv_obstacle() -> Option<String> {
     let base = base_interpreter()?;
     let has_venv = Command::new(&base).args(["-c", "import ensurepip, venv"]).output();
@@ -118,7 +118,7 @@ fn prepare() -> Result<(), String> {
         return Err(format!("python3 is {major}.{minor}: install Python 3.11 or later"));
     }
     fs::create_dir_all(root().join("target")).unwrap();
-    // Test runners that start a process for each test come here many times at once.
+    // A test runner with a process for each test calls this many times at once.
     let lock = File::create(root().join("target/python.lock")).unwrap();
     if lock.try_lock().is_err() {
         say("waiting for the process that makes the tests' Python environment");
@@ -150,7 +150,8 @@ fn prepare() -> Result<(), String> {
     Ok(())
 }
 
-/// The commands that make the environment: by uv if it is on the PATH, because it is quicker and needs no venv.
+/// Returns the commands that create the environment. They use uv if it is on the PATH, because uv is faster and needs
+/// no venv.
 fn steps(base: &Path) -> Result<(&'static str, [Command; 2]), String> {
     let packages = root().join("tests/requirements.txt");
     let has_uv = Command::new("uv").arg("--version").output();
@@ -174,8 +175,8 @@ fn steps(base: &Path) -> Result<(&'static str, [Command; 2]), String> {
     Ok(("pip", [make, install]))
 }
 
-/// The first interpreter on the PATH that is new enough for the packages, or else `python3`; by its own path, because a
-/// program on the PATH may only stand for it.
+/// Returns the first interpreter on the PATH that is new enough for the packages, or else `python3`. Returns its real
+/// path, because the program on the PATH may be a shim.
 fn base_interpreter() -> Option<PathBuf> {
     static BASE: OnceLock<Option<PathBuf>> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -209,7 +210,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     let outputs = (writer.try_clone().unwrap(), writer);
     let child = command.stdin(Stdio::null()).stdout(outputs.0).stderr(outputs.1).spawn();
     let mut child = child.map_err(|error| format!("{shown}: {error}"))?;
-    // The parent's ends of the pipe are in there, and would keep it open.
+    // The command holds the parent's ends of the pipe, which would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut last = String::new();
     for line in BufReader::new(reader).lines().map_while(Result::ok) {
@@ -227,10 +228,10 @@ fn say(line: &str) {
     eprintln!("{line}");
 }
 
-/// The version of uv that tests run.
+/// The version of uv for tests.
 const UV: &str = "uv==0.13.9";
 
-/// The uv of the tests, which is installed below `target/` when it is not there.
+/// Returns the path of uv for tests. Installs it below `target/` if necessary.
 pub(crate) fn uv() -> &'static Path {
     static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
     INSTALLED.get_or_init(|| {

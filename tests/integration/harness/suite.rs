@@ -1,4 +1,4 @@
-//! The tests as a list: each with a name, what it needs of the machine, and what it does.
+//! The list of tests. Each test has a name, needs, and a function.
 //!
 //! Rust's own harness cannot report a test as ignored at run time. This one does, by name and with
 //! the reason, and a test that is not listed is dead code, of which the compiler warns.
@@ -76,7 +76,7 @@ const LONG: [&str; 57] = [
     "wire::cancelling_again_and_again_leaks_no_place",
 ];
 
-/// A test that can be run, or ignored by its name.
+/// A test that can be run, or ignored by name.
 pub(crate) struct Test {
     name: String,
     needs: Vec<Need>,
@@ -139,7 +139,7 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
     if arguments.test_threads.is_none() {
         let threads = std::env::var("RUST_TEST_THREADS").ok();
         let threads = threads.and_then(|threads| threads.parse().ok());
-        // Most of a test is waiting for processes.
+        // Tests mostly wait for processes.
         arguments.test_threads =
             threads.or_else(|| Some(thread::available_parallelism().ok()?.get() * 2));
     }
@@ -150,7 +150,7 @@ pub(crate) fn run(tests: Vec<Test>) -> ExitCode {
     let trials = if arguments.list {
         selected.into_iter().map(|test| Trial::test(test.name.clone(), named(test))).collect()
     } else {
-        // First, because the interpreter is that of the environment from then on.
+        // Create the environment first, because tests then use its interpreter.
         let uses_packages = selected.iter().any(|test| test.needs.contains(&Need::Packages));
         let _ = uses_packages.then(|| machine::obstacle(&Need::Packages));
         report_obstacles(&selected, fails_instead);
@@ -167,7 +167,7 @@ fn is_selected(arguments: &Arguments, test: &Test) -> bool {
     if !machine::wanted().is_none_or(has) {
         return false;
     }
-    // Whether it will be ignored is not known yet, and asking can take an interpreter.
+    // It is not known yet whether the test will be ignored. To find out, an interpreter may be needed.
     let trial = Trial::test(&test.name, || Ok(())).with_ignored_flag(true);
     !arguments.is_filtered_out(&trial)
 }
@@ -188,7 +188,7 @@ fn refuse_unknown_names(tests: &[Test]) {
     }
 }
 
-/// Says what the machine lacks, in a line each: which tests are ignored for it, and why.
+/// Prints a line for each need that the machine does not meet: the ignored tests, and the reason.
 #[expect(clippy::print_stderr, reason = "a harness reports")]
 fn report_obstacles(tests: &[Test], fails_instead: bool) {
     let mut lacking: BTreeMap<&Need, Vec<&Test>> = BTreeMap::new();
@@ -207,7 +207,7 @@ fn report_obstacles(tests: &[Test], fails_instead: bool) {
     }
 }
 
-/// How long each test took that was run.
+/// The duration of each test that was run.
 static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 
 /// Prints the times of the tests that took a second or more, the longest first.
@@ -253,7 +253,7 @@ pub(super) fn assert_declared(part: &str, is_declared_by: impl Fn(&Need) -> bool
     });
 }
 
-/// The test in a thread with its name, which panics tell.
+/// Runs the test in a thread with its name, which appears in panics.
 fn named(listed: Test) -> impl FnOnce() -> Result<(), Failed> {
     move || {
         let Test { name, needs, run } = listed;

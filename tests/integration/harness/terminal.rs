@@ -1,4 +1,4 @@
-//! A terminal, with a person's side of it.
+//! A terminal, from the side of a person.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,10 +12,10 @@ use nix::pty::{Winsize, openpty};
 
 use super::eventually;
 
-/// How long anything may take to appear.
+/// The maximum time until a text appears.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A command that runs on a terminal of its own.
+/// A command that runs on its own terminal.
 pub(crate) struct Terminal {
     child: Child,
     keyboard: File,
@@ -24,7 +24,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the command with all its streams on a new terminal, which controls it: Ctrl-C is a signal.
+    /// Starts the command with all its streams on a new controlling terminal, so that Ctrl-C sends a signal.
     pub(crate) fn start(command: &Command) -> Self {
         let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(&size, None).unwrap();
@@ -44,7 +44,7 @@ impl Terminal {
         let kept = Arc::clone(&shown);
         let reader = thread::spawn(move || {
             let mut block = [0; 4096];
-            // EIO when the last process has closed the terminal.
+            // read() fails with EIO after the last process has closed the terminal.
             while let Ok(count @ 1..) = screen.read(&mut block) {
                 kept.lock().unwrap().extend_from_slice(&block[..count]);
             }
@@ -52,7 +52,7 @@ impl Terminal {
         Self { child, keyboard, shown, reader: Some(reader) }
     }
 
-    /// What was sent to the terminal so far, with the line ends of files.
+    /// Returns the output so far, with the line ends of files.
     pub(crate) fn shown(&self) -> String {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&shown).replace("\r\n", "\n")
@@ -70,7 +70,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for the end; what was shown, and the exit code.
+    /// Waits for the end. Returns the output and the exit code.
     pub(crate) fn finish(mut self) -> (String, ExitStatus) {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
