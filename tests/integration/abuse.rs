@@ -1,7 +1,7 @@
-//! Everything that a script may try against the machine, with the analysis switched off.
+//! Attacks of scripts on the machine, with the analysis switched off.
 //!
-//! Each file of `tests/abuse` is an attack. Its head says what it must come to at each tier, and
-//! what it comes to without a sandbox: the positive control, without which a denial proves nothing.
+//! Each file of `tests/abuse` is an attack. Its head states the expected result at each tier, and without a sandbox.
+//! The run without a sandbox is the positive control: without it, a denial proves nothing.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -32,28 +32,28 @@ tests! {
         only_the_documented_gets_out_of_tier_2_as_root;
     needs [Tier2, PublicPython]:
         only_the_documented_gets_out_of_tier_2_as_an_ordinary_user;
-    // Some attacks are what namespaces make possible.
+    // The control needs tier 3 too, because some attacks use namespaces.
     needs [Root, Tier3, PublicPython]:
         every_attack_works_without_a_sandbox_as_root;
     needs [Tier3ForUsers]:
         every_attack_works_without_a_sandbox_as_an_ordinary_user;
 }
 
-/// A user that owns nothing else on the machine.
+/// The UID of a user that owns nothing else on the machine.
 const ORDINARY_USER: u32 = 24_601;
 
-/// What the file of a case says.
+/// A file of `tests/abuse`.
 struct Case {
     name: String,
     code: String,
     head: BTreeMap<String, String>,
 }
 
-/// How the server contains the cases.
+/// The containment in which the server runs the cases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Containment {
     T3,
-    /// Tier 3, in interpreters that were warm before.
+    /// Tier 3, in interpreters that are already warm.
     Warm,
     T2,
     None,
@@ -97,15 +97,15 @@ fn the_suite_is_complete() {
     for kind in ["reads", "writes", "network", "processes", "privilege", "kernel", "resources"] {
         assert!(count(kind) >= 15, "{kind}: {}", count(kind));
     }
-    // Where the control cannot work, the file says why; and there are few of those.
+    // The file states the reason if a case cannot have a control. Only a few cases may lack one.
     let without: Vec<_> =
         cases.iter().filter(|case| case.head["control"].starts_with("none")).collect();
     assert!(without.len() <= 12, "{}", without.len());
     assert!(without.iter().all(|case| case.head["control"].len() > 20));
-    // What only one architecture has is left out on others: there is little of it.
+    // Some cases are for one architecture, and are skipped on others. Only a few may be.
     let of_one: Vec<_> = cases.iter().filter_map(|case| case.head.get("only")).collect();
     assert!(of_one.len() <= 6 && of_one.iter().all(|name| *name == "x86_64"), "{of_one:?}");
-    // What is less than all is in the documents.
+    // The security model must mention each gap that a case states.
     let model = fs::read_to_string(root().join("docs/SECURITY_MODEL.md")).unwrap();
     let expectations = cases.iter().flat_map(|case| case.head.values());
     let gaps: Vec<_> = expectations.filter_map(|value| value.split("gap: ").nth(1)).collect();
@@ -142,13 +142,13 @@ fn cases() -> Vec<Case> {
     files.into_iter().map(case).collect()
 }
 
-/// A server that runs the cases.
+/// Starts a server that runs the cases.
 fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpProcess {
     let mut builder = ServerBuilder::new()
         .unchecked()
         .variable("QWED_MCP_PYTHON", public_python().unwrap().to_str().unwrap())
         .variable("QWED_MCP_MEMORY_MB", "512")
-        // That the server lets nobody look into it is not what keeps scripts out.
+        // Other processes may inspect this server, because the sandbox alone must keep scripts out.
         .variable("QWED_MCP_TEST_DUMPABLE", "1")
         .variable(SYNC_TIMEOUT, timeout_ms);
     if let Some(user) = user {
@@ -158,7 +158,8 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
         Containment::T3 => builder.variable("QWED_MCP_SANDBOX", "strict"),
         Containment::Warm => builder.variable("QWED_MCP_SANDBOX", "strict").warm("ctypes"),
         Containment::T2 => builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces"),
-        // Even without a sandbox a run's signals stay within it where Landlock can do that.
+        // Without a sandbox, Landlock would still keep a run's signals within the run. The control must do without
+        // that.
         Containment::None => builder
             .variable("QWED_MCP_SANDBOX", "off")
             .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock"),
@@ -172,7 +173,7 @@ fn server(containment: Containment, user: Option<u32>, timeout_ms: &str) -> McpP
 
 fn run_all(containment: Containment, user: Option<u32>) {
     let mut outside = Outside::new(user);
-    // Long, for a machine that is busy; and a short one for what only a timeout ends.
+    // The long timeout is for a busy machine. The short timeout is for cases that only a timeout ends.
     let mut patient = server(containment, user, "100000");
     let mut hasty = server(containment, user, "4000");
     let at_rest = if containment == Containment::Warm { FORK_SERVER_PROCESSES } else { 0 };
@@ -185,7 +186,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
         let code = outside.filled_in(&case.code, server.pid(), &tag);
         let mut result = server.execute(&code);
         if at_rest > 0 && result.execution()["warm"] == false {
-            // On a machine that is busy with other tests, a fork server may be given up.
+            // The server may give up a fork server if the machine is busy with other tests.
             server.wait_until_warm();
             result = server.execute(&code);
         }
@@ -197,7 +198,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
                 case.name, result.texts
             ));
         }
-        // A warm run is told of before its end is complete.
+        // The reply to a warm run may arrive before all its processes have ended.
         let limit = Duration::from_secs(if at_rest == 0 { 0 } else { 5 });
         let marked = || alive_with_marker(server.scratch.path()).len();
         if eventually(limit, || marked() == at_rest).is_none() {
@@ -213,10 +214,10 @@ fn run_all(containment: Containment, user: Option<u32>) {
     }
     assert!(wrong.is_empty(), "{} of {ran}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(ran > 100, "{ran}");
-    // After all of that, a call is a call.
+    // The servers still run scripts after all attacks.
     for mut server in [patient, hasty] {
         assert!(!server.execute("print(1)").is_error);
-        // Tens of thousands of folders go as slowly as they came.
+        // Removing tens of thousands of folders takes as long as creating them.
         let is_empty = || server.scratch.entries().is_empty();
         let emptied = eventually(Duration::from_secs(120), is_empty);
         assert!(emptied.is_some(), "{:?}", server.scratch.entries());
@@ -224,7 +225,8 @@ fn run_all(containment: Containment, user: Option<u32>) {
     }
 }
 
-/// The batch whose scripts nothing but the kernel holds, as it is in a release: the analysis is on.
+/// Runs the cases in a batch with `--analysis report`, as in a release: the analysis is on, but only the kernel
+/// contains the scripts.
 fn nothing_gets_out_of_a_batch_that_reports() {
     let mut outside = Outside::new(None);
     let scratch = Scratch::new();
@@ -252,7 +254,7 @@ fn nothing_gets_out_of_a_batch_that_reports() {
     let mut lines = batch.stdin.take().unwrap();
     let mut answers = BufReader::new(batch.stdout.take().unwrap()).lines();
     let (mut wrong, mut ran) = (Vec::new(), 0);
-    // The exit code of a batch all of whose lines were judged.
+    // The exit code of the batch is 1 if it could not judge a line.
     let mut unjudged = 0;
     for (number, case) in cases().into_iter().enumerate() {
         let Some(expected) = expected(&case, Containment::T3, None) else { continue };
@@ -272,7 +274,7 @@ fn nothing_gets_out_of_a_batch_that_reports() {
         let said = said.lines().rev().find_map(|line| line.strip_prefix("RESULT "));
         let reached = match (said, answer["status"].as_str().unwrap()) {
             (Some(said), _) => said.to_owned(),
-            // Beside other tests it may have had too little of a processor to be judged.
+            // On a busy machine, the script may have had too little processor time to be judged.
             (None, "timeout" | "infra_error") => "timed out".to_owned(),
             (None, "memory") => "memory limit".to_owned(),
             (None, _) => format!("exit {}", answer["exit_code"]),
@@ -297,9 +299,9 @@ fn nothing_gets_out_of_a_batch_that_reports() {
     assert!(eventually(Duration::from_secs(120), is_empty).is_some(), "{:?}", scratch.entries());
 }
 
-/// What the case must come to, if it is one for this machine and user.
+/// Returns the expected result of the case. None if the case does not apply to this machine and user.
 fn expected(case: &Case, containment: Containment, user: Option<u32>) -> Option<String> {
-    // What only one architecture has.
+    // The case may be for one architecture only.
     if case.head.get("only").is_some_and(|architecture| architecture != ARCH) {
         return None;
     }
@@ -326,7 +328,7 @@ fn expected(case: &Case, containment: Containment, user: Option<u32>) -> Option<
     }
 }
 
-/// What a case came to: what it says itself, or how it ended.
+/// Returns the result of a case: the line that the script printed, or the way in which the run ended.
 fn reached(result: &CallResult) -> String {
     let text = &result.texts[0];
     let said = text.lines().rev().find_map(|line| line.strip_prefix("RESULT "));

@@ -1,8 +1,8 @@
-//! The shape of the code: imports go one way, files of a module import in no circle, and each heavy
-//! dependency has its folder.
+//! The structure of the code: imports go one way, files do not import each other in a circle, and only certain folders
+//! use a heavy dependency.
 //!
-//! Cargo enforces the order of the crates, and which of them may use a dependency. These tests do the
-//! same for the modules of the root package, and look for circles in each crate.
+//! Cargo enforces the order of the crates, and which of them may use a dependency. These tests enforce the same for the
+//! modules of the root package. They also look for circles in each crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +22,7 @@ tests! {
         no_file_names_a_place_of_the_machine_it_was_written_on;
 }
 
-/// The modules of the root package from top to bottom. Each may import from those below it only.
+/// The modules of the root package from top to bottom. A module may import only from modules below it.
 const ORDER: &[&str] = &[
     "main",
     "cli",
@@ -52,7 +52,7 @@ const ORDER: &[&str] = &[
     "plain_text",
 ];
 
-/// Which folders of the root package may name a crate.
+/// The folders of the root package that may name a crate.
 const OWNERS: &[(&str, &[&str])] = &[
     ("anstream", &["cli", "logging", "terminal"]),
     ("anstyle", &["cli", "terminal"]),
@@ -82,7 +82,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustls", &["https"]),
 ];
 
-/// The circles that exist within a crate, and the reason.
+/// The permitted circles within a crate, and the reason for each.
 const CIRCLES: &[(&[&str], &str)] = &[
     (&["engine::"], "statements, expressions and calls are one recursion"),
     (
@@ -91,7 +91,7 @@ const CIRCLES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Where the documents' examples are: a checkout there is named in them.
+/// The folders in the documents' examples. If the checkout is in one of them, the documents may name it.
 const EXAMPLES: [&str; 5] = ["/srv", "/path", "/opt/rules", "/home/nobody", "/Users/ann"];
 
 fn imports_go_one_way() {
@@ -119,15 +119,16 @@ fn imports_go_one_way() {
     assert!(checked > 20, "{checked} imports checked");
 }
 
-/// The gateway that lets scripts run whatever is found in them: only the command line of batches names it, so
-/// no client's call gets there.
+/// `ReportingGateway` lets scripts run in spite of findings. Only the command line of batches may name it, so no
+/// client's call can reach it.
 fn only_batches_have_the_gateway_that_reports() {
     let is_named = |line: &str| line.contains("ReportingGateway");
     let named: BTreeSet<_> = places(is_named).into_iter().collect();
     assert_eq!(named, ["cli/run/batch.rs".to_owned()].into());
 }
 
-/// Whatever asks for a run, there is one entry for scripts: a second one would drift from it.
+/// All runs use the same code to confirm a decision and to start a script, because a second version would diverge from
+/// it.
 fn one_place_confirms_decisions_and_one_hands_scripts_to_the_executor() {
     assert_eq!(places(|line| line.contains("confirm(")), ["scripts/decide.rs"]);
     assert_eq!(places(|line| line.contains("executor.run(")), ["scripts/run.rs"]);
@@ -136,7 +137,7 @@ fn one_place_confirms_decisions_and_one_hands_scripts_to_the_executor() {
     assert_eq!(made, ["scripts/decide.rs".to_owned()].into());
 }
 
-/// The files that have such lines, once for each line. Tests are left out, and the gateway itself.
+/// Returns the files with lines that satisfy the condition, once for each line. Skips tests and the gateway itself.
 fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     let src = root().join("src");
     let mut places = Vec::new();
@@ -151,8 +152,8 @@ fn places(is_such: impl Fn(&str) -> bool) -> Vec<String> {
     places
 }
 
-/// Files that import from each other cannot be read one after the other. A module and the files in its
-/// folder may: one is the face of the others.
+/// Files that import each other cannot be read one after the other. A module and the files in its folder may import
+/// each other, because the module is their interface.
 fn files_import_in_no_circle() {
     let crates: Vec<Modules> =
         source_folders().iter().map(|folder| Modules::read(folder)).collect();
@@ -171,7 +172,7 @@ fn files_import_in_no_circle() {
 /// The paths that each file of a crate names, by the path of its module.
 struct Modules {
     imports: BTreeMap<String, Vec<Vec<String>>>,
-    /// The names that a module passes on (`pub use`), and where they are from.
+    /// The names that a module re-exports (`pub use`), and their original paths.
     passed_on: BTreeMap<Vec<String>, Vec<String>>,
 }
 
@@ -208,12 +209,12 @@ impl Modules {
         Self { imports: named, passed_on }
     }
 
-    /// The module that a path leads to, also where others pass the name on.
+    /// Returns the module that a path leads to. Follows re-exports.
     fn module(&self, path: &[String]) -> Option<String> {
         let mut path = path.to_vec();
-        // Names are passed on from folder to folder, a few times at most.
+        // A few re-exports can follow each other, from folder to folder.
         for _ in 0..8 {
-            // A function may have the name of a module: the path of a file is the module's.
+            // A function may have the same path as a module. If a file has this path, the path means the module.
             let is_file = |end: usize| self.imports.contains_key(&path[..end].join("::"));
             let passed_on = (1..=path.len())
                 .find_map(|end| Some((end, self.passed_on.get(&path[..end])?)))
@@ -250,7 +251,7 @@ impl Modules {
         reached
     }
 
-    /// The sets of modules each of which is reached from every other one.
+    /// Returns the sets of modules in which each module reaches every other module.
     fn circles(&self) -> BTreeSet<BTreeSet<String>> {
         let reachable: BTreeMap<&str, BTreeSet<String>> =
             self.imports.keys().map(|module| (module.as_str(), self.reachable(module))).collect();
@@ -269,7 +270,7 @@ impl Modules {
     }
 }
 
-/// The paths that a file of the module at `module` names, from the top of the crate.
+/// Returns the paths that a file of the module `module` names, from the root of the crate.
 fn imports(code: &str, module: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for start in ["crate::", "super::", "self::"] {
@@ -290,7 +291,7 @@ fn imports(code: &str, module: &[String]) -> Vec<Vec<String>> {
     paths
 }
 
-/// The first names in a group of imports, which may have groups in it.
+/// Returns the names in a group of imports. For a nested group, returns only the path before the group.
 fn group_of(text: &str) -> Vec<String> {
     let (mut names, mut depth) = (vec![String::new()], 0);
     for c in text.chars() {
@@ -342,7 +343,7 @@ fn a_crate_is_named_in_its_own_folders_only() {
 
 fn no_file_names_a_place_of_the_machine_it_was_written_on() {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    // A place right below `/`, like `/project` or `/nonexistent`, is an ordinary word.
+    // A folder directly below `/`, such as `/project`, can be an ordinary word.
     let is_particular = |place: &&Path| place.components().count() > 2;
     let places: Vec<&Path> = [root(), &home].into_iter().filter(is_particular).collect();
     for folder in
@@ -358,8 +359,7 @@ fn no_file_names_a_place_of_the_machine_it_was_written_on() {
     }
 }
 
-/// Whether the text has the path as a whole, or one below it, but for what stands in the documents
-/// as an example.
+/// Returns whether the text has this path, or a path below it. Always false for the folders of the documents' examples.
 fn names(text: &str, place: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_-.~".contains(c);
     let is_example = EXAMPLES.iter().any(|example| Path::new(place).starts_with(example));
@@ -381,7 +381,7 @@ fn a_place_is_found_as_a_whole_path_only() {
     }
 }
 
-/// Cargo leaves functions with Rust's own attribute out, as this target has a harness of its own.
+/// Cargo ignores functions with the attribute `#[test]`, because this target has its own harness.
 fn every_integration_test_is_listed() {
     for file in files_below(&root().join("tests/integration")) {
         let text = fs::read_to_string(&file).unwrap();
@@ -390,7 +390,7 @@ fn every_integration_test_is_listed() {
     }
 }
 
-/// The folders that hold the sources of a crate each.
+/// Returns the folders with the sources of the crates, one folder for each crate.
 pub(crate) fn source_folders() -> Vec<PathBuf> {
     let mut folders = vec![root().join("src")];
     for entry in fs::read_dir(root().join("crates")).unwrap() {
@@ -419,15 +419,15 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The top-level module that a file belongs to.
+/// Returns the top-level module of a file.
 fn module_of(file: &Path) -> String {
     let below = file.strip_prefix(root().join("src")).unwrap();
     let first = below.components().next().unwrap().as_os_str().to_str().unwrap();
-    // The replacement of a module, in a build without the feature `teams`.
+    // A file with this ending replaces its module in a build without the feature `teams`.
     first.trim_end_matches(".rs").trim_end_matches("_absent").to_owned()
 }
 
-/// The lines of a file without comments and without its tests.
+/// Returns the lines of a file without comments and tests.
 fn code_lines(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
     if file.file_name().is_some_and(|name| name == "tests.rs") {

@@ -28,7 +28,7 @@ fn a_job_is_placed_polled_and_answered() {
     let text = "Status: success\n\nResult:\nSTDOUT:\ndone\n\nExecution completed successfully.";
     assert_eq!(result.text(), text);
     assert_eq!(result.execution()["exit_code"], 0);
-    // The result stays, and the id is read in either case.
+    // The result stays available. The case of the letters in the id does not matter.
     assert_eq!(server.status(&job_id.to_uppercase()).text(), text);
     server.finish();
 }
@@ -70,7 +70,7 @@ fn five_jobs_run_and_the_rest_wait_in_order() {
     for job_id in &waiting {
         assert_eq!(server.status(job_id).text(), "Status: queued...");
     }
-    // A synchronous call does not wait for them.
+    // A synchronous call does not wait for these jobs.
     assert!(!server.execute("print(1)").is_error);
     for job_id in waiting.iter().chain(&long) {
         assert!(server.wait_for_job(job_id).text().starts_with("Status: success"));
@@ -120,7 +120,7 @@ fn a_job_expires_after_its_last_change_without_anyone_asking() {
     let result = server.wait_for_job(&ended);
     let ended_at = Instant::now();
     assert!(result.text().starts_with("Status: success"));
-    // It is still there some time later, and polling it does not prolong its life.
+    // The job exists for some time after its end. Polling does not prolong this time.
     let mut seen = Duration::ZERO;
     let unknown = loop {
         let result = server.status(&ended);
@@ -134,7 +134,7 @@ fn a_job_expires_after_its_last_change_without_anyone_asking() {
     assert_eq!(unknown.texts[0], format!("Error: Job ID '{ended}' not found or expired."));
     assert!(seen > ttl / 2, "{seen:?}");
 
-    // One that still runs is cancelled.
+    // A job that is still running when it expires is cancelled.
     let running = server.place("import time\ntime.sleep(60)");
     let scratch = server.scratch.path().to_owned();
     let runs = || !alive_with_marker(&scratch).is_empty();

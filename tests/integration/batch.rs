@@ -1,4 +1,4 @@
-//! Batches: a line in, a line out, whatever happens in between.
+//! Batches: each line of input gets one line of output, even if something fails in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -51,13 +51,13 @@ tests! {
         options_of_batches_are_refused_without_one;
 }
 
-/// A folder for the files of a batch, and how it is started.
+/// A folder for the files of a batch, and the settings of its command.
 struct Batch {
     folder: TempDir,
     builder: ServerBuilder,
 }
 
-/// What came of it.
+/// The output of a batch that has ended.
 struct Done {
     answers: Vec<Value>,
     told: String,
@@ -67,7 +67,7 @@ struct Done {
 impl Batch {
     fn new(builder: ServerBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // What runs for it is recognised by that, see `alive_with_marker`.
+        // The processes of the batch are recognised by this variable, see `alive_with_marker`.
         let path = format!("{}:{}", std::env::var("PATH").unwrap(), folder.path().display());
         Self { folder, builder: builder.variable("PATH", &path) }
     }
@@ -90,7 +90,7 @@ impl Batch {
         command
     }
 
-    /// Runs these lines to the end.
+    /// Writes these lines to a file, and runs them as a batch until it ends.
     fn run(&self, lines: &[Value], arguments: &[&str]) -> Done {
         self.write(lines);
         Done::of(self.command(arguments).output().unwrap())
@@ -100,7 +100,7 @@ impl Batch {
         parse(&fs::read_to_string(self.path("results.jsonl")).unwrap())
     }
 
-    /// Asserts that nothing of the batch is there any more.
+    /// Asserts that all processes of the batch have ended.
     fn assert_gone(&self) {
         let alive = || alive_with_marker(self.folder.path());
         let gone = eventually(Duration::from_secs(30), || alive().is_empty());
@@ -139,7 +139,7 @@ fn path_text(path: &Path) -> &str {
 
 const SYSTEM: &str = "import os\nos.system('id')";
 
-/// Scripts of each kind, and the status that each must have.
+/// Returns a script of each kind, with the expected values of `status` and `passed`.
 fn every_kind() -> Vec<(Value, &'static str, Value)> {
     let memory = "import time\nx = bytearray(300 << 20)\ntime.sleep(60)";
     vec![
@@ -201,7 +201,7 @@ fn each_line_is_answered_with_what_became_of_it() {
     );
     assert!(ok["duration_ms"].is_u64() && ok["queue_ms"].is_u64(), "{ok}");
     assert_eq!(ok["verification_id"].as_str().unwrap().len(), 64);
-    // Of `print(6 * 7)`.
+    // The SHA-256 of `print(6 * 7)`.
     let sha256 = "6df79599d398b84cc3b5d2bc48aa32b3b92a031c852c3c679fc9308ef740f492";
     assert_eq!(ok["code_sha256"], sha256);
     assert_eq!(done.answer("exit")["exit_code"], 3);
@@ -211,7 +211,7 @@ fn each_line_is_answered_with_what_became_of_it() {
     assert_eq!(done.answer("extra")["line"], 11);
     assert!(done.told.contains("12 lines (") && done.told.contains("2 passed"), "{}", done.told);
 
-    // What is no JSON, too long, blank, or there twice.
+    // Lines that are not JSON, blank or too long, and an id that exists twice.
     let long = format!("{{\"id\":\"x\",\"code\":\"{}\"}}", "1".repeat(4 << 20));
     let text = format!(
         "nonsense\n\n{long}\n{{\"code\":\"1\"}}\n{{\"id\":\"4\",\"code\":\"1\"}}\n{{\"code\":\"2\"}}"
@@ -224,7 +224,7 @@ fn each_line_is_answered_with_what_became_of_it() {
         .map(|it| ((it["id"].as_str(), it["line"].as_u64()), it["status"].as_str().unwrap()))
         .collect();
     let expected = BTreeMap::from([
-        // Their numbers may be the ids of others.
+        // The answer has no id, because the number of the line may be the id of another line.
         ((None, Some(1)), "invalid"),
         ((None, Some(3)), "invalid"),
         ((Some("4"), None), "ok"),
@@ -238,7 +238,7 @@ fn each_line_is_answered_with_what_became_of_it() {
 fn hostile_lines_are_told_from_each_other_in_warm_interpreters() {
     let batch = Batch::new(ServerBuilder::new().warm("json"));
     let kinds = every_kind();
-    // Enough before them that the interpreters are warm by then.
+    // Send enough lines before these, until the interpreters are warm.
     let mut child = batch.builder.command();
     child.args(["run", "--batch", "-", "--timeout", "60", "--workers", "2"]);
     child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -293,12 +293,12 @@ fn a_script_is_run_once_for_each_test() {
     let wrong = (json!("ok"), json!(false));
     let one = done.answer("one");
     assert_eq!(told(one), [ok.clone(), wrong.clone(), (json!("failed"), json!(false)), ok.clone()]);
-    // The first that did not pass.
+    // The answer shows the first test that did not pass.
     assert_eq!(
         (&one["status"], &one["passed"], &one["stdout"]),
         (&json!("ok"), &json!(false), &json!("20"))
     );
-    // Without anything to read, `input()` is an error.
+    // `input()` raises an error if standard input is empty.
     assert_eq!(done.answer("loop")["status"], "failed");
     let done = batch.run(&lines, &["--fail-fast"]);
     assert_eq!(told(done.answer("one")), [ok.clone(), wrong]);
@@ -313,7 +313,7 @@ fn a_script_that_others_keep_from_the_processors_is_not_judged() {
     ];
     for warm in ["on", "off"] {
         let batch = Batch::new(ServerBuilder::new().variable("QWED_MCP_WARM", warm));
-        // Loading takes long beside the others, and a batch does not wait for it.
+        // Warming up takes long on busy processors, and a batch does not wait for it.
         let _busy = BusyProcessors::start();
         let done = batch.run(&lines, &["--workers", "1", "--timeout", "60"]);
         let computes = done.answer("computes");
@@ -355,14 +355,14 @@ fn scripts_read_from_standard_input_however_they_are_run() {
         let found: Vec<_> = done.answers.iter().map(|it| it["stdout"].as_str().unwrap()).collect();
         assert_eq!(found, printed, "{} {:?}", done.told, batch.builder);
     }
-    // Nothing of it is left behind, and nobody else's is there.
+    // The scratch folder is empty. Standard input is an unlinked file that the script cannot write to.
     let batch = Batch::new(ServerBuilder::new().unchecked());
     let code = "import os, sys\nprint(os.listdir('.'), os.fstat(0).st_nlink)\ntry: os.write(0, b'x')\nexcept OSError: print('closed')";
     let done = batch.run(&[json!({ "code": code, "stdin": "x" })], &[]);
     assert_eq!(done.answers[0]["stdout"], "[] 0\nclosed", "{}", done.answers[0]);
 }
 
-/// A script that looks for its own expected output in the file of the batch, and prints that.
+/// Returns a script that reads its own expected output from the file of the batch, and prints it.
 fn cheat(input: &Path) -> Value {
     let code =
         format!("import json\nprint(json.load(open('{}'))['expect']['stdout'])", input.display());
@@ -407,25 +407,25 @@ fn scripts_cannot_read_the_answers_of_their_batch() {
             assert!(done.told.contains(&refusal), "{arguments:?}: {}", done.told);
             assert_eq!(fs::read_to_string(results).unwrap_or_default(), "", "{arguments:?}");
         }
-        // Nor by a second name of the same file.
+        // A hard link in the readable folder also makes the file readable.
         let second = place("second.jsonl");
         fs::hard_link(outside, &second).unwrap();
         let done = run(&builder, &["--batch", outside], Stdio::null());
         assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{}", done.told);
         assert!(done.told.contains(&format!("second.jsonl {refusal}")), "{}", done.told);
         fs::remove_file(&second).unwrap();
-        // The control: where it is allowed, the script has it, and the command says so.
+        // The control: with `--allow-readable-answers` the script can read the answer. The command prints a warning.
         let arguments = ["--batch", path_text(&input), "--allow-readable-answers"];
         let done = run(&builder, &arguments, Stdio::null());
         assert_eq!(done.answer("cheat")["passed"], true, "{}", done.told);
         assert!(done.told.contains("warning: --allow-readable-answers"), "{}", done.told);
-        // And where they are elsewhere, it has nothing.
+        // The script cannot read the answer if the file is elsewhere.
         let done = run(&builder, &["--batch", outside], Stdio::null());
         assert_eq!(done.answer("cheat")["passed"], false, "{}", done.told);
     }
 }
 
-/// Without a sandbox that protects files, there is no place that scripts cannot read.
+/// Without a sandbox that protects files, scripts can read every file of the user.
 fn no_batch_runs_without_a_sandbox_that_protects_files() {
     for (lacks, sandbox) in [("namespaces,landlock", "degraded"), ("", "off")] {
         let builder = ServerBuilder::of_interpreter(&public_python().unwrap());
@@ -440,10 +440,11 @@ fn no_batch_runs_without_a_sandbox_that_protects_files() {
     }
 }
 
-/// A user whom no other test runs batches as.
+/// A UID that no other test uses for batches.
 const USER: u32 = 24_613;
 
-/// Where a script can kill what watches over it, it is killed by its own doing: that is no reason to drop it.
+/// Without a complete sandbox, a script can kill its supervisor. Such a script has failed, because it must not avoid
+/// its verdict.
 fn no_script_withdraws_from_its_verdict() {
     let code = "import os\nos.kill(os.getppid(), 9)\nprint('wrong')";
     let line = json!({ "id": "x", "code": code, "expect": { "stdout": "right" } });
@@ -496,7 +497,7 @@ fn answers_come_in_the_order_of_the_lines_where_that_is_wanted() {
     let done = batch.run(&lines, &["--ordered", "--workers", "3"]);
     let expected: Vec<String> = (1..=12).map(|number: u64| number.to_string()).collect();
     assert_eq!(ids(&done.answers), expected);
-    // The control: without it, the first line is not the first.
+    // The control: without `--ordered`, the answer to the slow first line does not come first.
     let done = batch.run(&lines, &["--workers", "3"]);
     assert_ne!(ids(&done.answers)[0], "1");
     assert_eq!(done.answers.len(), 12);
@@ -533,7 +534,8 @@ fn what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else() {
     assert!(done.told.contains("warning: --analysis report: scripts run"), "{}", done.told);
     let summary: Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
     assert_eq!(summary["analysis"], "report");
-    // The kernel alone holds it: all of that, or nothing runs. Not even where the admin takes less otherwise.
+    // Only the kernel contains these scripts, so they need a complete sandbox. Without one nothing runs, even if the
+    // admin accepts a lower tier.
     for sandbox in ["required", "degraded", "off"] {
         let lacking = ServerBuilder::new().variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces");
         let batch = Batch::new(lacking.variable("QWED_MCP_SANDBOX", sandbox));
@@ -541,7 +543,7 @@ fn what_is_found_is_reported_where_the_admin_says_so_and_nowhere_else() {
         assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{}", done.told);
         assert!(done.told.contains("error: "), "{}", done.told);
     }
-    // No client gets there, whatever it says.
+    // A client cannot request this.
     let mut server = ServerBuilder::new().connect();
     for arguments in [
         json!({ "code": code, "analysis": "report" }),
@@ -605,7 +607,7 @@ fn what_cannot_be_used_is_told_before_anything_runs() {
 }
 
 fn results_are_gone_on_with_and_never_overwritten() {
-    // Nothing is run in this: all lines are blocked.
+    // All lines are blocked, so nothing runs in this test.
     let batch = Batch::new(ServerBuilder::new());
     let lines: Vec<Value> =
         (0..5).map(|number| json!({ "id": format!("a{number}"), "code": SYSTEM })).collect();
@@ -624,7 +626,7 @@ fn results_are_gone_on_with_and_never_overwritten() {
         assert!(done.code == Some(2) && done.told.contains(reason), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
-    // A note without the end of a line is not a line that was being written.
+    // A foreign text without a line end is not treated as an incomplete result.
     for foreign in ["remember the milk", "\0\0\0", "x\0\0"] {
         fs::write(&results, foreign).unwrap();
         let done = run(&["--resume"]);
@@ -635,7 +637,7 @@ fn results_are_gone_on_with_and_never_overwritten() {
         );
         assert_eq!(fs::read_to_string(&results).unwrap(), foreign);
     }
-    // The last line was being written.
+    // The last line is incomplete, as after a crash during a write.
     fs::write(&results, "{\"id\":\"a1\",\"status\":\"ok\"}\n{\"id\":\"a2\",\"status\":\"infra_error\"}\n{\"id\":\"a3\",\"sta\0\0").unwrap();
     let done = run(&["--resume"]);
     assert_eq!(done.code, Some(0), "{}", done.told);
@@ -644,12 +646,12 @@ fn results_are_gone_on_with_and_never_overwritten() {
     assert_eq!(ids(&found[..2]), ["a1", "a2"]);
     let rest: BTreeSet<_> = ids(&found[2..]).into_iter().map(ToOwned::to_owned).collect();
     assert_eq!(rest, ["a0", "a3", "a4"].map(ToOwned::to_owned).into());
-    // All is there: nothing is added.
+    // All lines have answers, so nothing is added.
     let before = fs::read(&results).unwrap();
     let done = run(&["--resume"]);
     assert!(done.code == Some(0) && done.told.contains("5 lines answered before"), "{}", done.told);
     assert_eq!(fs::read(&results).unwrap(), before);
-    // Another one that writes to it.
+    // The lock simulates another batch that writes to the file.
     let held = fs::File::options().append(true).open(&results).unwrap();
     held.lock().unwrap();
     let done = run(&["--resume"]);
@@ -660,15 +662,15 @@ fn results_are_gone_on_with_and_never_overwritten() {
     );
 }
 
-/// Runs these lines and keeps the answers of before. Nothing is run: all lines are blocked or invalid.
+/// Runs these lines with `--resume`. No script runs, because all lines are blocked or invalid.
 fn resume(batch: &Batch, lines: &[String]) -> Done {
     fs::write(batch.path("scripts.jsonl"), lines.join("\n")).unwrap();
     let results = batch.path("results.jsonl");
     Done::of(batch.command(&["--output", path_text(&results), "--resume"]).output().unwrap())
 }
 
-/// Asserts that the lines cannot be resumed with `changed`, that this changes no answer, and that `lines` can still be
-/// resumed.
+/// Asserts that the lines cannot be resumed with `changed`, that the attempt changes no answer, and that `lines` can
+/// still be resumed.
 fn assert_changed(batch: &Batch, lines: &[String], changed: &[String]) {
     let results = batch.path("results.jsonl");
     let before = fs::read_to_string(&results).unwrap();
@@ -691,7 +693,7 @@ fn a_line_that_no_longer_can_be_read_is_not_answered_twice() {
     for broken in [r#"{"id":"x","code":" "}"#, r#"{"id":"x","code":"1","more":1}"#] {
         assert_changed(&batch, &lines, &[lines[0].clone(), broken.to_owned()]);
     }
-    // The answer of this id is to the line before, so this one has no answer yet.
+    // The existing answer with this id belongs to an earlier line, so the two new lines have no answer yet.
     let twice = [&lines[..], &[named, r#"{"id":"x","code":" "}"#.to_owned()]].concat();
     let done = resume(&batch, &twice);
     assert_eq!(done.code, Some(0), "{}", done.told);
@@ -718,10 +720,10 @@ fn an_answer_to_other_expectations_is_not_kept() {
     ] {
         assert_changed(&batch, &lines, &line(changed));
     }
-    // The answer does not depend on these.
+    // The answer does not depend on `meta`.
     let same = line(json!({ "stdin": "1", "expect": { "stdout": "1" }, "meta": [1] }));
     assert_eq!(resume(&batch, &same).code, Some(0));
-    // An answer of a version that wrote the digest of the script only.
+    // Older versions recorded only the digest of the script.
     let mut answer = batch.results().remove(0);
     assert_eq!(answer["line_sha256"].as_str().unwrap().len(), 64);
     answer.as_object_mut().unwrap().remove("line_sha256");
@@ -730,7 +732,7 @@ fn an_answer_to_other_expectations_is_not_kept() {
 }
 
 fn an_answer_to_another_script_is_not_kept() {
-    // Nothing is run in this: all lines are blocked.
+    // All lines are blocked, so nothing runs in this test.
     let batch = Batch::new(ServerBuilder::new());
     let results = batch.path("results.jsonl");
     let run = |codes: &[&str]| {
@@ -746,14 +748,14 @@ fn an_answer_to_another_script_is_not_kept() {
         assert!(done.told.contains("differs from the line that the output has"), "{}", done.told);
         assert_eq!(fs::read_to_string(&results).unwrap(), before);
     }
-    // No figures come before an error.
+    // The command prints no figures before an error.
     assert!(!run(&[other]).told.contains("no line to run"));
-    // One line is not "1 lines".
+    // The summary uses the singular for one line.
     let one = Batch::new(ServerBuilder::new());
     let done = one.run(&[json!({ "code": SYSTEM })], &["--workers", "1"]);
     assert!(done.told.contains(" 1 line (1 blocked)"), "{}", done.told);
     assert!(done.told.contains(" 1 worker, up to "), "{}", done.told);
-    // The same again, and one more.
+    // The same lines and one more line.
     assert_eq!(run(&[SYSTEM, "1 1 1 (", SYSTEM, other]).code, Some(0));
     let after = fs::read_to_string(&results).unwrap();
     assert!(after.starts_with(&before) && after.lines().count() == 4, "{after}");
@@ -785,13 +787,13 @@ fn options_of_batches_are_refused_without_one() {
     assert!(!Path::new(file).exists());
 }
 
-/// Lines that take a while, all together.
+/// Returns lines that take a while together.
 fn slow_lines(count: usize) -> Vec<Value> {
     let code = |number| format!("import time\ntime.sleep(0.02)\nprint({number})");
     (0..count).map(|number| json!({ "id": format!("s{number}"), "code": code(number) })).collect()
 }
 
-/// Asserts that each line has one answer, which is its own.
+/// Asserts that each line has exactly one answer, and that the answer belongs to the line.
 fn assert_answered_once(found: &[Value], count: usize) {
     let all: BTreeSet<_> = ids(found).into_iter().collect();
     assert_eq!((all.len(), found.len()), (count, count));
@@ -840,7 +842,7 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
         let child = batch.command(&arguments).spawn().unwrap();
         let is_there = || fs::read_to_string(&results).is_ok_and(|text| text.lines().count() >= 10);
         assert!(eventually(Duration::from_secs(120), is_there).is_some());
-        // The last one goes on for ever.
+        // The last remaining script never ends.
         wait_for_a_script(&child);
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         let done = Done::of(child.wait_with_output().unwrap());
@@ -857,7 +859,7 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
     let (forever, rest): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it["id"] == "forever");
     assert_eq!((forever.len(), &forever[0]["stdout"]), (1, &json!("over")));
     assert_answered_once(&rest, 10);
-    // On standard output nothing can be gone on with, so what was cut off is told.
+    // A batch on standard output cannot be resumed, so it reports the script that was interrupted.
     batch.write(&[json!({ "id": "forever", "code": "import time\ntime.sleep(600)" })]);
     let mut child = batch.command(&[]).spawn().unwrap();
     wait_for_a_script(&child);
@@ -870,11 +872,11 @@ fn an_interrupted_batch_ends_its_scripts_and_is_gone_on_with() {
     );
 }
 
-/// Waits until something runs for the batch.
+/// Waits until a script of the batch runs.
 fn wait_for_a_script(child: &Child) {
     let runs = || descendants(child.id()).len() >= 3;
     assert!(eventually(Duration::from_secs(60), runs).is_some());
-    // The canary is not what is waited for.
+    // The canary may be running instead, so check again after it has ended.
     std::thread::sleep(Duration::from_secs(2));
     assert!(eventually(Duration::from_secs(60), runs).is_some());
 }
@@ -910,7 +912,7 @@ fn a_disk_that_is_full_loses_no_answer() {
     let line = |number| json!({ "id": format!("d{number}"), "code": code(number) });
     batch.write(&(0..20).map(line).collect::<Vec<_>>());
     let results = batch.path("results.jsonl");
-    // A file that cannot grow beyond 100 KiB, and no signal of that.
+    // The file cannot grow beyond 100 KiB. The shell ignores SIGXFSZ, so writes fail instead.
     let full = batch.command(&["--output", path_text(&results)]);
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$0\" \"$@\""]);
@@ -920,7 +922,7 @@ fn a_disk_that_is_full_loses_no_answer() {
     assert!(done.told.contains("the answers cannot be written: File too large"), "{}", done.told);
     assert!(done.told.contains("with --resume to continue"), "{}", done.told);
     assert_eq!(done.code, Some(1));
-    // Whole lines only.
+    // The file has only complete lines.
     let before = batch.results().len();
     assert!((1..20).contains(&before), "{before}");
     let again = batch.command(&["--output", path_text(&results), "--resume"]).output().unwrap();
@@ -929,7 +931,7 @@ fn a_disk_that_is_full_loses_no_answer() {
     let found = batch.results();
     let all: BTreeSet<_> = ids(&found).into_iter().collect();
     assert_eq!((all.len(), found.len()), (20, 20));
-    // A device that has no room at all.
+    // A device without free space.
     let done = Done::of(batch.command(&["--output", "/dev/full"]).output().unwrap());
     assert_eq!(done.code, Some(1));
     assert!(done.told.contains("cannot be written: No space left on device"), "{}", done.told);
@@ -964,7 +966,7 @@ fn a_machine_that_runs_out_of_files_judges_no_script_and_goes_on() {
     batch.assert_gone();
 }
 
-/// Gives a process another soft limit of open files.
+/// Sets the soft limit of open files of another process.
 fn limit_files(child: &Child, limit: &str) {
     let pid = child.id().to_string();
     let status =
@@ -985,7 +987,7 @@ fn a_reader_who_leaves_ends_the_batch() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(141));
     batch.assert_gone();
-    // The same where the pipe has a name.
+    // The same with a named pipe.
     let pipe = batch.path("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let child = batch.command(&["--workers", "2", "--output", path_text(&pipe)]).spawn().unwrap();
@@ -1004,8 +1006,8 @@ fn a_reader_who_leaves_ends_the_batch() {
 
 fn an_answer_is_one_line_to_every_reader() {
     let batch = Batch::new(ServerBuilder::new());
-    // White space between the values, as programs do not write it; and what other readers take for the end of
-    // a line, or terminals for an order.
+    // The input has white space that programs do not write between values. Its text has characters that other readers
+    // treat as a line end, or that control a terminal.
     let odd = "\u{7f}\u{85}\u{9b}31m\u{2028}\u{2029}\u{202e}";
     let numbers: Vec<u32> = odd.chars().map(u32::from).collect();
     let code = format!("print(''.join(map(chr, {numbers:?})))");
@@ -1061,7 +1063,7 @@ fn progress_and_figures_are_there_for_programs() {
     for key in ["seconds", "scripts_per_second", "p50_ms", "p99_ms"] {
         assert!(summary[key].as_f64().unwrap() > 0.0, "{summary}");
     }
-    // What could be used up is said before it is.
+    // The command prints how much memory the batch may use.
     assert!(done.told.contains("2 workers, up to 1024 MiB each"), "{}", done.told);
     let greedy = Batch::new(ServerBuilder::new().variable("QWED_MCP_MEMORY_MB", "1000000"));
     let done = greedy.run(&lines[4..], &[]);

@@ -1,4 +1,4 @@
-//! The command line: what a person sees without a client.
+//! The command line, as people use it without a client.
 
 use std::cell::RefCell;
 use std::fs;
@@ -36,7 +36,7 @@ fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
     output_of(builder.command().args(arguments), input)
 }
 
-/// Runs a command with this standard input until it ends.
+/// Runs a command with this standard input until it ends, and returns its output.
 fn output_of(command: &mut Command, input: &str) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -77,11 +77,11 @@ fn run_writes_the_pictures_of_the_script() {
         assert!(told.contains(&format!("note: {} (640 × 480)\n", path.display())), "{told}");
     }
     assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2);
-    // Where nobody asks for them, and no terminal shows them, standard output is the script's alone.
+    // Without the option and without a terminal, standard output has only the script's own output.
     let output = run(&ServerBuilder::new(), &["run", "-"], script);
     assert_eq!(&*output.stdout, b"");
     assert_eq!(&*output.stderr, b"note: 2 pictures; --pictures DIR writes them there\n");
-    // Beside the result for programs, in which they are too.
+    // With `--json`, the pictures are in the files and in the result.
     let arguments = ["run", "-", "--json", "--pictures", pictures.to_str().unwrap()];
     let output = run(&ServerBuilder::new(), &arguments, script);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -91,8 +91,7 @@ fn run_writes_the_pictures_of_the_script() {
     }
 }
 
-/// Whatever becomes of the pictures, nothing that the script said is lost; and for a folder that there
-/// cannot be, nothing is run.
+/// If the pictures cannot be written, the script's output is not lost. If their folder cannot exist, nothing runs.
 fn pictures_that_cannot_be_written_are_an_error_besides_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let script = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('computed')\n\
@@ -120,7 +119,7 @@ fn pictures_that_cannot_be_written_are_an_error_besides_the_result() {
     assert_eq!(result["_meta"]["qwed.ai/execution"]["exit_code"], 1);
     assert_eq!((&*told, output.status.code()), (&*failed, Some(125)));
 
-    // A file that nobody reads takes for ever, or until somebody does not want to wait.
+    // Writing to a FIFO without a reader blocks until SIGINT.
     fs::remove_dir(&taken).unwrap();
     nix::unistd::mkfifo(&taken, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let file = folder.path().join("script.py");
@@ -215,13 +214,13 @@ fn check_tells_what_it_cannot_read_and_still_checks_the_rest() {
         let is_clean = output.stdout == b"1 script checked: nothing is blocked\n";
         assert_eq!(is_clean, arguments[1] == "good.py");
     }
-    // Nor what has no end.
+    // An endless file is an error too.
     for (command, code) in [("check", 2), ("run", 127)] {
         let output = run(&ServerBuilder::new(), &[command, "/dev/zero"], "");
         assert_eq!(output.status.code(), Some(code), "{command}");
         assert_eq!(&*output.stderr, b"error: /dev/zero: file too large\n", "{command}");
     }
-    // A usage error is one too.
+    // A usage error has the exit code 2 too.
     assert_eq!(check(&[], &[], "").status.code(), Some(2));
     assert_eq!(check(&files, &["good.py", "--format", "xml"], "").status.code(), Some(2));
 }
@@ -256,7 +255,7 @@ fn check_prints_json_and_sarif() {
     let location = &results[0]["locations"][0]["physicalLocation"];
     assert_eq!(location["artifactLocation"]["uri"], "bad%20file.py");
     assert_eq!(location["region"], json!({ "startLine": 1, "startColumn": 8 }));
-    // Columns are counted in characters, and the log says so.
+    // Columns count characters, and the log declares it.
     assert_eq!(run["columnKind"], "unicodeCodePoints");
 }
 

@@ -1,5 +1,5 @@
-//! The corpus of snippets: attacks that must be found, each shown to work where nothing finds it,
-//! and honest scripts in which nothing may be found.
+//! The corpus of snippets. Each attack must be found, and must work without the analysis. In honest scripts nothing may
+//! be found.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ tests! {
         nothing_is_found_in_honest_scripts;
 }
 
-/// What `check` says about every file of a folder of the corpus, in the order of their names.
+/// Runs `check` on every file of a folder of the corpus. Returns the files with their reports, sorted by name.
 fn checked(folder: &str) -> Vec<(PathBuf, Value)> {
     let files = files_of(folder);
     assert!(files.len() > 100, "{} files in {folder}", files.len());
@@ -32,7 +32,7 @@ fn checked(folder: &str) -> Vec<(PathBuf, Value)> {
     files.into_iter().zip(reports).collect()
 }
 
-/// The files of a folder of the corpus, in the order of their names.
+/// Returns the files of a folder of the corpus, sorted by name.
 fn files_of(folder: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(root().join("tests/corpus").join(folder))
         .unwrap()
@@ -43,7 +43,7 @@ fn files_of(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What a comment at the start of a snippet states: `# rule: …`, `# effect: …`.
+/// Returns the value of a comment at the start of a snippet, such as `# rule: …` or `# effect: …`.
 fn stated(file: &Path, what: &str) -> Option<String> {
     let source = fs::read_to_string(file).unwrap();
     let mut lines = source.split(['\n', '\r']).take(8);
@@ -75,8 +75,8 @@ fn nothing_is_found_in_honest_scripts() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same for each attack that works in one version of Python only: a test of its own, which is
-/// ignored by its name elsewhere.
+/// Creates a test for each attack that works in only one version of Python. With other versions, these tests are listed
+/// as ignored.
 pub(crate) fn tests_of_versions() -> Vec<Test> {
     let attacks = files_of("blocked").into_iter();
     let of_version = attacks.filter_map(|file| {
@@ -90,7 +90,7 @@ pub(crate) fn tests_of_versions() -> Vec<Test> {
     of_version.collect()
 }
 
-/// The positive control: without the analysis each of the attacks does what it states.
+/// The positive control: without the analysis, each attack has the effect that it states.
 fn every_attack_works_where_nothing_finds_it() {
     let attacks = checked("blocked");
     let next = AtomicUsize::new(0);
@@ -113,7 +113,7 @@ fn every_attack_works_where_nothing_finds_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Runs an attack with nothing around it, and says if it does not have its effect.
+/// Runs an attack without protection. Returns a message if the attack does not have its effect.
 fn failure_of(file: &Path) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let secret = format!("secret-{:016x}", std::ptr::from_ref(&folder).addr());
@@ -148,7 +148,7 @@ fn failure_of(file: &Path) -> Option<String> {
             other => panic!("{}: unknown effect {other}", file.display()),
         }
     };
-    // A program that the attack has started may be a little later.
+    // The effect of a program that the attack has started may come a little later.
     let is_missing = eventually(Duration::from_secs(2), has_effect).is_none();
     is_missing.then(|| format!("{}: no effect", file.display()))
 }

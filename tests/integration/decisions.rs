@@ -1,4 +1,4 @@
-//! Contract 1: what is blocked, with which code and which words.
+//! Contract 1: which calls are blocked, with which code and text.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ tests! {
         a_script_of_one_mebibyte_is_analysed_and_a_larger_one_is_refused;
 }
 
-/// Calls the tool and expects it to be blocked; the message, without the id.
+/// Calls the tool and expects a refusal. Returns the message without the id.
 fn blocked(
     server: &mut McpProcess,
     tool: &str,
@@ -131,11 +131,11 @@ fn the_closed_admin_gate_blocks_safe_code_and_nothing_else() {
             "Python execution was verified, but server policy keeps code execution disabled until \
              QWED_MCP_TRUSTED_CODE_EXECUTION=true."
         );
-        // Unsafe code is told so, whatever the admin says.
+        // Unsafe code is refused for its findings, even if the admin gate is closed.
         let arguments = json!({ "code": "eval('1')" });
         let code = "QWED-MCP-RISK-005";
         blocked(&mut server, "execute_python_code", &arguments, "BLOCKED", code);
-        // Looking up a job runs nothing.
+        // Asking for a job's status runs no script, so the gate does not apply.
         let status = server.status("3f8a1b2c-4d5e-6f7a-8b9c-0d1e2f3a4b5c");
         assert_eq!(status.meta["qwed.ai/decision"]["status"], "ALLOW_VERIFIED");
         server.finish();
@@ -199,7 +199,7 @@ fn a_script_of_one_mebibyte_is_analysed_and_a_larger_one_is_refused() {
     assert_eq!(server.execute(&fits).text(), "STDOUT:\nran\n\nExecution completed successfully.");
     let result = server.execute(&format!("{fits}{}", " ".repeat(1024)));
     assert!(result.texts[0].contains("Code too large: "), "{}", result.texts[0]);
-    // And nothing that nests crashes the server.
+    // Deeply nested code does not crash the server.
     for worst in ["-".repeat(1_000_000), "(".repeat(1_000_000), "a.b".repeat(300_000)] {
         assert!(server.execute(&worst).is_error);
     }

@@ -1,4 +1,4 @@
-//! The documents against the program: what they show, what they quote, and where their links lead.
+//! Compares the documents with the program: their examples, their quotations and their links.
 
 mod links;
 mod samples;
@@ -11,26 +11,26 @@ use std::path::Path;
 
 use crate::harness::{Test, root};
 
-/// The tests of all parts.
+/// Returns the tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [links::tests(), samples::tests(), tables::tests(), texts::tests()];
     parts.into_iter().flatten().collect()
 }
 
-/// A page for people.
+/// A page that people read.
 struct Document {
     /// The path from the root of the checkout.
     name: String,
     text: String,
 }
 
-/// All pages, in the order of their names.
+/// Returns all pages, sorted by name.
 fn documents() -> Vec<Document> {
     let mut names: Vec<String> =
         ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let path = entry.unwrap().path();
-        // A schema is for programs.
+        // The folder also has schemas, which are for programs.
         if path.extension().is_some_and(|extension| extension == "md") {
             names.push(format!("docs/{}", path.file_name().unwrap().to_str().unwrap()));
         }
@@ -40,12 +40,12 @@ fn documents() -> Vec<Document> {
     names.into_iter().map(|name| Document { text: read(&name), name }).collect()
 }
 
-/// The text of a file of the checkout.
+/// Returns the text of a file of the checkout.
 fn read(name: impl AsRef<Path>) -> String {
     fs::read_to_string(root().join(name)).unwrap()
 }
 
-/// The text in code spans, with the text of fenced blocks left out.
+/// Returns the texts of the code spans outside of fenced blocks.
 fn code_spans(text: &str) -> Vec<String> {
     let mut spans = Vec::new();
     let mut is_fenced = false;
@@ -70,7 +70,7 @@ fn code_spans(text: &str) -> Vec<String> {
     spans
 }
 
-/// The code spans in the first column of each table of a page.
+/// Returns the code spans in the first column of each table of a page.
 fn first_columns(text: &str) -> BTreeSet<String> {
     let rows = text.lines().filter(|line| line.starts_with('|'));
     rows.flat_map(|row| code_spans(row.split('|').nth(1).unwrap_or_default())).collect()

@@ -1,4 +1,4 @@
-//! The end of a run, at every tier and by every way, also of scripts that do all to have none.
+//! The end of a run, at every tier and for every cause. Some of the scripts resist it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -33,10 +33,10 @@ tests! {
         runs_have_no_huge_pages_and_are_ended_first;
 }
 
-/// A user whom no other test runs servers as: its processes are counted together at some tiers.
+/// A UID that no other test uses for servers. Some tiers count all processes of a user together.
 const USER: u32 = 24_610;
 
-/// How runs are contained: a name, and the variables that make it so.
+/// The kinds of containment. Each has a name and the variables that select it.
 const CONTAINMENTS: [(&str, &[(&str, &str)]); 6] = [
     ("T3", &[("QWED_MCP_SANDBOX", "strict")]),
     ("warm", &[("QWED_MCP_SANDBOX", "strict")]),
@@ -50,9 +50,8 @@ const CONTAINMENTS: [(&str, &[(&str, &str)]); 6] = [
     ("old off", &[("QWED_MCP_SANDBOX", "off"), ("QWED_MCP_TEST_KERNEL_LACKS", "landlock")]),
 ];
 
-/// Forks whenever there is room for one more process, and so do all its children. Where it may not
-/// have children, it has threads that do not end. Bounded by itself for the case that nobody else
-/// does: none of them lives longer than a minute and a half.
+/// Forks whenever another process is allowed, and so do all its children. If it may not fork, it starts threads that do
+/// not end. An alarm ends each process after a minute and a half, in case nothing else does.
 const BOMB: &str = "
 import os, resource, signal, threading, time
 signal.alarm(90)
@@ -93,14 +92,14 @@ fn builder(name: &str) -> ServerBuilder {
     if name == "warm" {
         builder = builder.warm("json");
     }
-    // An ordinary user, whose processes have a limit at every tier.
+    // The processes of an ordinary user are limited at every tier.
     match ordinary_user(USER) {
         Some(user) => builder.with_user(user),
         None => builder,
     }
 }
 
-/// A server that runs scripts, and how many processes it has for that at rest.
+/// Starts a server that runs scripts. Returns the server and the number of its script processes at rest.
 fn server(builder: ServerBuilder, name: &str) -> (McpProcess, usize) {
     let mut server = builder.connect();
     if name == "warm" {
@@ -115,13 +114,13 @@ fn server(builder: ServerBuilder, name: &str) -> (McpProcess, usize) {
     (server, wanted)
 }
 
-/// One bomb at a time: their processes are counted together.
+/// Lets only one bomb run at a time, because their processes are counted together.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts the bomb, and waits until it is one. The control of all that follows: it lives.
+/// Starts the bomb, and waits until its processes run. This is the control for the tests: the bomb works.
 fn start_bomb(server: &mut McpProcess, name: &str, at_rest: usize) -> i64 {
     let id = server.start_execute(BOMB);
     let scratch = server.scratch.path().to_owned();
@@ -135,7 +134,7 @@ fn is_one_process(name: &str) -> bool {
     ["T2", "T1"].contains(&name)
 }
 
-/// One second after the end, nothing of the run is there.
+/// Asserts that all processes of the run end within one second.
 fn assert_ended(scratch: &Path, at_rest: usize, name: &str) {
     let left = || alive_with_marker(scratch).len();
     assert!(
@@ -159,7 +158,7 @@ fn a_bomb_that_goes_on_forking_ends_with_its_time() {
         let reply = server.reply(id);
         let scratch = server.scratch.path().to_owned();
         if name != "warm" {
-            // At the reply itself.
+            // The processes have ended before the reply.
             assert_eq!(alive_with_marker(&scratch).len(), 0, "{name}");
         }
         assert_ended(&scratch, at_rest, name);
@@ -214,7 +213,7 @@ fn assert_nothing_left(server: &McpProcess, name: &str) {
     assert!(eventually(Duration::from_secs(60), is_empty).is_some(), "{name}: {entries:?}");
 }
 
-/// Sends a signal to the supervisors that the server has started.
+/// Sends a signal to all supervisors of this server.
 fn signal_supervisors(server: &McpProcess, signal: Signal) {
     for pid in descendants(server.pid()) {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -225,7 +224,7 @@ fn signal_supervisors(server: &McpProcess, signal: Signal) {
 }
 
 fn a_run_ends_with_its_supervisor() {
-    // Without a sandbox what has detached is found by the server, one process after the other.
+    // Without a sandbox, the server finds detached processes one by one.
     for name in ["T3", "T2", "T1", "off"] {
         let (mut server, _) = server(builder(name), name);
         let id = server.start_execute("import time\nprint('began', flush=True)\ntime.sleep(90)");
@@ -274,7 +273,7 @@ print('made')
         let expected = "STDOUT:\nmade\n\nExecution completed successfully.";
         let is_timeout = result.texts[0].starts_with("Execution timed out");
         assert!(is_timeout || result.texts == [expected], "{name}: {:?}", result.texts);
-        // While it is removed, calls are calls.
+        // The server runs other scripts while it removes the folder.
         assert_usable(&mut server, name);
         let is_empty = || server.scratch.entries().is_empty();
         assert!(eventually(Duration::from_secs(60), is_empty).is_some(), "{name}");
@@ -290,7 +289,7 @@ fn what_a_killed_server_left_is_removed_by_the_next_one() {
     let canary = place.path().join(format!("qwed-mcp-canary-{}", "b".repeat(32)));
     fs::create_dir(&canary).unwrap();
     fs::create_dir(place.path().join("qwed-mcp-notes")).unwrap();
-    // Somebody else's run goes on.
+    // The lock simulates a run of another server. Its folder must stay.
     let locked = place.path().join(format!("qwed-mcp-{}", "c".repeat(32)));
     fs::create_dir(&locked).unwrap();
     let lock = fs::File::open(&locked).unwrap();
@@ -318,7 +317,7 @@ fn what_a_killed_server_left_is_removed_by_the_next_one() {
 }
 
 fn one_call_leaves_the_server_what_it_was() {
-    // What a run leaves is not the server's to remove: it would have to become the run's user.
+    // At tier 2, the server must not become the run's user to remove the run's files.
     let name = "T2";
     let builder = ServerBuilder::new()
         .unchecked()
@@ -386,7 +385,7 @@ print(len(found))
     }
 }
 
-/// Many processes that share much memory: to count it exactly takes the kernel seconds.
+/// Many processes share much memory. The kernel needs seconds to count it exactly.
 fn the_server_answers_while_processes_share_much_memory() {
     let code = "
 import ctypes, mmap, os, time
@@ -409,7 +408,7 @@ time.sleep(60)
 ";
     for name in ["T3", "warm"] {
         let mut told = Vec::new();
-        // The looks come late where other programs have the processors.
+        // If other programs use the processors, the server measures the memory late.
         let is_in_time = succeeds_once(|| {
             let builder = builder(name).variable("QWED_MCP_MEMORY_MB", "256");
             let (mut server, _) = server(builder, name);
@@ -429,11 +428,11 @@ time.sleep(60)
             };
             server.finish();
             let text = reply["result"]["content"][0]["text"].as_str().unwrap();
-            // What they share is counted once: all 40 are there before it is too much.
+            // Shared memory is counted once, so all 40 processes exist before the limit is exceeded.
             assert!(text.contains("shared"), "{name}: {text}");
             assert!(text.contains("The memory limit of the sandbox ended it."), "{name}: {text}");
             told.push(format!("{slowest:?}: {text}"));
-            // Looks took seconds, in the server's own thread.
+            // An exact measurement would take seconds, and would block the server's thread.
             !text.contains("grown") && slowest < Duration::from_millis(200)
         });
         assert!(is_in_time, "{name}: {told:?}");

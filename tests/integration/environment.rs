@@ -1,4 +1,4 @@
-//! Contract 4: the environment of the server, and of the scripts.
+//! Contract 4: the environment variables of the server and of the scripts.
 
 use std::fs;
 use std::time::Duration;
@@ -57,7 +57,7 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
         .split('\'')
         .filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_') && !name.is_empty())
         .collect();
-    // LC_CTYPE is Python's own (PEP 538); HOME and TMPDIR are the scratch folder.
+    // Python sets LC_CTYPE itself (PEP 538). HOME and TMPDIR are the scratch folder.
     let expected = [
         "HOME",
         "LC_CTYPE",
@@ -76,7 +76,7 @@ print(from_pythonpath.value, 's3cr3t' in str(os.environ), sorted(os.environ))
 fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let count = folder.path().join("count");
-    // A shim as version managers have them: a slow shell script in front of the real program.
+    // A shim like those of version managers: a slow shell script that starts the real program.
     let shim = folder.path().join("python3");
     let script =
         format!("#!/bin/sh\necho x >> {}\nexec {} \"$@\"\n", count.display(), python().display());
@@ -94,7 +94,7 @@ fn the_interpreter_is_found_in_the_documented_order_and_shims_are_resolved() {
     server.finish();
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n", "the shim is asked once");
 
-    // VIRTUAL_ENV comes before PATH, and QWED_MCP_PYTHON, also by name, before both.
+    // VIRTUAL_ENV takes precedence over PATH. QWED_MCP_PYTHON takes precedence over both, and may be a name.
     let environment = python().parent().unwrap().parent().unwrap();
     let server = ServerBuilder::new().without("QWED_MCP_PYTHON").variable("PATH", &path);
     let server = server.variable("XDG_DATA_HOME", data.to_str().unwrap());
@@ -170,7 +170,7 @@ fn logs_are_quiet_by_default_and_never_show_code_above_debug() {
     let mut server = ServerBuilder::new().variable("QWED_MCP_LOG", "qwed_mcp=loud").connect();
     server.assert_alive();
     assert!(server.finish().contains("QWED_MCP_LOG does not parse"));
-    // A filter for something else leaves warnings on.
+    // A filter for another module does not turn warnings off.
     let server = ServerBuilder::new().variable("QWED_MCP_LOG", "other=info");
     let server = server.variable("QWED_MCP_BACKGROUND_TIMEOUT", "x").connect();
     assert!(server.finish().contains("WARN"));

@@ -1,4 +1,4 @@
-//! Environments for scripts: `env create` and its kin, and the interpreter that is found.
+//! Environments for scripts: `env create` and the related commands, and the choice of the interpreter.
 
 use std::fs;
 use std::io::Write as _;
@@ -41,27 +41,27 @@ tests! {
         the_lock_has_the_versions_that_the_tests_have;
 }
 
-/// A name of a package that leaves a mark wherever an interpreter with it is started.
+/// The name of a package that creates a file whenever an interpreter with this package starts.
 const TELL_TALE: &str = "tell_tale";
 
-/// The wait for what is under way.
+/// The maximum time to wait for a running process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A home folder, a data folder, and wheels in place of the network.
+/// A home folder, a data folder, and wheels that replace the network.
 struct Fixture {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
 }
 
 impl Fixture {
-    /// With uv and a Python on `PATH`.
+    /// Creates a fixture with uv and a Python on `PATH`.
     fn with_uv() -> Self {
         let fixture = Self::with_pip();
         symlink(uv(), fixture.at("bin/uv")).unwrap();
         fixture
     }
 
-    /// With a Python on `PATH`.
+    /// Creates a fixture with a Python on `PATH`.
     fn with_pip() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["home", "bin", "wheels", "marks"] {
@@ -98,7 +98,7 @@ impl Fixture {
         self.at("data/qwed-mcp/environments")
     }
 
-    /// The names of environments, complete or not.
+    /// Returns the names of all environments, complete or not.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.environments()).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().into_string().unwrap());
@@ -107,7 +107,7 @@ impl Fixture {
         names
     }
 
-    /// Makes a wheel with these files.
+    /// Creates a wheel with these files.
     fn wheel(&self, name: &str, version: &str, requires: &str, files: &[(&str, &str)]) {
         let program = "\
 import base64, hashlib, json, sys, zipfile
@@ -134,7 +134,7 @@ with zipfile.ZipFile(f'{folder}/{name}-{version}-py3-none-any.whl', 'w') as whee
         assert!(child.wait().unwrap().success());
     }
 
-    /// Writes the lock of these wheels.
+    /// Writes the lock for these wheels.
     fn write_lock(&self, wheels: &[&str]) {
         let program = "\
 import hashlib, sys
@@ -161,13 +161,13 @@ for wheel in sys.argv[2:]:
         self.command(arguments).output().unwrap()
     }
 
-    /// The arguments of `env create` with the lock of this fixture.
+    /// Returns the arguments of `env create` with the lock of this fixture.
     fn create(&self) -> Vec<String> {
         let lock = self.at("lock").to_str().unwrap().to_owned();
         ["env", "create", "--offline", "--lock", &lock].map(str::to_owned).into()
     }
 
-    /// Makes an environment, and returns its folder and what was said.
+    /// Creates an environment. Returns its folder and the messages of the command.
     #[track_caller]
     fn created(&self, more: &[&str]) -> (PathBuf, String) {
         let arguments = self.create();
@@ -180,7 +180,7 @@ for wheel in sys.argv[2:]:
         (PathBuf::from(folder.trim_end()), said)
     }
 
-    /// Fails to make an environment, and returns what was said.
+    /// Expects that no environment can be created. Returns the messages of the command.
     #[track_caller]
     fn not_created(&self, more: &[&str]) -> String {
         let before = self.listed();
@@ -213,7 +213,7 @@ for wheel in sys.argv[2:]:
         variables.fold(server, |server, (name, value)| server.variable(name, value))
     }
 
-    /// What `doctor` says of the interpreter.
+    /// Returns the interpreter that `doctor` reports.
     fn interpreter(&self) -> Value {
         let output = self.server().command().args(["doctor", "--format", "json"]).output().unwrap();
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -225,14 +225,14 @@ for wheel in sys.argv[2:]:
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Writes a program in the folder that comes first on `PATH`.
+    /// Writes a program to the first folder on `PATH`.
     fn program(&self, name: &str, text: &str) {
         let path = self.at("bin").join(name);
         let _ = fs::remove_file(&path);
         crate::harness::write_program(&path, &format!("#!/bin/sh\n{text}\n"));
     }
 
-    /// Has uv wait for ever at the commands that have this word in them.
+    /// Replaces uv by a program that blocks at commands with this word.
     fn stop_uv_at(&self, word: &str) {
         let stop = format!(
             "case \"$*\" in *' {word} '*) echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \
@@ -243,7 +243,7 @@ for wheel in sys.argv[2:]:
         self.program("uv", &stop);
     }
 
-    /// Waits until uv waits, and returns its process.
+    /// Waits until uv blocks, and returns its PID.
     fn reached(&self) -> Pid {
         let file = self.at("reached");
         let read = || fs::read_to_string(&file).unwrap_or_default().trim().parse().ok();
@@ -284,7 +284,7 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.starts_with("NAME ") && table.contains("\nenv-1   not in use  "), "{table}");
 
-    // It comes before VIRTUAL_ENV and PATH.
+    // The environment takes precedence over VIRTUAL_ENV and PATH.
     let other = python().parent().unwrap().parent().unwrap().to_str().unwrap();
     let mut server = fixture.server().variable("VIRTUAL_ENV", other).connect();
     let code = "import sys, tiny_one, tiny_two\nprint(tiny_one.value, tiny_two.value, sys.executable, tiny_one.__cached__)";
@@ -306,12 +306,12 @@ fn is_made_and_used(fixture: &Fixture, tool: &str) {
     assert_eq!(interpreter["source"], "environment");
     assert_eq!(interpreter["program"], python.to_str().unwrap());
     assert!(!fixture.at("marks/mark").exists(), "code of a package ran outside of the sandbox");
-    // What scripts import is compiled.
+    // The modules that scripts import are compiled.
     let library = fs::read_dir(folder.join("lib")).unwrap().next().unwrap().unwrap().path();
     let compiled = fs::read_dir(library.join("site-packages/tiny_one/__pycache__")).unwrap();
     assert_eq!(compiled.count(), 1);
 
-    // The control: that code does run where the interpreter is started plainly.
+    // The control: the package's code runs if the interpreter is started without special options.
     assert!(Command::new(&python).args(["-c", "pass"]).status().unwrap().success());
     assert!(fixture.at("marks/mark").exists());
 
@@ -331,13 +331,13 @@ fn an_environment_is_made_with_venv_and_pip() {
     is_made_and_used(&Fixture::with_pip(), "venv of Python 3.");
 }
 
-/// With packages of the program's own lock, from PyPI.
+/// Tests the packages of the program's own lock, from PyPI.
 fn the_real_packages_are_imported_and_used() {
     let mut fixture = Fixture::with_uv();
     fixture.variables.retain(|(name, _)| !name.ends_with("FIND_LINKS"));
     fixture.prepend("UV_CACHE_DIR", root().join("target/uv-cache").to_str().unwrap());
     for (name, value) in std::env::vars() {
-        // What this machine needs to reach PyPI.
+        // Some machines need these settings to reach PyPI.
         if ["SSL_", "UV_", "HTTP_", "HTTPS_", "http", "NO_PROXY"]
             .iter()
             .any(|it| name.starts_with(it))
@@ -404,7 +404,7 @@ fn an_environment_that_a_server_uses_stays_until_it_has_ended() {
     assert_eq!(fixture.listed().len(), 1);
     assert_eq!(fixture.names(), ["env-2"]);
 
-    // One that is named by its path is kept too.
+    // An environment that a server uses by its path is not removed either.
     let python = second.join("bin/python").to_str().unwrap().to_owned();
     let mut server = fixture.server().variable("QWED_MCP_PYTHON", &python).connect();
     assert_eq!(server.execute(code).text(), expected(&second));
@@ -417,11 +417,11 @@ fn an_environment_that_a_server_uses_stays_until_it_has_ended() {
 fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
     for fixture in [Fixture::with_uv(), Fixture::with_pip()] {
         fixture.created(&[]);
-        // A package whose own code would have to run to install it.
+        // The installation of this package would run the package's own code.
         let source = fixture.at("source_only-1.0");
         fs::create_dir(&source).unwrap();
         let ran = fixture.at("marks/setup");
-        // It is its own build system: nothing else is needed to build it.
+        // The package is its own build system, so it needs no other package for the build.
         let backend = format!("open({:?}, 'w').close()\n", ran.display().to_string());
         let project =
             "[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n";
@@ -441,7 +441,7 @@ fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
         assert!(said.contains("failed to resolve the packages of --with: "), "{said}");
         assert!(!ran.exists(), "{said}");
 
-        // A file that is not the one that was locked.
+        // The digest of the wheel does not match the lock.
         let lock = fs::read_to_string(fixture.at("lock")).unwrap();
         let (start, digits) = lock.split_once("sha256:").unwrap();
         let other = format!("{start}sha256:{}{}", "0".repeat(8), &digits[8..]);
@@ -452,7 +452,7 @@ fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
             "{said}"
         );
 
-        // One that does not do.
+        // The package cannot be imported.
         fixture.wheel("sympy", "1.0", "", &[("sympy.py", "raise RuntimeError('broken sympy')\n")]);
         fixture.write_lock(&["tiny_one-1.0", "sympy-1.0"]);
         let said = fixture.not_created(&[]);
@@ -476,7 +476,7 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
     fs::create_dir_all(at("usr/bin")).unwrap();
     fs::create_dir(at("elsewhere")).unwrap();
     crate::harness::copy_program(binary(), at("usr/bin/qwed-mcp"));
-    // Not made for it: the Python of a system.
+    // This Python is not in a virtual environment with the program, like the Python of a system.
     let marked = format!("#!/bin/sh\ntouch {}\n", at("mark").display());
     crate::harness::write_program(at("usr/bin/python"), &marked);
     symlink(at("own/bin/qwed-mcp"), at("elsewhere/link")).unwrap();
@@ -504,7 +504,7 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
             assert_eq!(program.canonicalize().unwrap(), expected);
             assert_eq!(found["source"], "beside_program", "{found}");
         }
-        // What is set comes first.
+        // QWED_MCP_PYTHON takes precedence.
         let configured = at("other/bin/python").to_str().unwrap().to_owned();
         let found = run(program, &[("QWED_MCP_PYTHON", &configured)]);
         assert_eq!(
@@ -516,7 +516,7 @@ fn the_program_of_a_virtual_environment_takes_its_interpreter() {
     assert_eq!(found["source"], "virtual_env", "{found}");
     assert!(!at("mark").exists());
 
-    // An interpreter that is gone is passed over, and told.
+    // A missing interpreter is skipped, and the report mentions it.
     fs::remove_file(at("own/bin/python")).unwrap();
     let found = run("own/bin/qwed-mcp", &[("VIRTUAL_ENV", &other)]);
     assert_eq!(found["source"], "virtual_env", "{found}");
@@ -531,7 +531,7 @@ fn the_newest_complete_environment_is_taken() {
         assert_eq!(found["program"], folder.join("bin/python").to_str().unwrap(), "{found}");
         assert_eq!(found["source"], "environment");
     };
-    // Copies of it: virtual environments stay valid for their own interpreter.
+    // These are copies of the first environment, which work because their interpreter is the same.
     let copy = |name: &str| {
         let to = fixture.environments().join(name);
         let copied = Command::new("cp").arg("-a").args([&first, &to]).status();
@@ -548,7 +548,7 @@ fn the_newest_complete_environment_is_taken() {
         ("env-14", Some("{\"format\": 2}")),
         ("env-x", Some("{}")),
         ("env-015", None),
-        // A package brought the marker, and its installation has not ended.
+        // The marker comes from a package, and the installation has not ended.
         ("env-16", None),
     ] {
         copy(name);
@@ -566,7 +566,7 @@ fn the_newest_complete_environment_is_taken() {
     symlink(marker("env-10"), marker("env-20")).unwrap();
     symlink(&tenth, fixture.environments().join("env-21")).unwrap();
     expect(&tenth);
-    // What is not complete is removed; what has another name is nobody's.
+    // Incomplete environments are removed. A folder with another name stays, and so does a symlink.
     assert_eq!(fixture.listed().len(), 1);
     assert_eq!(fixture.names(), ["env-015", "env-10", "env-21", "env-x"]);
     assert!(!fixture.environments().join(".env-16.begun").exists());
@@ -604,7 +604,7 @@ fn an_environment_that_others_can_change_is_not_used() {
     assert_eq!(fixture.names(), ["env-1"]);
 }
 
-/// Returns a program that leaves a mark and does what this interpreter does.
+/// Returns a program that creates a file and then runs this interpreter.
 fn marking(mark: &Path, python: &Path) -> String {
     format!("#!/bin/sh\ntouch {}\nexec {} \"$@\"\n", mark.display(), python.display())
 }
@@ -653,7 +653,7 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
         }
     }
     assert!(!mark.exists(), "what replaced a file of the environment was started");
-    // The control.
+    // The control: the replacement creates its file if it is started.
     let program = fixture.at("bin/marking");
     other(&program);
     assert!(Command::new(&program).args(["-c", "pass"]).status().unwrap().success());
@@ -707,7 +707,7 @@ fn a_full_disk_leaves_no_environment() {
         fixture.wheel("large", "1.0", "", &[("large.py", &format!("text = '{filler}'\n"))]);
         fixture.write_lock(&["large-1.0"]);
         fs::create_dir(fixture.at("data")).unwrap();
-        // A disk of its own, which nobody sees afterwards.
+        // The command gets its own disk, which disappears with its mount namespace.
         let script = "mount -t tmpfs -o size=$1,mode=700 none \"$2\" || exit 99\ndata=$2\nshift 2\n\
                       \"$@\"\necho code=$?\nls -A \"$data/qwed-mcp/environments\"";
         let mut command = Command::new("unshare");
@@ -729,7 +729,7 @@ fn what_cannot_be_removed_is_in_nobodys_way() {
     let fixture = Fixture::with_uv();
     let half_made = fixture.environments().join("env-7/x");
     fs::create_dir_all(&half_made).unwrap();
-    // Nobody removes the place of a file system.
+    // A mount point cannot be removed.
     let script = "mount -t tmpfs none \"$1\" || exit 99\nshift\n\"$@\" || exit 98\n\
                   \"$0\" env list || exit 97\n\"$0\" env remove env-8";
     let mut command = Command::new("unshare");
@@ -778,8 +778,8 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let uv = fixture.reached();
         child.kill().unwrap();
         child.wait().unwrap();
-        // As long as what it started goes on, nobody else begins, and nothing is removed. One that did
-        // would not wait for this uv.
+        // While uv of the killed command is still running, another command neither creates nor removes environments.
+        // Without the blocking uv, a command that ignores the lock would not wait.
         fs::remove_file(fixture.at("bin/uv")).unwrap();
         let output = fixture.command(&[]).args(fixture.create()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -790,7 +790,7 @@ fn killed_at_any_point_it_leaves_no_environment() {
         let is_removed = || fixture.listed().len() == 1 && fixture.names() == ["env-1"];
         eventually(PATIENCE, is_removed).expect("the lock is free");
     }
-    // And wherever else it is at that moment.
+    // The same for a kill at any other moment.
     symlink(uv(), fixture.at("bin/real")).unwrap();
     fs::rename(fixture.at("bin/real"), fixture.at("bin/uv")).unwrap();
     let mut wait = Duration::from_millis(20);
@@ -822,7 +822,7 @@ fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
     let requirement = pip.at("requirement");
     fs::write(&requirement, "tiny-two==2.0\n").unwrap();
     let of_uv = format!("[pip]\ntarget = {:?}\n", target(&uv));
-    // That of a project above the environment is not looked at.
+    // The configuration of a project above the environment is not used.
     fs::write(uv.at("uv.toml"), &of_uv).unwrap();
     let of_project = uv.at("project");
     fs::create_dir(&of_project).unwrap();
@@ -858,7 +858,7 @@ fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
         let module = library.join("site-packages/tiny_one/__init__.py");
         assert!(module.symlink_metadata().unwrap().is_file());
 
-        // The user's own configuration is, and what it leads elsewhere is missed.
+        // The user's own configuration is used. If it installs packages elsewhere, they are reported as missing.
         let of_pip = format!("[install]\ntarget = {}\n", target(&fixture));
         let of_uv = format!("[pip]\ntarget = {:?}\n", target(&fixture));
         for (file, text) in
@@ -905,7 +905,7 @@ fn one_process_at_a_time_makes_environments() {
 }
 
 fn what_cannot_be_made_is_told() {
-    // Nothing is there to be installed.
+    // The packages do not exist.
     for mut fixture in [Fixture::with_uv(), Fixture::with_pip()] {
         let empty = fixture.at("empty").to_str().unwrap().to_owned();
         fs::create_dir(&empty).unwrap();
@@ -916,7 +916,7 @@ fn what_cannot_be_made_is_told() {
             said.contains("the packages cannot be installed: ") && said.contains("tiny"),
             "{said}"
         );
-        // And nobody to ask.
+        // The package index does not respond either.
         for (name, value) in [
             ("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple"),
             ("UV_HTTP_RETRIES", "0"),
@@ -1013,7 +1013,7 @@ fn a_package_cannot_bring_what_the_environment_starts_with() {
             );
             assert!(!mark.exists(), "{name}: code of a package ran outside of the sandbox");
         }
-        // Other files may be there.
+        // Other files are permitted.
         let files = [
             ("evil.py", ""),
             ("evil-1.0.data/scripts/evil", "#!python\n"),

@@ -1,4 +1,4 @@
-//! Contract 2: what a synchronous run answers.
+//! Contract 2: the reply to a synchronous call.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,12 @@ tests! {
 const CAP: usize = 1_048_576;
 const TRUNCATED: &str = "\n\n[WARNING: OUTPUT TRUNCATED DUE TO 1MB SIZE CAP. PROCESS TERMINATED.]";
 
-/// How a server runs scripts.
+/// The way in which a server runs scripts.
 #[derive(Clone, Copy)]
 enum Executor {
-    /// Each in a new interpreter.
+    /// Runs each script in a new interpreter.
     Cold,
-    /// In forks of one that is warm.
+    /// Runs each script in a fork of a warm interpreter.
     Warm,
 }
 
@@ -43,11 +43,11 @@ impl Executor {
         }
     }
 
-    /// No process of a run is there any more.
+    /// Asserts that all processes of the run have ended.
     fn assert_nothing_is_left(self, server: &McpProcess) {
         let (at_rest, limit) = match self {
             Self::Cold => (0, Duration::ZERO),
-            // Those of the fork server; a run is told of while its kill is under way.
+            // The fork server's own processes remain. The reply may arrive before the run's processes have ended.
             Self::Warm => (FORK_SERVER_PROCESSES, Duration::from_secs(5)),
         };
         let is_at_rest = || alive_with_marker(server.scratch.path()).len() == at_rest;
@@ -120,7 +120,7 @@ fn the_parts_that_exist_are_joined_and_trimmed(executor: Executor) {
             "print('\u{e9}\u{1f600}')",
             "STDOUT:\n\u{e9}\u{1f600}\n\nExecution completed successfully.",
         ),
-        // A NUL byte is a character like any other.
+        // A NUL byte is an ordinary character.
         ("print('a\\0b')", "STDOUT:\na\u{0}b\n\nExecution completed successfully."),
         ("\u{feff}print(1)", "STDOUT:\n1\n\nExecution completed successfully."),
         ("print(1)\r\nprint(2)\r\n", "STDOUT:\n1\n2\n\nExecution completed successfully."),
@@ -128,7 +128,7 @@ fn the_parts_that_exist_are_joined_and_trimmed(executor: Executor) {
         let result = server.execute(code);
         assert_eq!(result.text(), text, "{code:?}");
         let is_success = text.ends_with("successfully.");
-        // A refuted claim is a result.
+        // A refuted claim is a result, not an error.
         let is_killed = text.contains("return code -");
         assert_eq!(result.is_error, is_killed, "{code:?}");
         let execution = result.execution();
@@ -157,7 +157,7 @@ check(1)
          f'expected 2, got {x}'\n           ^^^^^^\nAssertionError: expected 2, got 1\n\nExecution \
          failed with return code 1"
     );
-    // What shows the lines by itself sees them too: the module `traceback`, other threads.
+    // Code that shows the lines itself can read them too: the module `traceback`, and other threads.
     let code = "\
 import threading, traceback
 def fail():
@@ -177,8 +177,8 @@ except ValueError:
     server.finish();
 }
 
-/// A warning of the compiler runs Python code of the standard library before the script's first
-/// line, some of it without a file name either.
+/// A warning of the compiler runs Python code of the standard library before the script's first line. Some of this code
+/// has no file name either.
 fn a_script_that_the_compiler_warns_of_runs_all_the_same(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
     let result = server.execute("print('\\d')\nassert (1, 'always true')\nprint(__name__)");
@@ -208,7 +208,7 @@ print(inspect.getsource(f))
         "STDOUT:\n__main__ ['<verification>'] True False False\ndef f():\n    return 1\n\nat \
          exit\n\nExecution completed successfully."
     );
-    // In the sandbox every run counts its processes anew, so the number says nothing.
+    // PIDs would prove nothing, because each run in the sandbox numbers its processes anew.
     let state = "import math\nprint(hasattr(math, 'seen'))\nmath.seen = 1";
     for _ in 0..2 {
         assert!(server.execute(state).text().starts_with("STDOUT:\nFalse\n"));
@@ -232,7 +232,7 @@ fn a_run_over_its_time_is_killed_and_what_it_printed_follows(executor: Executor)
 
 fn the_timeout_counts_from_the_start_of_the_run() {
     let mut server = ServerBuilder::new().variable(SYNC_TIMEOUT, "8000").connect();
-    // The second waits for the first; its own time starts after that.
+    // The second run waits for the first run. Its timeout starts after that.
     let first = server.start_execute("import time\ntime.sleep(3)");
     let started = Instant::now();
     let second = server.start_execute("import time\ntime.sleep(60)");
@@ -247,7 +247,7 @@ fn the_timeout_counts_from_the_start_of_the_run() {
 
 fn output_is_capped_at_one_mebibyte_a_stream(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
-    // Exactly the cap is not too much.
+    // Output of exactly the maximum size is not truncated.
     let result = server.execute(&format!(
         "import sys\nsys.stdout.write('x' * {CAP})\nprint('e', file=sys.stderr)"
     ));
@@ -279,7 +279,8 @@ fn output_is_capped_at_one_mebibyte_a_stream(executor: Executor) {
 
 fn both_streams_are_read_at_once(executor: Executor) {
     let mut server = executor.connect(ServerBuilder::new());
-    // More than a pipe holds, on both in turn: reading one after the other would block for ever.
+    // Both streams get more than a pipe holds, in turn. A server that reads one stream after the other would block
+    // forever.
     let code = "\
 import sys
 for _ in range(20):
@@ -320,7 +321,7 @@ fn synchronous_runs_take_turns_unless_the_admin_says_otherwise(executor: Executo
 
 fn everything_that_a_run_started_is_dead_when_it_has_ended() {
     let mut server = ServerBuilder::new().unchecked().connect();
-    // A child, a double fork, a new session, a process that ignores signals and closed its output.
+    // A child, a double fork, a new session, and a process that ignores signals and has closed its output.
     let code = "\
 import os, signal, sys, time
 for _ in range(3):
@@ -341,7 +342,7 @@ print('main ends')
     assert_eq!(result.text(), "STDOUT:\nmain ends\n\nExecution completed successfully.");
     assert_eq!(alive_with_marker(server.scratch.path()), [0; 0]);
 
-    // The positive control: while such a run goes on, these processes are there.
+    // The positive control: while such a run is in progress, these processes exist.
     let id = server.start_execute(&format!("{code}time.sleep(600)"));
     let scratch = server.scratch.path().to_owned();
     let there = || alive_with_marker(&scratch).len() >= 5;
@@ -375,7 +376,7 @@ for pid in (os.getppid(), SERVER, child):
 }
 
 fn a_script_that_kills_its_supervisor_is_killed_by_the_server() {
-    // In a sandbox it cannot, nor without one on a kernel that keeps its signals within the run.
+    // The script cannot do this in a sandbox, or on a kernel that keeps its signals within the run.
     let mut server = ServerBuilder::new()
         .variable("QWED_MCP_SANDBOX", "off")
         .variable("QWED_MCP_TEST_KERNEL_LACKS", "landlock")

@@ -47,7 +47,7 @@ fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The standard output of a command that succeeds.
+/// Returns the standard output of a command that must succeed.
 #[track_caller]
 fn printed(folder: &Path, arguments: &[&str]) -> String {
     let output = qwed_mcp(folder, arguments);
@@ -63,14 +63,14 @@ fn database(folder: &Path) -> PathBuf {
     folder.join("governance.db")
 }
 
-/// The hash of the last row.
+/// Returns the hash of the last row.
 fn head(folder: &Path) -> String {
     let connection = Connection::open(database(folder)).unwrap();
     connection.query_row("SELECT hash FROM audit_head", [], |row| row.get(0)).unwrap()
 }
 
-/// A store with a token and a log of four rows, the first of which is the token's. The others are as
-/// the documents describe the chain.
+/// Creates a store with a token and a log of four rows. The first row is about the token. The others follow the
+/// documents' description of the chain.
 fn store() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     create_token(folder.path(), "ana", "admin");
@@ -129,7 +129,7 @@ fn store() -> TempDir {
     folder
 }
 
-/// SHA-256 of the canonical JSON: sorted names, nothing between the tokens.
+/// Returns the SHA-256 of the canonical JSON: sorted names, and no space between the tokens.
 fn chained(row: &Value) -> String {
     hex::encode(Sha256::digest(row.to_string()))
 }
@@ -194,7 +194,7 @@ fn a_token_is_made_listed_and_revoked() {
     assert_eq!((rows[2][..3].to_vec(), rows[2][4]), (vec!["2", "active", "viewer"], "-"));
     assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
 
-    // The text is nowhere.
+    // The token itself is stored nowhere.
     let secret = &token["qwedmcp_".len()..];
     assert!(!table.contains(secret) && !list().to_string().contains(secret));
     for file in fs::read_dir(folder).unwrap() {
@@ -209,7 +209,7 @@ fn the_list_of_tokens_has_their_last_use() {
     let text = printed(folder.path(), &["token", "list", "--format", "json"]);
     let listed: Value = serde_json::from_str(&text).unwrap();
     let uses = [0, 1].map(|token| listed["tokens"][token]["last_use"].clone());
-    // Of calls: to be made is no use.
+    // Only calls count as use. Creating a token does not.
     assert_eq!(uses, [json!("2126-01-25T10:00:02.000000Z"), json!(null)]);
     let table = printed(folder.path(), &["token", "list"]);
     let cells = table.lines().map(|line| line.split_whitespace().nth(5).unwrap());
@@ -310,7 +310,7 @@ fn a_store_that_cannot_be_used_is_left_as_it_is() {
         }
     }
 
-    // Nor is one made by a command that only reads.
+    // A command that only reads does not create a store.
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     for arguments in &commands[1..] {
@@ -328,7 +328,7 @@ fn the_log_is_listed_and_exported() {
     let rows: Vec<Value> = export.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[0]["event"], "TOKEN_CREATED");
-    // What is exported is enough to check the chain.
+    // The exported rows are enough to verify the chain.
     let mut previous = NO_HASH.to_owned();
     for row in &rows {
         assert_eq!(row["previous"], previous);
@@ -465,7 +465,7 @@ BROKEN: token 3 was removed
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.as_str()));
 }
 
-/// One of our commands, as a user who is not root.
+/// Runs a command as a user other than root.
 fn as_reader(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(public(&binary()));
     command.args(arguments).env_clear().env("QWED_MCP_DATA_DIR", folder);
@@ -476,7 +476,7 @@ fn as_reader(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
-    // In a name of which SQLite's addresses would take parts for something else.
+    // The folder's name has characters with a special meaning in SQLite's URIs.
     let parent = tempfile::Builder::new().prefix("100%?a#b ").tempdir().unwrap();
     fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let folder = parent.path().join("copy");
@@ -505,7 +505,7 @@ fn a_copy_that_cannot_be_written_to_is_read_as_it_is() {
     let output = as_reader(&folder, &["token", "revoke", "1"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 
-    // What was written last would not be seen.
+    // The newest rows are in the WAL, which cannot be read without write access.
     may(0o755, 0o644);
     fs::write(folder.join("governance.db-wal"), "not empty").unwrap();
     may(0o555, 0o444);

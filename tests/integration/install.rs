@@ -1,4 +1,4 @@
-//! `install`: each client's file in each state, and a server that is started from what was written.
+//! `install`: the file of each client in each state, and a server that is started from a written file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,7 +47,8 @@ tests! {
         an_end_in_the_middle_of_any_write_leaves_a_whole_file;
 }
 
-/// The clients whose files are written: their file below the home folder, and below a project.
+/// The clients with files that `install` writes. Each has the path of its file below the home folder, and below a
+/// project.
 const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", None),
     ("claude-code", ".claude.json", Some(".mcp.json")),
@@ -67,13 +68,13 @@ const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ("kiro", ".kiro/settings/mcp.json", Some(".kiro/settings/mcp.json")),
 ];
 
-/// A program that stands for an interpreter.
+/// A program that replaces an interpreter.
 const SHELL: &str = "/bin/sh";
 
 /// The variable that opens the admin gate.
 const GATE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
 
-/// The client's object of servers.
+/// Returns the name of the object in which the client lists its servers.
 fn key(client: &str) -> &'static str {
     match client {
         "vscode" => "servers",
@@ -84,17 +85,17 @@ fn key(client: &str) -> &'static str {
     }
 }
 
-/// A user with a home folder, who is no other than the tests' unless these are root's.
+/// A user with a home folder. This is a different user only if root runs the tests.
 struct User {
     home: TempDir,
-    /// The path of the binary for this user.
+    /// The path at which this user can run the binary.
     program: PathBuf,
     number: Option<u32>,
     variables: Vec<(&'static str, String)>,
 }
 
 impl User {
-    /// An ordinary user.
+    /// Creates an ordinary user.
     fn new() -> Self {
         let number = ordinary_user(24_617);
         let user = Self { program: public(&binary()), number, ..Self::of_tests() };
@@ -102,10 +103,10 @@ impl User {
         user
     }
 
-    /// The user of the tests.
+    /// Creates the user of the tests.
     fn of_tests() -> Self {
         let home = tempfile::tempdir().unwrap();
-        // The tests' own folders are temporary ones.
+        // The tests use temporary folders, so no folder may count as temporary.
         let temporary = ("QWED_MCP_TEST_TEMPORARY", String::new());
         Self { home, program: binary(), number: None, variables: vec![temporary] }
     }
@@ -117,11 +118,11 @@ impl User {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        // What is written and printed has no links in it.
+        // The program resolves symlinks before it writes or prints a path.
         self.home.path().canonicalize().unwrap().join(name)
     }
 
-    /// Makes a file of this user's, and its folders.
+    /// Creates a file of this user, and its folders.
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         self.make_folders(path.parent().unwrap());
@@ -153,7 +154,7 @@ impl User {
         self.command(arguments).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs `install`, which has to succeed, and returns what it prints.
+    /// Runs `install`, which must succeed, and returns its output.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.install(arguments);
         let log = String::from_utf8_lossy(&output.stderr);
@@ -162,7 +163,7 @@ impl User {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `install`, which has to fail with exit code 1, and returns what it logs.
+    /// Runs `install`, which must fail with exit code 1, and returns its log.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.install(arguments);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -171,8 +172,8 @@ impl User {
         log
     }
 
-    /// The paths of all files below the home folder, with their modes, owners and contents; the
-    /// content is `None` if the user of the tests may not read the file.
+    /// Returns the paths of all files below the home folder, with their modes, owners and contents. The content is
+    /// `None` for a folder, and for a file that the user of the tests may not read.
     fn snapshot(&self) -> BTreeSet<(PathBuf, u32, u32, Option<Vec<u8>>)> {
         let mut entries = BTreeSet::new();
         let mut folders = vec![self.path("")];
@@ -202,7 +203,7 @@ impl User {
     }
 }
 
-/// The backups beside a file, oldest first.
+/// Returns the backups of a file, oldest first.
 fn backups(file: &Path) -> Vec<PathBuf> {
     let start = format!("{}.qwed-backup-", file.file_name().unwrap().to_str().unwrap());
     let names = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
@@ -214,7 +215,7 @@ fn backups(file: &Path) -> Vec<PathBuf> {
     backups
 }
 
-/// A file with another server, in the client's format.
+/// Returns a file with another server, in the client's format.
 fn with_other(client: &str) -> String {
     if client == "codex" {
         return "model = 'x' # mine\n\n[mcp_servers.other]\ncommand = 'x'\n".to_owned();
@@ -333,7 +334,7 @@ fn an_entry_of_an_older_version_is_taken_over() {
                 assert!(after.contains(kept), "{client}: {after}");
             }
             assert!(!after.contains("TRUSTED") && !after.contains("-m\""), "{after}");
-            // Under another name, if somebody wants it.
+            // The option `--name` gives the entry another name.
             fs::write(&path, &before).unwrap();
             user.done(&["--client", client, "--name", "mine"]);
             let renamed = fs::read_to_string(&path).unwrap();
@@ -423,7 +424,7 @@ fn what_may_not_be_written_is_left_alone() {
         }
         fs::remove_file(&path).unwrap();
         if folder != user.path("") {
-            // A new file, in a folder that is not ours to change.
+            // A new file cannot be created, because the user may not change the folder.
             fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
             let log = user.refused(&["--client", client]);
             assert!(log.contains("failed to write next to"), "{client}: {log}");
@@ -455,7 +456,7 @@ fn links_are_followed_and_dangling_ones_left_alone() {
         assert!(log.contains("failed to follow"), "{client}: {log}");
         fs::remove_file(&link).unwrap();
     }
-    // A folder that is a link, too.
+    // A symlink to a folder is followed too.
     let elsewhere = user.path("elsewhere");
     user.make_folders(&elsewhere);
     fs::remove_dir_all(user.path(".cursor")).unwrap();
@@ -500,11 +501,11 @@ fn the_gate_stays_as_it_was_unless_a_flag_opens_it() {
         assert!(!text.contains("not run;") && !text.contains("nothing of it was found"), "{text}");
         let open = read();
         assert_eq!(open.matches(GATE).count(), 1, "{open}");
-        // It takes a person to shut it.
+        // The gate stays open, because only a person may close it.
         let text = user.done(&["--client", client]);
         assert!(text.contains("already there") && !text.contains("not run;"), "{text}");
         assert_eq!(read(), open);
-        // A value that somebody has written stays, as long as no flag is about it.
+        // A value that a person has written stays, unless a flag changes it.
         let shut = open.replace("\"true\"", "\"false\"");
         fs::write(user.path(file), &shut).unwrap();
         let text = user.done(&["--client", client, "--python", "/bin/sh"]);
@@ -525,13 +526,13 @@ fn a_dry_run_and_prints_change_nothing() {
         let all = user.snapshot();
         let text = user.done(&["--client", client, "--dry-run", "--allow-code"]);
         assert!(text.contains("@@ ") && text.contains("`qwed` would be added"), "{text}");
-        // The values of others may be keys.
+        // Values of other programs may be secret keys.
         assert!(!text.contains("dark"), "{text}");
         assert_eq!(user.snapshot(), all, "{client}");
         let form = if client == "codex" { "toml" } else { "json" };
         let printed = user.done(&["--client", client, "--print", form, "--allow-code"]);
         assert_eq!(user.snapshot(), all, "{client}");
-        // What is printed is what a new file gets.
+        // The printed text is the content of a new file.
         fs::remove_file(user.path(file)).unwrap();
         user.done(&["--client", client, "--allow-code"]);
         assert_eq!(printed, fs::read_to_string(user.path(file)).unwrap(), "{client}");
@@ -564,7 +565,7 @@ fn a_removal_shows_what_this_program_has_written() {
         user.done(&["--client", client, "--allow-code", "--python", SHELL]);
         let path = user.path(file);
         let written = fs::read_to_string(&path).unwrap();
-        // A variable that a person has added may be a secret.
+        // A person may have added a variable with a secret.
         let secret = "\"s3cr3t\"";
         let more = match client {
             "codex" => format!("QWED_MCP_PYTHON = \"{SHELL}\", QWED_MCP_AUTH_TOKEN = {secret}"),
@@ -593,7 +594,7 @@ fn an_interpreter_is_named_as_in_a_shell() {
     user.done(&["--client", "cursor", "--python", "python3"]);
     let read = || fs::read_to_string(user.path(".cursor/mcp.json")).unwrap();
     assert!(read().contains(&format!("\"{}\"", shell.display())), "{}", read());
-    // A path is one from the current folder, also without a program of this name on PATH.
+    // Without a program of this name on PATH, a name is a path from the current folder.
     let other = user.write("python4", "#!/bin/sh\n");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     for name in ["./python4", "python4"] {
@@ -659,7 +660,7 @@ fn one_bad_file_does_not_keep_others_from_theirs() {
     }
 }
 
-/// Makes a program of the user's on their `PATH`.
+/// Creates a program of this user on `PATH`.
 fn make_program(user: &User, name: &str, script: &str) -> PathBuf {
     let path = user.write(&format!("bin/{name}"), "");
     crate::harness::write_program(&path, &format!("#!/bin/sh\n{script}"));
@@ -672,7 +673,7 @@ fn a_program_that_does_not_stay_is_not_named() {
         user.program.canonicalize().unwrap().parent().unwrap().to_str().unwrap().to_owned();
     user.variables = vec![("QWED_MCP_TEST_TEMPORARY", folder)];
     let all = user.snapshot();
-    // There may be a uvx for all users on this machine.
+    // The command succeeds if this machine has a uvx for all users.
     let output = user.install(&["--client", "cursor"]);
     if output.status.code() == Some(1) {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -695,7 +696,7 @@ fn a_program_that_does_not_stay_is_not_named() {
     );
 }
 
-/// A `claude` that does what the real one does to the user's file, and keeps its arguments.
+/// A `claude` that changes the user's file like the real program, and records its arguments.
 const CLAUDE: &str = r#"printf '%s\n' "$@" > "$HOME/arguments"
 case "$2" in
 add-json) printf '{ "numStartups": 7, "mcpServers": { "%s": %s } }' "$3" "$4" > "$HOME/.claude.json";;
@@ -723,7 +724,7 @@ fn claude_code_changes_its_own_file() {
     assert!(fs::read_to_string(&file).unwrap().contains("\"numStartups\": 7"));
     assert_eq!(fs::read(&backups(&file)[0]).unwrap(), b"{ \"numStartups\": 6 }");
 
-    // A change is ours: its values are not for a command line.
+    // The program makes changes itself, because the values must not appear in a command line.
     fs::remove_file(user.path("arguments")).unwrap();
     user.done(&["--client", "claude-code", "--python", "/bin/sh"]);
     assert!(!user.path("arguments").exists());
@@ -732,12 +733,12 @@ fn claude_code_changes_its_own_file() {
     user.done(&["--client", "claude-code", "--remove"]);
     let arguments = fs::read_to_string(user.path("arguments")).unwrap();
     assert_eq!(arguments, "mcp\nremove\nqwed\n--scope\nuser\n");
-    // The file of a project is no state of it.
+    // The file of a project is not part of Claude Code's state, so the program writes it itself.
     fs::remove_file(user.path("arguments")).unwrap();
     user.done(&["--client", "claude-code", "--project"]);
     assert!(!user.path("arguments").exists());
 
-    // One that fails, or does something else, is told. Nothing was changed, so there is no backup.
+    // The user gets a message if `claude` fails or does something else. Nothing was changed, so no backup remains.
     let before = user.snapshot();
     let unchanged = || {
         let programs = user.path("bin");
@@ -750,7 +751,7 @@ fn claude_code_changes_its_own_file() {
     let log = user.refused(&["--client", "claude-code"]);
     assert!(log.contains("`claude mcp add-json` failed: no such scope"), "{log}");
     unchanged();
-    // More than a pipe holds.
+    // More output than a pipe holds.
     let flood = "word=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n\
                  for i in 1 2 3 4 5 6; do word=$word$word$word; done\n\
                  for i in 1 2 3 4 5 6 7 8; do echo $word >&2; done\nexit 3\n";
@@ -762,7 +763,7 @@ fn claude_code_changes_its_own_file() {
     let log = user.refused(&["--client", "claude-code"]);
     assert!(log.contains("is not as requested"), "{log}");
     unchanged();
-    // Its folder is where it says.
+    // The variable CLAUDE_CONFIG_DIR sets the folder of the file.
     let mut user = user;
     fs::remove_file(user.path("bin/claude")).unwrap();
     user.variables.push(("CLAUDE_CONFIG_DIR", user.path("elsewhere").to_str().unwrap().to_owned()));
@@ -795,7 +796,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
             ],
         })
     );
-    // The variables in the arguments stay, too.
+    // The variables in the arguments stay too.
     user.done(&["--client", "claude-desktop", "--python", "/bin/sh"]);
     let arguments = read()["mcpServers"]["qwed"]["args"].take();
     assert_eq!(
@@ -811,7 +812,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
         ])
     );
     assert!(user.done(&["--client", "claude-desktop"]).contains("already there"));
-    // Other clients are those in WSL.
+    // Other clients run in WSL itself.
     user.done(&["--client", "cursor"]);
     assert!(user.path(".cursor/mcp.json").is_file());
     make_program(&user, "cmd.exe", "echo %APPDATA%\n");
@@ -853,7 +854,7 @@ fn a_kill_at_any_moment_leaves_a_whole_file() {
             );
             old += 1;
         }
-        // A backup is whole from the moment on when it has its name.
+        // A backup is complete as soon as it has its name.
         for backup in backups(&path) {
             assert!(fs::read(backup).unwrap() == before.as_bytes(), "step {step}");
         }
@@ -861,8 +862,7 @@ fn a_kill_at_any_moment_leaves_a_whole_file() {
     assert!(old > 0, "{old} {new}");
 }
 
-/// A limit of the size of files ends each write at its byte: by a signal, and by an error as on a full
-/// disk.
+/// A limit on the size of files interrupts each write at a given byte: by a signal, or by an error as on a full disk.
 fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
     let user = User::new();
     let before = format!("// {}\n{}", "x".repeat(40_000), with_other("cursor"));
@@ -874,7 +874,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
         for trap in ["", "trap '' XFSZ; "] {
             fs::remove_dir_all(user.path(".cursor")).unwrap();
             user.write(".cursor/mcp.json", &before);
-            // Blocks of 512 bytes, as POSIX has them.
+            // A block has 512 bytes, as POSIX requires.
             let script = format!("{trap}ulimit -f {blocks}; exec \"$0\" install --client cursor");
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &script]).arg(&user.program).env_clear();
@@ -894,7 +894,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
                     failed += 1;
                     let log = String::from_utf8_lossy(&output.stderr);
                     assert!(log.contains("failed to write next to"), "{log}");
-                    // Nothing is left of the attempt.
+                    // The failed attempt leaves no files.
                     let names = fs::read_dir(path.parent().unwrap()).unwrap().count();
                     assert_eq!(names, 1, "{blocks}");
                 }
@@ -923,7 +923,7 @@ fn what_a_file_says_is_no_order_to_a_terminal_and_stays_a_secret() {
     let servers = json!({ name: with("/v\u{1b}[31m/bin/python3"), "\u{9b}c": with("qwed-mcp") });
     let comment = "\u{1b}[2J don't: hidden3";
     let text = json!({ "mcpServers": servers }).to_string();
-    // A string that begins in a comment.
+    // The apostrophe in the comment looks like the start of a string.
     let text = text.replacen('{', &format!("{{ /* {comment} */ "), 1);
     for project in [&["--client", "cursor"][..], &["--client", "cursor", "--dry-run"], &[]] {
         user.write(file, &text);
@@ -955,7 +955,8 @@ fn links_out_of_a_project_are_not_followed() {
     let user = User::new();
     for (client, _, project_file) in CLIENTS {
         let Some(file) = project_file else { continue };
-        // A project, as a repository brings it, with a link to a file, to a folder, and to a new one there.
+        // A project from a foreign repository may have a symlink out of the project: to a file, or to a folder for a
+        // file.
         let project = user.path("project");
         let elsewhere = user.write("elsewhere/file", with_other(client));
         for is_folder in [false, true] {
@@ -985,7 +986,7 @@ fn links_out_of_a_project_are_not_followed() {
             }
             fs::remove_dir_all(&project).unwrap();
         }
-        // Within the project they are followed, also where the project itself is named by a link.
+        // Symlinks within the project are followed, even if a symlink names the project itself.
         let target = user.write("project/shared/file", with_other(client));
         let link = project.join(file);
         user.make_folders(link.parent().unwrap());
@@ -1011,7 +1012,7 @@ fn a_long_line_of_members_is_left_alone() {
     user.write(".cursor/mcp.json", format!("{{\"mcpServers\":{line}}}"));
     let log = user.refused(&["--client", "cursor"]);
     assert!(log.contains("`mcpServers` has more than 2000 members on one line"), "{log}");
-    // On lines of their own there may be many.
+    // Many members are permitted if each is on its own line.
     user.write(".cursor/mcp.json", format!("{{\n{}\n}}", members(20_000).join(",\n")));
     user.done(&["--client", "cursor"]);
 }
@@ -1028,7 +1029,7 @@ fn a_server_started_from_a_written_file_runs_scripts() {
     assert_eq!(entry["type"], "stdio");
     let mut command = Command::new(entry["command"].as_str().unwrap());
     command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
-    // As a client does: its own environment is small, and the entry's is added.
+    // Like a client, start the server with a small environment and the variables of the entry.
     command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(user.home.path());
     for (name, value) in entry["env"].as_object().unwrap() {
         command.env(name, value.as_str().unwrap());

@@ -1,4 +1,4 @@
-//! Contract 8, the ends: end of input, signals, SIGKILL, a client that is gone.
+//! Contract 8, the shutdown: end of input, signals, SIGKILL, and a client that has gone.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -26,7 +26,7 @@ tests! {
         the_server_works_over_sockets_and_files_too;
 }
 
-/// A script with descendants that try to stay.
+/// A script with descendants that try to outlive it.
 const STUBBORN: &str = "\
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -36,7 +36,7 @@ if os.fork() == 0:
 time.sleep(600)
 ";
 
-/// A server with a synchronous call and background jobs that go on.
+/// Starts a server with a synchronous call and background jobs in progress.
 fn busy_server() -> McpProcess {
     let mut server = ServerBuilder::new().unchecked().connect();
     server.place(STUBBORN);
@@ -64,7 +64,7 @@ fn assert_nothing_left(server: &McpProcess) {
 }
 
 fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
-    // 1.5 s are promised on a machine that has nothing else to do; this one runs tests.
+    // The server promises 1.5 s on an idle machine, but this machine is running tests.
     quickest(Duration::from_millis(2500), || {
         let mut server = busy_server();
         let closed = Instant::now();
@@ -73,7 +73,7 @@ fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
         let took = closed.elapsed();
         assert_eq!(status.code(), Some(0));
         assert!(took > Duration::from_millis(900), "{took:?}");
-        // SDKs that have closed their side end badly on an answer to what they have given up.
+        // Some SDKs fail on a reply to a request that they have given up when they closed the connection.
         assert!(server.last_message().is_none(), "a call that was killed is answered");
         assert_nothing_left(&server);
         took
@@ -81,10 +81,10 @@ fn at_the_end_of_input_calls_get_a_second_and_then_everything_is_killed() {
 }
 
 fn a_call_that_ends_within_the_second_is_answered() {
-    // On a busy machine it may not end within the second, and then it is cancelled.
+    // On a busy machine the call may take longer than the second. It is then cancelled.
     let is_answered = || {
         let mut server = ServerBuilder::new().connect();
-        // The first call waits for what is found out once about the interpreter and the sandbox.
+        // The first call waits while the server examines the interpreter and the sandbox.
         server.execute("pass");
         let id = server.start_execute("import time\ntime.sleep(0.3)\nprint('in time')");
         server.close_input();
@@ -108,7 +108,7 @@ fn without_calls_the_end_of_input_is_the_end_at_once() {
             let mut server = ServerBuilder::new().unchecked().start();
             if is_initialized {
                 server.initialize("2025-11-25");
-                // A background job is nobody's call.
+                // A background job is not a call that is waiting for a reply.
                 server.place(STUBBORN);
             }
             let closed = Instant::now();
@@ -135,7 +135,7 @@ fn signals_end_the_server_at_once() {
             took
         });
     }
-    // Also before the handshake.
+    // The same before the handshake.
     let mut server = ServerBuilder::new().start();
     server.assert_alive();
     server.signal("TERM");
@@ -172,12 +172,12 @@ fn the_end_of_input_is_seen_where_nothing_is_read_any_more() {
     let list =
         |id| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }).to_string() + "\n";
     let lists: String = (2..100).map(list).collect();
-    // More answers than the pipe takes, and behind them lines that wait until those are out.
+    // The replies do not fit into the pipe. Further lines wait until the replies are out.
     for lines in ["not JSON\n".repeat(8_000), format!("{hello}\n{lists}{hello}\n{lists}")] {
         let mut child = ServerBuilder::new().spawn();
         let stdout = child.stdout.take();
         let mut stdin = child.stdin.take().unwrap();
-        // What it does not take now it never will.
+        // The server never reads the bytes that it has not read by now.
         stdin.write_all(lines.as_bytes()).unwrap();
         drop(stdin);
         let child = RefCell::new(child);
@@ -197,7 +197,7 @@ fn a_request_without_a_line_end_is_answered() {
 }
 
 fn the_server_works_over_sockets_and_files_too() {
-    // Node's child processes have socket pairs as standard streams, not pipes.
+    // Node's child processes have socket pairs instead of pipes as standard streams.
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     let theirs_too = theirs.try_clone().unwrap();
     let mut child = ServerBuilder::new()

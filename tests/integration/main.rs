@@ -1,4 +1,4 @@
-//! The real binary, driven over pipes: one module for each part of the contract.
+//! Tests of the real binary, mostly over pipes. Each part of the contract has its own module.
 
 #![expect(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Contract 2: the figures of a script come back as pictures, and nothing else does.
+//! Contract 2: a script's figures are returned as pictures. Nothing else is.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -31,11 +31,11 @@ tests! {
 const DONE: &str = "Execution completed successfully.";
 const MODULES: &str = "numpy,matplotlib.pyplot";
 
-/// The descriptor for pictures in a script's process.
+/// The file descriptors for pictures in a script's process: in a new interpreter, and in a fork of a warm one.
 const COLD_FD: u32 = 20;
 const WARM_FD: u32 = 4;
 
-/// An artist that compresses well enough when it is drawn first, and not when it is drawn again.
+/// An artist that compresses well when it is drawn for the first time, but not later.
 const GROWING: &str = "
 import numpy as np
 import matplotlib.pyplot as plt
@@ -52,22 +52,22 @@ class Growing(Artist):
 plt.figure().add_artist(Growing())
 ";
 
-/// A script, how many pictures it has, and the end of its text.
+/// A script, the number of its pictures, and the end of its text.
 type Case = (&'static str, usize, &'static str);
 
-/// With `plt` imported.
+/// The scripts run with `plt` imported.
 const CASES: &[Case] = &[
     ("plt.plot([1, 2]); plt.show()", 1, DONE),
     ("plt.plot([1, 2])", 1, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.png')", 1, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.svg')", 1, DONE),
     ("fig, ax = plt.subplots(); ax.plot([1, 2]); fig.savefig('plot.png'); plt.close(fig)", 1, DONE),
-    // One picture of a figure that is saved and shown, two where it was drawn on in between.
+    // A figure that is saved and shown becomes one picture. It becomes two if the script draws in between.
     ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.show()", 1, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.plot([2, 1]); plt.show()", 2, DONE),
     ("plt.plot([1, 2]); plt.savefig('plot.png'); plt.clf(); plt.plot([2, 1])", 2, DONE),
     ("for i in range(3): plt.plot([1, i]); plt.savefig('plot.png')", 1, DONE),
-    // As with a window, showing closes.
+    // Showing a figure closes it, as a window does.
     (
         "plt.plot([1, 2]); plt.show(); plt.plot([2, 1]); plt.show(); print(plt.get_fignums())",
         2,
@@ -81,7 +81,7 @@ const CASES: &[Case] = &[
     ("import io\nplt.plot([1, 2]); plt.savefig(io.BytesIO()); plt.close()", 0, DONE),
     ("plt.figure()", 0, DONE),
     ("plt.figure(figsize=(50, 40)); plt.plot([1, 2])", 1, DONE),
-    // Gigabytes, if they were drawn as large as they say.
+    // These figures would take gigabytes at the size that they declare.
     (
         "plt.rcParams['savefig.bbox'] = 'tight'\nplt.plot([1, 2]); plt.xlim(0, 1)\n\
          plt.text(30, 60, 'far away'); plt.show()",
@@ -165,13 +165,12 @@ fn run_cases(server: &mut McpProcess) -> Vec<Vec<String>> {
     CASES.iter().map(run).collect()
 }
 
-/// Four dense pictures: the later ones are drawn smaller, so that all of them fit.
+/// A script with four dense pictures. The later ones are drawn smaller, so that all of them fit.
 const DENSE: &str = "import numpy as np\nfor i in range(4):\n    plt.figure(figsize=(12, 12))\n    \
                      plt.imshow(np.random.default_rng(i).random((900, 900)), \
                      interpolation='nearest')";
 
-/// Checks that the pictures are what `_meta` says, and that they can be decoded. Returns their
-/// digests.
+/// Checks that the pictures match `_meta`, and that they can be decoded. Returns their digests.
 fn checked(result: &CallResult) -> Vec<String> {
     let told = result.execution().get("pictures").cloned().unwrap_or_else(|| json!([]));
     let found = result.pictures.iter().enumerate().map(|(index, png)| {
@@ -216,7 +215,7 @@ fn figures_come_back_the_same_warm_and_cold() {
     }
 }
 
-/// Below tier 3 too, where the descriptor comes by other launchers.
+/// Below tier 3, another launcher passes the file descriptor.
 fn figures_come_back_at_every_tier() {
     let script = "plt.plot([1, 2]); plt.savefig('a.svg'); plt.plot([2, 1]); plt.show(); print('a')";
     let tiers = [
@@ -246,7 +245,7 @@ fn figures_come_back_at_every_tier() {
 
 const AT_TIER_2: &[(&str, &str)] = &[("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")];
 
-/// A server with these variables, whose scripts can be another user's.
+/// Creates a server with these variables. Its scripts may run as another user.
 fn at_tier(variables: &[(&str, &str)]) -> ServerBuilder {
     let builder = of_user(ServerBuilder::new(), None);
     variables.iter().fold(builder, |builder, (name, value)| builder.variable(name, value))
@@ -260,7 +259,7 @@ fn a_job_keeps_its_pictures() {
     assert_eq!(result.text(), format!("Status: success\n\nResult:\nSTDOUT:\na\n\n{DONE}"));
     let digests = checked(&result);
     assert_eq!(digests.len(), 1);
-    // It can be asked for again.
+    // The pictures are still available for a second request.
     assert_eq!(checked(&server.status(&job)), digests);
     let result = server.wait_for_job(&many);
     assert_eq!(checked(&result).len(), 4);
@@ -297,7 +296,7 @@ fn drawing_has_the_limits_of_the_script(is_warm: bool) {
     };
     let looping = server.execute(&artist("while True: pass"));
     assert_eq!(looping.texts[0], "Execution timed out after 20.0 seconds.");
-    // What was shown before that was sent before that.
+    // The picture was sent when the script showed it.
     assert_eq!((looping.is_error, checked(&looping).len()), (true, 1));
     let large = server.execute(&artist(
         "import time; b = [bytearray(1 << 24) for _ in range(60)]; time.sleep(2)",
@@ -321,7 +320,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2() {
     a_script_that_sends_pictures_itself_sends_pictures_only(at_tier(AT_TIER_2), false);
 }
 
-/// Functions of a script that writes to the descriptor for pictures itself.
+/// Returns Python functions with which a script writes to the file descriptor for pictures itself.
 fn sending_tools(fd: u32) -> String {
     format!(
         "
@@ -338,7 +337,7 @@ def send(kind, content, length=None):
     )
 }
 
-/// What a script sends over the descriptor is a picture, or is not shown.
+/// The server returns data from the file descriptor only if it is a picture.
 fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilder, is_warm: bool) {
     let builder = builder.unchecked().variable(SYNC_TIMEOUT, "10000");
     let mut server = connect(builder, is_warm);
@@ -346,7 +345,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
     let tools = sending_tools(fd);
     let unusable = "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
     for (script, count, left_out) in [
-        // The control: this is how a picture comes.
+        // The control: a valid picture.
         ("send(b'P', png())", 1, ""),
         ("for _ in range(100): send(b'P', png())", 4, "more pictures were left out"),
         ("send(b'P', png(more=chunk(b'tEXt', b'x' * 60000)))", 1, ""),
@@ -355,7 +354,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         ("send(b'P', png()[:-20])", 0, unusable),
         ("send(b'P', png() + b'<svg onload=alert(1)>')", 1, ""),
         ("send(b'P', png(more=chunk(b'PLTE', b'<svg onload=alert(1)>')))", 1, ""),
-        // More pixels than the header has: 400 MiB if they were inflated.
+        // The data has more pixels than the header declares: 400 MiB if it were inflated.
         (
             "c = zlib.compressobj(9)\nd = b''.join(c.compress(bytes(1 << 20)) for i in \
              range(400))\n\
@@ -378,7 +377,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         ("send(b'O', b'\\xff' * 4)", 0, "99999 more pictures were left out"),
         ("send(b'L', b'\\xff' * 8 + b'a.png')", 0, unusable),
         ("send(b'O', b'\\xff' * 5); send(b'L', b'')", 0, ""),
-        // A process of its own that goes on when the script has ended.
+        // A child process continues after the script has ended.
         (
             "send(b'P', png())\nif os.fork() == 0:\n    while True: send(b'P', png())\nos._exit(0)",
             1,
@@ -388,7 +387,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         let script = format!("{tools}{}", script.replace("{fd}", &fd.to_string()));
         let result = server.execute(&script);
         let texts = result.texts.join("\n");
-        // How many the other process has sent by then is not known.
+        // The number of pictures from the other process is not predictable.
         let is_exact = result.pictures.len() == count || script.contains("fork");
         assert!(is_exact && texts.contains(left_out), "{script}\n{texts}");
         assert!(result.pictures.len() <= 4 && !texts.contains('\u{1b}'), "{script}\n{texts}");
@@ -402,7 +401,7 @@ fn a_script_that_sends_pictures_itself_sends_pictures_only(builder: ServerBuilde
         let next = server.execute("print(2)");
         assert_eq!((next.text(), next.pictures.len()), (&*format!("STDOUT:\n2\n\n{DONE}"), 0));
     }
-    // Nobody reads what is more than all pictures can be.
+    // The server stops reading when it has more data than all pictures may have.
     let flood = format!("{tools}os.set_blocking(1, True)\nwhile True: send(b'P', bytes(60000))");
     let result = server.execute(&flood);
     assert_eq!(result.texts[0], "Execution timed out after 10.0 seconds.");
@@ -418,13 +417,13 @@ fn hostile_figures_fail_no_run_warm() {
     hostile_figures_fail_no_run(true);
 }
 
-/// A script can make what it likes of its figures. What is left of them is shown, and no more.
+/// A script can change its figures in any way. Only the intact figures are shown.
 fn hostile_figures_fail_no_run(is_warm: bool) {
     let mut server = connect(ServerBuilder::new().unchecked(), is_warm);
     let gcf =
         "from matplotlib._pylab_helpers import Gcf\nclass Any: pass\nm = Any(); m.canvas = Any()\n";
     for (script, count, stderr) in [
-        // The control.
+        // The control: an ordinary figure.
         ("plt.plot([1, 2]); print('on')", 1, ""),
         ("Gcf.figs[1] = None; plt.figure(2); plt.plot([1])", 1, "Figure 1 could not be drawn"),
         (
@@ -441,7 +440,7 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
             1,
             "",
         ),
-        // The script's own savefig is for the script.
+        // The script's own savefig affects only the script.
         ("plt.Figure.savefig = lambda *a, **k: print('own')\nplt.plot([1])", 1, ""),
         ("plt.plot([1]).pop().figure.savefig = 5", 1, ""),
         ("Gcf.figs['x'] = Gcf.figs[1] = m", 0, "The remaining figures"),
@@ -463,13 +462,14 @@ fn hostile_figures_fail_no_run(is_warm: bool) {
     server.finish();
 }
 
-/// Once a script has drawn, an interpreter is kept warm that has what drawing needs; until then the
-/// others do, and they go on being there.
+/// After a script has drawn, an interpreter with the modules for drawing is kept warm. Until it is ready, the other
+/// warm interpreters run such scripts. They remain available afterwards.
 fn scripts_that_draw_have_an_interpreter_of_their_own() {
     let builder = ServerBuilder::new().variable("QWED_MCP_WARM", "on");
     let mut server = builder.without("QWED_MCP_PRELOAD").connect();
     server.wait_until_warm();
-    // Loading it takes some hundred milliseconds of the processor; that it is loaded, none.
+    // Loading the module takes some hundred milliseconds of processor time. If it is already loaded, the import takes
+    // almost none.
     let draws = "import time\nbegan = time.process_time()\nimport matplotlib.pyplot as plt\n\
                  print(time.process_time() - began < 0.05)\nplt.plot([1, 2])";
     let told = |is_loaded: &str| format!("STDOUT:\n{is_loaded}\n\n{DONE}");

@@ -1,4 +1,4 @@
-//! Receipts over the real binary: what leaves one, who can verify it, and that nothing which runs reaches the
+//! Receipts of the real binary: the calls that leave one, and its verification. Neither scripts nor tests can reach the
 //! key.
 
 use std::fs;
@@ -65,7 +65,7 @@ impl Receipts {
         self.path("data/keys/signing.key")
     }
 
-    /// A server whose scripts leave receipts.
+    /// Returns a server that writes receipts of scripts.
     pub(crate) fn server(&self) -> ServerBuilder {
         self.with_variables(ServerBuilder::new())
     }
@@ -76,14 +76,14 @@ impl Receipts {
             .variable("QWED_MCP_RECEIPTS", self.path("receipts").to_str().unwrap())
     }
 
-    /// Runs one of our commands with this key.
+    /// Runs a command of the program with this key.
     pub(crate) fn command(&self, arguments: &[&str]) -> Output {
         let mut command = ServerBuilder::new().command();
         command.args(arguments).env("QWED_MCP_DATA_DIR", self.path("data"));
         command.env("QWED_MCP_RECEIPTS", self.path("receipts")).output().unwrap()
     }
 
-    /// The file of the receipt of a result.
+    /// Returns the file of a result's receipt.
     #[track_caller]
     pub(crate) fn file_of(&self, result: &CallResult) -> PathBuf {
         let told = &result.meta["qwed.ai/receipt"];
@@ -93,7 +93,7 @@ impl Receipts {
         file
     }
 
-    /// What a receipt says, which has to be good.
+    /// Returns the statement of a receipt, which must be valid.
     #[track_caller]
     pub(crate) fn statement(&self, file: &Path) -> Value {
         let verified = self.command(&["receipt", "verify", file.to_str().unwrap()]);
@@ -102,7 +102,7 @@ impl Receipts {
     }
 }
 
-/// What a receipt says.
+/// Returns the statement of a receipt.
 fn statement(file: &Path) -> Value {
     let mut command = Command::new(binary());
     command.args(["receipt", "show", "--format", "json"]).arg(file);
@@ -156,7 +156,7 @@ fn each_script_leaves_a_receipt() {
     let client = about["caller"]["client"].as_str().unwrap();
     assert!(!client.is_empty(), "{about}");
 
-    // The ends that are no results, the ones that are refused, and jobs.
+    // Other endings of a run, a refusal, and a job also leave receipts.
     for (code, ending) in
         [("import sys; sys.exit(3)", "exited"), ("print('x' * 3_000_000)", "capped")]
     {
@@ -174,13 +174,13 @@ fn each_script_leaves_a_receipt() {
     let result = server.wait_for_job(&job);
     let said = receipts.statement(&receipts.file_of(&result));
     assert_eq!(digest(&said, "stdout"), &sha256_of(b"43"));
-    // A look at a job decides nothing about code.
+    // A request for the status of a job makes no decision about code.
     let result = server.status("00000000-0000-4000-8000-000000000000");
     assert_eq!(result.meta.get("qwed.ai/receipt"), None);
     let log = server.finish();
     assert!(!log.contains("PRIVATE") && !log.contains("6 * 7"), "{log}");
 
-    // Without the setting there is none.
+    // Without the setting, calls leave no receipts.
     let mut server = ServerBuilder::new().connect();
     assert_eq!(server.execute("print(1)").meta.get("qwed.ai/receipt"), None);
 }
@@ -235,7 +235,7 @@ fn without_room_for_its_receipt_nothing_runs() {
     let receipts = Receipts::new();
     let mut server = receipts.server().connect();
     let file = receipts.file_of(&server.execute("print(1)"));
-    // As on a full disk, nothing can be created there.
+    // No file can be created in the folder, as on a full disk.
     let folder = receipts.path("receipts");
     fs::rename(&folder, receipts.path("elsewhere")).unwrap();
     fs::write(&folder, "").unwrap();
@@ -250,11 +250,11 @@ fn without_room_for_its_receipt_nothing_runs() {
     for file in [file, second] {
         receipts.statement(&file);
     }
-    // Nothing but the days.
+    // The folder contains only the folder of the day.
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
-/// Validates what a receipt says.
+/// Validates a statement with the schema. Then checks that an invalid status is an error.
 const VALIDATE: &str = "
 import json, sys, jsonschema
 schema, statement = (json.load(open(file)) for file in sys.argv[1:])
@@ -300,7 +300,7 @@ fn another_implementation_verifies_them() {
     let verified = command.arg(receipts.path("data/keys/signing.pub")).output().unwrap();
     let printed = String::from_utf8_lossy(&verified.stdout);
     assert_eq!(printed.trim(), "https://qwed.ai/attestation/verification/v1", "{verified:?}");
-    // And what it says is what its schema says.
+    // The statement is valid according to its schema.
     for code in ["print(1)", "eval('1')", "import time; print(time.time())"] {
         let said = statement(&receipts.file_of(&server.execute(code)));
         fs::write(receipts.path("statement.json"), said.to_string()).unwrap();
@@ -353,13 +353,13 @@ fn what_was_changed_is_named() {
     let shown = receipts.command(&["receipt", "show", &good]);
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("ALLOW_VERIFIED") && shown.contains(" script.py"), "{shown}");
-    // Whoever asks for a second key has said so.
+    // A second key needs an explicit option.
     assert_eq!(receipts.command(&["receipt", "keygen"]).status.code(), Some(1));
     assert!(receipts.command(&["receipt", "keygen", "--rotate"]).status.success());
     assert!(receipts.command(&["receipt", "verify", &good]).status.success());
 }
 
-/// Tries to read the key by its path, and says how that ended.
+/// Returns a script that tries to read the key by its path, and prints the result.
 fn theft(key: &Path) -> String {
     let key = key.to_str().unwrap();
     format!(
@@ -368,7 +368,7 @@ fn theft(key: &Path) -> String {
     )
 }
 
-/// What a script printed.
+/// Returns the first line that a script printed.
 fn printed(result: &CallResult) -> &str {
     result.text().lines().nth(1).unwrap_or_default()
 }
@@ -383,7 +383,7 @@ fn key_is_out_of_reach(prepare: impl Fn(ServerBuilder) -> ServerBuilder, error: 
     let result = server.execute(&theft(&receipts.key()));
     assert_eq!(printed(&result), error, "{:?}", result.texts);
     receipts.file_of(&result);
-    // Without a sandbox it works, and then there are no receipts.
+    // The control: the theft works without a sandbox, where the server writes no receipts.
     let mut server = of_interpreter().variable("QWED_MCP_SANDBOX", "off").connect();
     assert_eq!(printed(&server.execute(&theft(&receipts.key()))), "True");
 }
@@ -410,7 +410,7 @@ fn nothing_runs_where_scripts_could_read_the_key() {
             let result = server.execute("print(1)");
             assert!(result.is_error && result.text().contains(expected), "{:?}", result.texts);
         }
-        // With another key it runs, or without receipts.
+        // The script runs on a server without receipts.
         let mut server = ServerBuilder::new().variable(name, value).connect();
         assert_eq!(printed(&server.execute("print(1)")), "1");
     }
@@ -433,7 +433,7 @@ fn without_a_key_nothing_is_served() {
     assert!(log.contains(told) && !log.contains("receipts"), "{log}");
 }
 
-/// A test that reads the key, in a project of its own.
+/// Adds a test that reads the key to the project. Returns the path of the key.
 fn thieving_project(governed: &Governed) -> PathBuf {
     let key = governed.data.join("keys/signing.key");
     let text = format!(
@@ -481,7 +481,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
     let server = if user.is_some() { of_user(server, user) } else { server };
     let mut server = server.connect();
     let key = thieving_project(&governed);
-    // The control: the same content where tests may read.
+    // The control: the same content in a folder that tests may read.
     fs::create_dir(governed.beside("other")).unwrap();
     let copy = governed.beside("other/copy");
     fs::copy(&key, &copy).unwrap();
@@ -506,7 +506,7 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
         (&json!("failed"), &json!("bob"))
     );
     assert_eq!(about["decision"]["id"], meta["qwed.ai/run"]["run_id"]);
-    // The row that it names is the last one about the run.
+    // The receipt names the last row about the run.
     let rows = governed.audit_rows();
     let row = rows.iter().find(|row| row["hash"] == about["audit"]["hash"]).unwrap();
     assert_eq!((&row["event"], &row["seq"]), (&json!("TOOL_FINISHED"), &about["audit"]["seq"]));
@@ -519,11 +519,11 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
             governed.command(&["receipt", "verify", file(&told["path"]).to_str().unwrap()]);
         assert!(verified.status.success(), "{verified:?}");
     }
-    // A policy that lets tests read the key lets none run.
+    // If a policy lets tests read the key, no tests run.
     allowed(key.parent().unwrap());
     let reply = run_pytest(&mut server, &governed.user, "tests");
     assert_eq!(reply["error"]["code"], -32006, "{reply}");
-    // What is refused leaves a receipt as well, and says so.
+    // A refusal leaves a receipt too, with its error code.
     let reply = run_pytest(&mut server, &governed.viewer, "tests");
     assert_eq!(reply["error"]["code"], -32003);
     let refusals = || {
@@ -536,12 +536,12 @@ fn of_tests(user: Option<u32>, prepare: impl Fn(ServerBuilder) -> ServerBuilder)
         codes
     };
     assert_eq!(refusals(), ["PERMISSION_DENIED", "SANDBOX_VIOLATION"]);
-    // Reading leaves none.
+    // Listing artifacts leaves no receipt.
     call_as(&mut server, &governed.user, "list_artifacts", json!({}));
     assert_eq!(refusals().len(), 2);
 }
 
-/// Every field of a receipt is in the schema, and what the schema demands is there.
+/// Checks that the schema has the type of the predicate, and every field of a receipt.
 fn the_schema_has_every_field() {
     let text = fs::read_to_string(root().join("docs/receipt.schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&text).unwrap();
@@ -552,7 +552,7 @@ fn the_schema_has_every_field() {
         let name = match &found[1] {
             "kind" => "_type".to_owned(),
             "memory_mib" => "memoryMiB".to_owned(),
-            // Of in-toto's own predicate.
+            // These fields belong to in-toto's own predicate.
             "result" | "configuration" | "passed_tests" | "failed_tests" | "annotations"
             | "subject" => {
                 continue;
@@ -569,7 +569,7 @@ fn camel_case(name: &str) -> String {
     words.fold(first, |text, word| text + &word[..1].to_uppercase() + &word[1..])
 }
 
-/// A replay of a receipt, as JSON, and its exit code.
+/// Replays a receipt. Returns the report as JSON, and the exit code. Without a report, returns the error.
 #[track_caller]
 fn replay(
     receipts: &Receipts,
@@ -611,7 +611,7 @@ fn a_replay_says_what_differs() {
         assert_eq!(said["environment"], json!([]), "{said}");
     }
 
-    // Another environment is told, and then what came of it.
+    // A different environment is reported before the different result.
     let code = "import os\nprint(os.environ['PATH'].endswith('/x'))";
     let receipt = of(receipts.server().unchecked(), code);
     let path = format!("{}:/x", std::env::var("PATH").unwrap());
@@ -624,7 +624,7 @@ fn a_replay_says_what_differs() {
     let (said, exit) = replay(&receipts, &receipt, &script, &["--strict"], elsewhere);
     assert_eq!((&said["verdict"], exit), (&json!("not run"), Some(3)), "{said}");
 
-    // The rules of now refuse it, the gate is shut, the tier is another one.
+    // Today's rules refuse the script, or the admin gate is closed.
     let receipt = of(receipts.server().unchecked(), "eval('print(1)')");
     let (said, exit) = replay(&receipts, &receipt, &script, &[], as_it_was);
     assert_eq!(exit, Some(3), "{said}");
@@ -635,7 +635,7 @@ fn a_replay_says_what_differs() {
     let (said, exit) = replay(&receipts, &receipt, &script, &[], shut);
     assert_eq!(exit, Some(3), "{said}");
 
-    // Another script, what is no receipt, and a key that did not sign it.
+    // Another script, a file that is not a receipt, and a key that did not sign the receipt.
     let other = receipts.path("other.py");
     fs::write(&other, "print(2)").unwrap();
     let key = Receipts::new().path("data/keys");
@@ -654,7 +654,7 @@ fn a_replay_says_what_differs() {
     }
 }
 
-/// Runs a script at the command line; what it printed and the file of its receipt.
+/// Runs a script at the command line. Returns its text and the file of its receipt.
 #[track_caller]
 fn run(
     receipts: &Receipts,
@@ -673,7 +673,7 @@ fn run(
     (text, receipts.path("receipts").join(path))
 }
 
-/// Random numbers of every kind, and addresses.
+/// A script that prints all kinds of random numbers, and addresses.
 const DIFFERENT: &str = "
 import random, sys
 print(random.random(), random.Random().random(), random.Random().random(), random.gauss(0, 1))
@@ -683,20 +683,20 @@ random.seed()
 print(random.sample(range(1000), 9))
 ";
 
-/// The same of `NumPy`.
+/// The same for `NumPy`.
 const DIFFERENT_IN_NUMPY: &str = "
 import numpy
 print(numpy.random.random(2), numpy.random.default_rng().random(2), numpy.random.default_rng().random(2))
 print(numpy.random.RandomState().random_sample(2), hash(numpy.random))
 ";
 
-/// Whether the kernel lets a program have the same addresses each time.
+/// Returns whether the kernel can give a program the same addresses each time.
 fn can_fix_addresses() -> bool {
     let mut command = Command::new("setarch");
     command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
 }
 
-/// The lines of random numbers, where the others cannot be the same.
+/// Returns the lines with random numbers, for machines on which the addresses cannot be fixed.
 fn without_addresses(code: &str) -> String {
     code.split_inclusive('\n').filter(|line| !line.contains("object()")).collect()
 }
@@ -713,15 +713,15 @@ fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
     assert!(about["environment"]["variables"]["OPENBLAS_CORETYPE"].is_string(), "{about}");
     let words = about.get("mayDifferBy").cloned().unwrap_or_default();
     assert!(!words.to_string().contains("random"), "{words}");
-    // It is replayed as it was run.
+    // A replay uses the settings of the run.
     let script = receipts.path("script.py");
     let (said, exit) = replay(&receipts, &receipt, &script, &["--times", "3"], &prepare);
     assert_eq!((&said["verdict"], exit), (&json!("identical"), Some(0)), "{said}");
     assert_eq!(said["environment"], json!([]), "{said}");
-    // Another script has other numbers.
+    // Another script gets other random numbers.
     let (other, _) = run(&receipts, &server(), &format!("{code}\n"), &["--deterministic"]);
     assert_ne!(first, other);
-    // The control: without it two runs differ, and the receipt says nothing of it.
+    // The control: without the option two runs differ, and the receipt does not mention determinism.
     let (first, receipt) = run(&receipts, &server(), code, &[]);
     let (second, _) = run(&receipts, &server(), code, &[]);
     let differs = |line: &str| line.contains("0.") || line.contains("<object");
@@ -730,7 +730,7 @@ fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
     }
     assert_ne!(first, second);
     assert_eq!(receipts.statement(&receipt)["predicate"].get("deterministic"), None);
-    // A receipt decides how it is replayed, not the settings.
+    // The receipt determines how it is replayed. The settings do not.
     fs::write(&script, code).unwrap();
     let on = |builder: ServerBuilder| prepare(builder).variable("QWED_MCP_DETERMINISTIC", "on");
     let (said, exit) = replay(&receipts, &receipt, &script, &[], on);
@@ -760,10 +760,10 @@ fn a_deterministic_server_starts_each_script_alone() {
     let second = server.execute(code);
     assert_eq!(first.texts, second.texts);
     assert_eq!(second.meta["qwed.ai/execution"]["warm"], false);
-    // Nothing is loaded for it that the script does not load.
+    // The server loads no modules that the script does not load.
     let loaded = "import sys\nprint([m for m in ('random', 'numpy', 'secrets', 'hashlib') if m in sys.modules])";
     assert_eq!(printed(&server.execute(loaded)), "[]");
-    // What is to be a secret stays one, and what the script chooses is not touched.
+    // Secrets stay random. Numbers with a seed of the script's choice do not change.
     let secret = "import secrets, random, os, uuid\nprint(secrets.token_hex(), random.SystemRandom().random(), os.urandom(4), uuid.uuid4())";
     let secrets = [server.execute(secret), server.execute(secret)];
     let [first, second] = secrets.map(|result| printed(&result).to_owned());
@@ -790,14 +790,14 @@ fn addresses_that_cannot_be_fixed_are_told() {
     let again = server.execute("import random\nprint(random.random())\nprint(object())");
     let log = server.finish();
     assert!(log.contains("memory addresses differ between runs"), "{log}");
-    // Numbers are the same all the same.
+    // The random numbers are the same nevertheless.
     assert_eq!(printed(&result), printed(&again));
     assert_ne!(result.text(), again.text());
     let receipt = receipts.file_of(&result);
     let about = &receipts.statement(&receipt)["predicate"];
     assert_eq!(about["deterministic"], json!({ "fixedAddresses": false }));
     if can_fix_addresses() {
-        // Where they can be it is another environment.
+        // On a machine that can fix addresses, this is a different environment.
         let script = receipts.path("script.py");
         fs::write(&script, "import random\nprint(random.random())\nprint(object())").unwrap();
         let (said, exit) = replay(&receipts, &receipt, &script, &[], |builder| builder);
@@ -818,7 +818,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     let (said, exit) = replay(&receipts, &receipt, &script, &[], elsewhere);
     assert_eq!((&said["verdict"], exit), (&json!("differs"), Some(1)), "{said}");
     assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
-    // Where it is not kept, only the digest is known.
+    // Without the stored output, only the digest is known.
     let outputs = receipts.path("receipts/outputs");
     let elsewhere_kept = receipts.path("kept");
     fs::rename(&outputs, &elsewhere_kept).unwrap();
@@ -827,7 +827,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     let kept = ["--outputs", elsewhere_kept.to_str().unwrap()];
     let (said, _) = replay(&receipts, &receipt, &script, &kept, elsewhere);
     assert_eq!(said["lines"], json!([r#"stdout, line 2: "/x" → "/y""#]));
-    // Nobody else reads what is kept, and nothing is without the setting.
+    // Only the owner can read the stored output. Without the setting, no output is stored.
     for (path, mode) in
         [(elsewhere_kept.clone(), 0o700), (elsewhere_kept.join(sha256_of(b"")), 0o600)]
     {
@@ -842,7 +842,7 @@ fn a_replay_shows_the_first_line_that_differs() {
     assert!(!outputs.exists());
 }
 
-/// Signs a receipt anew that says something else of its environment and of what was printed.
+/// Changes the environment and the output in a receipt, and signs it again.
 const SIGN_ANEW: &str = r#"
 import base64, json, sys
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -867,7 +867,7 @@ document["signatures"][0]["sig"] = base64.b64encode(signature).decode()
 open(anew, "w").write(json.dumps(document, separators=(",", ":")) + "\n")
 "#;
 
-/// The parts are in a text, in this order.
+/// Asserts that a text contains these parts in this order.
 #[track_caller]
 fn assert_in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
@@ -900,7 +900,7 @@ fn another_interpreter_is_told_before_what_came_of_it() {
     let parts =
         ["environment: differs", "package sympy: 1.14.0 → none", "differs: replayed", "stdout: "];
     assert_in_order(&text, &parts);
-    // Another version: a receipt of one, signed with the same key.
+    // The receipt names other versions, and is signed with the same key.
     let anew = receipts.path("anew.json");
     let mut command = Command::new(python());
     command.args(["-c", SIGN_ANEW]).arg(&receipt).arg(receipts.key()).arg(&anew);
@@ -924,7 +924,7 @@ fn another_interpreter_is_told_before_what_came_of_it() {
 fn nothing_of_keys_tokens_or_code_is_in_logs() {
     let governed = Governed::new("ledger");
     let receipts = governed.beside("of_scripts");
-    // With receipts of scripts the key has to be there.
+    // A server with receipts of scripts does not start without a key.
     assert!(governed.command(&["receipt", "keygen"]).status.success());
     let mut server = governed
         .server()
@@ -933,7 +933,7 @@ fn nothing_of_keys_tokens_or_code_is_in_logs() {
         .variable("QWED_MCP_RECEIPTS_OUTPUTS", "on")
         .variable("QWED_MCP_AUTH_TOKEN", &governed.viewer)
         .connect();
-    // What is printed is not in the code either.
+    // The output is also different from the text in the code.
     let code = "print('marmot' + 'vole')";
     assert!(server.execute(code).text().contains("marmotvole"));
     server.execute("eval('badger')");
@@ -945,7 +945,7 @@ fn nothing_of_keys_tokens_or_code_is_in_logs() {
     run_pytest(&mut server, &governed.viewer, "tests");
     run_pytest(&mut server, "qwed_weasel", "tests");
     let log = server.finish();
-    // The control: it is a log.
+    // The control: the log is not empty.
     assert!(log.contains("run ended") && log.contains("governed call"), "{log}");
     let key = fs::read_to_string(governed.data.join("keys/signing.key")).unwrap();
     let key = key.lines().nth(1).unwrap();

@@ -1,6 +1,6 @@
-//! What the specification of MCP asks of a server with tools only, row by row, in both eras: the MUSTs, and the
-//! SHOULDs that can be seen from outside. A row that is not met on purpose says why, and what is done
-//! instead is tested.
+//! The requirements of the MCP specification for a server with tools only, row by row, in both eras: each MUST, and
+//! each SHOULD that is visible from outside. If the server deviates on purpose, the row states the reason, and the test
+//! checks the actual behaviour.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ tests! {
         governed_tools_are_as_specified;
 }
 
-/// A requirement, and how it is seen to be met.
+/// A requirement, and the check of the server.
 struct Row {
-    /// Where the specification says so.
+    /// The section of the specification.
     section: &'static str,
     requirement: String,
     check: Check,
-    /// Why it is not met, if it is not on purpose; the check is of what is done instead.
+    /// The reason, if the server deviates on purpose. The check then covers the actual behaviour.
     differs: Option<&'static str>,
 }
 
 enum Check {
-    /// A request is answered with this error.
+    /// The reply to the request is this error.
     Error { method: &'static str, params: Value, code: i64 },
-    /// A request is answered with a reply of which this holds.
+    /// The reply to the request satisfies this condition.
     Reply { method: &'static str, params: Value, holds: fn(&Value) -> bool },
-    /// A request is answered with a reply that has this text in this place.
+    /// The reply to the request has this text in this place.
     Value { method: &'static str, params: Value, place: &'static str, text: &'static str },
-    /// What takes more than one request; what was seen instead, if it is not met.
+    /// The check needs more than one request. The error is the evidence that the requirement is not met.
     Sequence(fn(&mut McpProcess) -> Result<(), Value>),
 }
 
@@ -85,11 +85,11 @@ fn value(method: &'static str, params: Value, place: &'static str, text: &'stati
     Check::Value { method, params, place, text }
 }
 
-/// Fails with all rows that are not met.
+/// Fails with a list of all rows that are not met.
 fn assert_met(server: &mut McpProcess, rows: &[Row]) {
     let mut unmet = Vec::new();
     for row in rows {
-        // What an earlier row has left is not this one's.
+        // Discard the messages that an earlier row has left.
         while server.next_message(Duration::ZERO).is_some() {}
         if let Err(evidence) = row.seen(server) {
             let Row { section, requirement, differs, .. } = row;
@@ -107,7 +107,7 @@ const PAGE: &str = "ui://qwed-mcp/verification.html";
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// Parameters of the stateless era, without what says who the client is, which is optional.
+/// Adds the metadata of the stateless era to the parameters, without the optional `clientInfo`.
 fn stateless(mut params: Value) -> Value {
     params["_meta"][VERSION] = json!("2026-07-28");
     params["_meta"][CAPABILITIES] = json!({});
@@ -130,17 +130,17 @@ fn is_refusal(reply: &Value) -> bool {
     reply["result"]["isError"] == true && text_of(reply, 0).starts_with("BLOCKED: ")
 }
 
-/// The next message, whatever it is.
+/// Returns the next message. Null if no message arrives in time.
 fn next(server: &mut McpProcess) -> Value {
     server.next_message(deadline(Duration::from_secs(30))).unwrap_or(Value::Null)
 }
 
-/// Nothing comes for longer than from one sign of life to the next.
+/// Expects no message for longer than the interval between two progress messages.
 fn silence(server: &mut McpProcess) -> Result<(), Value> {
     server.next_message(Duration::from_millis(800)).map_or(Ok(()), Err)
 }
 
-/// The progress that comes before the reply to `id`.
+/// Returns the progress messages before the reply to `id`.
 fn progress_before(server: &mut McpProcess, id: i64) -> Vec<Value> {
     let mut progress = Vec::new();
     loop {
@@ -154,7 +154,7 @@ fn progress_before(server: &mut McpProcess, id: i64) -> Vec<Value> {
 
 fn the_stateless_era_is_as_specified() {
     let mut server = ServerBuilder::new().start();
-    // What is found out once is found out.
+    // The first call waits while the server examines the interpreter and the sandbox.
     server.request("tools/call", &stateless(running("pass")));
     let rows = [
         results_of_the_stateless_era(),
@@ -224,7 +224,7 @@ fn results_of_the_stateless_era() -> Vec<Row> {
     rows
 }
 
-/// The capabilities that the server declares: tasks in the stateless era only.
+/// Returns the capabilities that the server declares. Only the stateless era has tasks.
 fn capabilities(is_stateless: bool) -> Value {
     let mut extensions = json!({ "io.modelcontextprotocol/ui": {} });
     if is_stateless {
@@ -391,7 +391,7 @@ fn metadata_of_the_stateless_era() -> Vec<Row> {
     rows.push(Row::new(
         "basic, _meta",
         "clientInfo is optional",
-        // None of the others has it either.
+        // The other requests do not have it either.
         reply("tools/list", stateless(json!({})), |reply| reply["result"]["tools"].is_array()),
     ));
     rows
@@ -570,7 +570,7 @@ fn progress_and_cancellation() -> Vec<Row> {
                 let sign = next(server);
                 seen(sign["params"]["progressToken"] == "c", &sign)?;
                 server.cancel(id);
-                // It has the only turn.
+                // The second call needs the only turn, which the first call had.
                 let id = server.start_request("tools/call", &stateless(running("print(1)")));
                 let reply = next(server);
                 seen(reply["id"] == id, &reply)?;
@@ -609,7 +609,7 @@ fn progress_and_cancellation() -> Vec<Row> {
     ]
 }
 
-/// Of several, each with this token, and each more than the one before it.
+/// Expects several messages with this token, each with more progress than the previous message.
 fn rises(progress: &[Value], token: &Value) -> Result<(), Value> {
     let amounts: Vec<f64> =
         progress.iter().filter_map(|message| message["params"]["progress"].as_f64()).collect();
@@ -619,7 +619,7 @@ fn rises(progress: &[Value], token: &Value) -> Result<(), Value> {
     seen(is_whole && is_rising && progress.iter().all(has_token), &json!(progress))
 }
 
-/// The first message behind what was sent is the answer to what comes behind it.
+/// Expects that the next message is the reply to a new request, so the earlier lines got no reply.
 fn is_next_answered(server: &mut McpProcess) -> Result<(), Value> {
     let id = server.start_request("tools/list", &stateless(json!({})));
     let message = next(server);
@@ -674,7 +674,7 @@ fn json_rpc() -> Vec<Row> {
     ]
 }
 
-/// A line without a readable id has an error without one.
+/// Sends a line without a readable id. Expects an error without an id.
 fn answer_to(server: &mut McpProcess, line: &str, code: i64) -> Result<(), Value> {
     server.send_bytes(line.as_bytes());
     server.send_bytes(b"\n");
@@ -726,7 +726,7 @@ fn stdio() -> Vec<Row> {
     ]
 }
 
-/// Everything that a server writes to its standard output for this input.
+/// Returns everything that a server writes to its standard output for this input.
 fn written_for(lines: &str) -> String {
     use std::io::{Read as _, Write as _};
 
@@ -735,7 +735,7 @@ fn written_for(lines: &str) -> String {
     stdin.write_all(lines.as_bytes()).unwrap();
     let mut written = String::new();
     let mut stdout = child.stdout.take().unwrap();
-    // Its calls are answered before it is closed.
+    // Keep the input open until all calls are answered.
     let mut bytes = [0; 4096];
     while written.lines().count() < lines.lines().count() {
         let count = stdout.read(&mut bytes).unwrap();
@@ -749,7 +749,7 @@ fn written_for(lines: &str) -> String {
 }
 
 fn eras_meet_as_specified() {
-    // Each row has a server of its own, which nobody has opened.
+    // Each row has a new server without a handshake.
     for row in [
         Row::new(
             "basic/versioning",

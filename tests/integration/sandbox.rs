@@ -1,5 +1,5 @@
-//! What works in the sandbox, what is kept apart, and what happens where it cannot be had. What
-//! must not get out is in `abuse`.
+//! The sandbox: the scripts that work in it, the isolation of runs, and the behaviour on machines without it. The tests
+//! of attacks are in `abuse`.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -49,8 +49,7 @@ const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory lim
                             ended it. Use less memory, or ask the admin to raise \
                             QWED_MCP_MEMORY_MB.";
 
-/// Scripts that have to run as they do without a sandbox: what it is for, and a line that it
-/// prints.
+/// Scripts that must run as they do without a sandbox. Each has a name, and a line that it prints.
 const WORKLOADS: [(&str, &str, &str); 14] = [
     (
         "sympy",
@@ -142,7 +141,7 @@ const WORKLOADS: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// What needs semaphores in shared memory, which only a file tree of the run's own has.
+/// Scripts that need semaphores in shared memory. Only a private file tree has them.
 const POOLS: [(&str, &str, &str); 2] = [
     (
         "multiprocessing.Pool",
@@ -158,10 +157,10 @@ const POOLS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// As a server loads them by itself.
+/// The modules that a server loads by default.
 const WARM_MODULES: &str = "asyncio,multiprocessing,unittest,numpy,sympy,z3,qwed_legal,qwed_finance,qwed_tax,qwed_ucp,qwed_new";
 
-/// How a server of a test is contained, and by which user it is run.
+/// Starts a server at this tier, as this user.
 fn server(tier: &str, user: Option<u32>) -> McpProcess {
     let builder = ServerBuilder::new().unchecked();
     let builder = match tier {
@@ -358,13 +357,13 @@ fn deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one() {
     let code =
         "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nprint('deep')";
     assert!(server.execute(code).text().contains("deep"));
-    // It goes on behind the reply where it takes long.
+    // If the removal takes long, it continues after the reply.
     let is_empty = || server.scratch.entries().is_empty();
     assert!(eventually(Duration::from_secs(60), is_empty).is_some());
     server.finish();
 }
 
-/// What another user has brought into a folder stays there, although the server is root.
+/// The files of another user in a folder stay there, although the server is root.
 fn folders_are_swept_with_the_rights_of_their_owner() {
     const NOBODY: Option<u32> = Some(65534);
 
@@ -419,10 +418,10 @@ fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
                 "{text}"
             );
             assert_eq!(text.matches(". ").count(), 1, "one sentence: {text}");
-            // A model is not told how to have less of it.
+            // The reply must not suggest to the model to weaken the sandbox.
             assert!(!text.contains("QWED_MCP_SANDBOX"), "{text}");
             assert_eq!(result.meta["qwed.ai/execution"], Value::Null);
-            // A job is not placed either, and what is harmful is told first.
+            // A job is not placed either. Harmful code is refused for its findings first.
             let arguments = json!({ "code": "print(1)", "background": true });
             let job = server.call("execute_python_code", &arguments);
             assert_eq!(job.meta["qwed.ai/decision"]["error_code"], "QWED-MCP-RISK-009");
@@ -445,7 +444,7 @@ fn tools_are_closed_world_unless_the_sandbox_is_off() {
         let annotations = |tool: usize| &tools["result"]["tools"][tool]["annotations"];
         assert_eq!(annotations(0)["openWorldHint"], is_open, "{mode}");
         assert_eq!(annotations(1)["openWorldHint"], false, "{mode}");
-        // What is said is so.
+        // The annotation matches the behaviour.
         let socket = "import socket\nsocket.socket()\nprint('open')";
         let mut server = of_user(ServerBuilder::new().unchecked(), None)
             .variable("QWED_MCP_SANDBOX", mode)
@@ -486,14 +485,14 @@ fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
         let (text, listing) = run(data.path().to_str().unwrap(), lacks);
         assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
         assert!(listing.contains("other"), "{listing}");
-        // One file, by a link: the link leads there, and nothing else is.
+        // The entry is a symlink to one file. The script can read this file, but not the rest of the folder.
         let (text, listing) = run(data.path().join("link").to_str().unwrap(), lacks);
         assert!(text.starts_with("STDOUT:\n0.075"), "{text}");
         assert!(!listing.contains("other"), "{listing}");
         for (path, reason, remedy) in [
             ("/no/such/folder", "is not there", "correct or remove it"),
             ("/proc", "cannot be opened to scripts", "list folders below / that are not in"),
-            // It is there, in the folder in which tests run; the server is told nothing of that.
+            // The path exists in the current folder, but an entry must be absolute.
             ("tests", "is not an absolute path", "write it from / on"),
         ] {
             let (text, _) = run(path, lacks);
@@ -504,7 +503,7 @@ fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
     }
 }
 
-/// A step in the middle of a launch: init and launcher live by then.
+/// The launch fails in the middle, when the init process and the launcher already run.
 fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     let data = tempfile::tempdir().unwrap();
     let listed = data.path().join("listed");
@@ -526,7 +525,7 @@ fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
     server.finish();
 }
 
-/// As root, because it takes mounts; the shell has a mount namespace of its own.
+/// Runs as root, because mounts require it. The shell has its own mount namespace.
 fn what_is_mounted_below_a_readable_path_is_read_only_too() {
     let data = tempfile::tempdir().unwrap();
     let script = data.path().join("script.py");
@@ -665,7 +664,7 @@ fn what_runs_has_no_capability_and_its_user_is_not_root() {
     let mut found = Vec::new();
     let runs = || !crate::harness::alive_with_marker(&scratch).is_empty();
     assert!(eventually(std::time::Duration::from_secs(5), runs).is_some());
-    // Until the launcher has become Python.
+    // Wait until the launcher has become Python.
     let pids = || crate::harness::alive_with_marker(&scratch);
     let is_confined = |pid: u32| status_of(pid, "Seccomp").is_some_and(|mode| mode == "2");
     let are_confined = || !pids().is_empty() && pids().into_iter().all(is_confined);

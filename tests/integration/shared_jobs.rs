@@ -24,7 +24,7 @@ fn server(store: &str) -> McpProcess {
     ServerBuilder::new().variable(STORE, store).connect()
 }
 
-/// What a server says that does not start.
+/// Returns the log of a server that does not start.
 fn refusal(store: &str) -> String {
     let mut command: Command = ServerBuilder::new().variable(STORE, store).command();
     let output = command.arg("serve").stdin(Stdio::null()).output().unwrap();
@@ -61,7 +61,7 @@ fn a_store_that_refuses_ends_the_server_and_no_password_is_told() {
     assert!(told.contains("failed to connect to the database nowhere on 127.0.0.1"), "{told}");
     assert!(told.contains("database \"nowhere\" does not exist"), "{told}");
     assert!(!told.contains("s3cret"), "{told}");
-    // A newer program was here.
+    // The database has the schema of a newer version.
     let store = postgres.database();
     server(&store).finish();
     postgres.sql(&store, "INSERT INTO qwed_mcp.migrations (version, name) VALUES (1000, 'later')");
@@ -101,8 +101,8 @@ fn any_server_answers_for_a_job() {
         "A job is its user's alone, and is kept for one hour after its last change."
     );
 
-    // A request that is cancelled cancels the job that it has placed, whoever runs that, and no job of another
-    // server's request with the same number.
+    // Cancelling a request cancels the job that it has placed, on whichever server the job runs. It does not cancel the
+    // job of another server's request with the same number.
     let code = json!({ "code": "import time\ntime.sleep(60)", "background": true });
     let place = |server: &mut McpProcess| {
         let request = server.start_call("execute_python_code", &code);
@@ -144,7 +144,7 @@ fn a_job_of_a_server_that_is_killed_is_told_as_lost() {
     assert!(text.starts_with("Status: failed\n\nResult:\nExecution error: the worker "), "{text}");
     assert!(text.ends_with(" was lost; the script may have run in part."), "{text}");
     assert!(result.is_error);
-    // One that ends in peace tells it at once.
+    // A server that shuts down reports its job as lost at once.
     let job = second.place("import time\ntime.sleep(60)");
     until_it_runs(&mut second, &job);
     second.signal("TERM");

@@ -1,4 +1,4 @@
-//! A long day in one test: 2,000 mixed calls with faults among them, and nothing left behind.
+//! A soak test: 2,000 mixed calls, some of them with faults, leave nothing behind.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ tests! {
 }
 
 const CALLS: usize = 2_000;
-/// When the server is warm: caches are filled, buffers have grown.
+/// The number of calls after which the server is warm: caches are filled, and buffers have grown.
 const WARM_UP: usize = 300;
-/// Every so many calls, another server is killed or left alone in the middle of its work.
+/// After this number of calls, another server is killed, or loses its client, in the middle of its work.
 const ANOTHER_SERVER: usize = 250;
 
-/// Long, for the calls that must not be over it on a busy machine; so few are over it on purpose.
+/// Long enough for calls on a busy machine. Therefore only a few calls exceed it on purpose.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const DETACHES: &str = "\
@@ -60,7 +60,7 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
     let grown = resident_kibibytes(server.pid()).saturating_sub(kibibytes);
     assert!(grown < 8 * 1024, "memory grew by {grown} KiB over {kibibytes}");
     assert!(jobs.len() > 50, "{} jobs", jobs.len());
-    // All jobs have expired by themselves.
+    // All jobs expire without a request.
     std::thread::sleep(Duration::from_millis(1800));
     for job_id in jobs.iter().rev().take(20) {
         assert!(server.status(job_id).texts[0].ends_with("not found or expired."));
@@ -68,7 +68,7 @@ fn two_thousand_mixed_calls_leave_nothing_behind() {
     server.finish();
 }
 
-/// Waits until nothing runs; then there is no process, no zombie and no file.
+/// Waits until no script runs. Asserts that no process, zombie or file remains.
 fn settle(server: &McpProcess) {
     let is_quiet = || descendants(server.pid()).is_empty() && server.scratch.entries().is_empty();
     assert!(
@@ -141,7 +141,7 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
             assert!(is_known, "{texts:?}");
         }
         _ => {
-            // A client that asks and does not wait.
+            // A client that sends several requests without waiting for the replies.
             let ids: Vec<_> = (0..5).map(|_| server.start_execute("print('later')")).collect();
             for id in ids {
                 let result = CallResult::from_reply(&server.reply(id));
@@ -151,7 +151,7 @@ fn one_call(server: &mut McpProcess, dice: &mut Dice, jobs: &mut Vec<String>) {
     }
 }
 
-/// A server in the middle of its work is killed, or its client goes.
+/// Kills a server in the middle of its work, or closes its input.
 fn lose_a_server(is_killed: bool) {
     let mut server = ServerBuilder::new().unchecked().connect();
     server.place(&format!("{DETACHES}time.sleep(600)"));
@@ -170,7 +170,7 @@ fn lose_a_server(is_killed: bool) {
     assert!(eventually(Duration::from_secs(60), gone).is_some(), "of {below:?}");
 }
 
-/// The same numbers in every run.
+/// Pseudo-random numbers, which are the same in each run of the test.
 struct Dice(u64);
 
 impl Dice {

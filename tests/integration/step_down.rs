@@ -1,4 +1,5 @@
-//! No sandbox is less than it could be without a word: which tier scripts get, and who is told why.
+//! The tier never drops silently. These tests check which tier scripts get, and how the admin and the model learn the
+//! reason.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -21,7 +22,7 @@ tests! {
         a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason;
 }
 
-/// A server on a machine that lacks this, with logs as they are by default.
+/// Creates a server on a machine that lacks this feature. The log has the default level.
 fn server(lacks: &str) -> ServerBuilder {
     of_user(ServerBuilder::new(), None).variable("QWED_MCP_TEST_KERNEL_LACKS", lacks)
 }
@@ -45,7 +46,7 @@ fn an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3()
     for target in [
         format!("{}/through/../../{}", root.display(), beside(&root, &real)),
         format!("../../through/more/../../{up}{from_root}"),
-        // As many as there are names, and more: the root is above itself.
+        // The path goes up more often than it has folders. The parent of the root is the root itself.
         format!("../../through/../through/more/..{}/{from_root}", "/..".repeat(60)),
     ] {
         let _ = fs::remove_file(&link);
@@ -60,13 +61,13 @@ fn an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3()
     }
 }
 
-/// The configuration of a virtual environment of this interpreter.
+/// Returns the configuration of a virtual environment with this interpreter.
 fn pyvenv(real: &Path) -> String {
     let home = real.parent().unwrap().display();
     format!("home = {home}\ninclude-system-site-packages = false\n")
 }
 
-/// `path`, as it is from the folder that `root` is in.
+/// Returns `path` relative to the parent folder of `root`.
 fn beside(root: &Path, path: &Path) -> String {
     let depth = root.parent().unwrap().components().count() - 1;
     format!("{}{}", "../".repeat(depth), path.strip_prefix("/").unwrap().display())
@@ -158,7 +159,6 @@ fn the_best_tier_of_the_mode_needs_no_reason() {
 }
 
 fn a_setting_that_is_wrong_is_told_once_and_as_what_it_is() {
-    // It is there, in the folder in which the server runs.
     let builder = server("").variable("QWED_MCP_READ_PATHS", "relative/data");
     let report = doctor(&builder, &[]);
     let text = String::from_utf8(report.stdout).unwrap();
@@ -190,7 +190,7 @@ fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
         (missing.to_str().unwrap(), "does not exist"),
         ("relative", "is not absolute"),
         (file.to_str().unwrap(), "is not a folder"),
-        // Nobody can make a folder there, not even root.
+        // Not even root can create a folder there.
         ("/proc/self", "cannot be written to: "),
     ] {
         let builder = server("").variable("TMPDIR", value);

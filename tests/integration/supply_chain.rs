@@ -1,4 +1,4 @@
-//! Skill manifests and AI bills of materials: the commands, and what a server does with them.
+//! Skill manifests and AI bills of materials: the commands, and their use by a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,7 +39,7 @@ fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-/// SHA-256 of nothing.
+/// The SHA-256 of empty content.
 const EMPTY: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 fn trusted() -> Value {
@@ -53,7 +53,7 @@ fn trusted() -> Value {
     })
 }
 
-/// A folder with manifests of these names.
+/// Creates a folder with these manifests.
 fn manifests(all: &[(&str, Value)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, manifest) in all {
@@ -62,7 +62,7 @@ fn manifests(all: &[(&str, Value)]) -> tempfile::TempDir {
     folder
 }
 
-/// The trusted manifest with other fields.
+/// Returns the trusted manifest with other fields.
 fn with(fields: Value) -> Value {
     let mut manifest = trusted();
     let Value::Object(fields) = fields else { panic!("{fields}") };
@@ -140,11 +140,11 @@ fn the_options_of_verify_skill_are_the_documented_ones() {
         (&all[..2], &file, 1),
         (&all[2..], &file, 1),
         (&all, &file, 0),
-        // An allowlist takes the place of the blocklist.
+        // An allowlist replaces the blocklist.
         (&["--trusted-registry", "github.com"], &good, 0),
         (&["--trusted-registry", "example.org"], &good, 1),
         (&["--trusted-registry", "example.org", "--trusted-registry", "github.com"], &good, 0),
-        // Entries that would cover nothing, without a word.
+        // Entries that can never match are usage errors.
         (&["--trusted-registry", "not a host"], &good, 2),
         (&["--trusted-domain", "https://example.org/path"], &good, 2),
         (&["--trusted-domain", "xn--exmple-cua.org"], &good, 2),
@@ -174,7 +174,7 @@ fn verify_skill_compares_the_artifact() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
     }
 
-    // At the start of a server too.
+    // A server checks the artifact at its start too.
     for (content, is_trusted) in [("", true), ("changed", false)] {
         fs::write(&tar, content).unwrap();
         let mut server = ServerBuilder::new().variable("QWED_SKILL_MANIFEST", &named).start();
@@ -197,7 +197,7 @@ fn aibom_prints_the_bill_of_what_is_named() {
     let bom: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(bom["components"]["verification_engines"][1]["name"], "sympy");
     assert_eq!(bom["components"].get("runtime"), None);
-    // From the Python implementation.
+    // The Python implementation computed this hash.
     assert_eq!(
         bom["manifest_hash"],
         "84d1a8078168946262984cbd05c7bd50d7fda2a2ab30e7658de845e91446c745"
@@ -211,7 +211,8 @@ fn aibom_prints_the_bill_of_what_is_named() {
     }
 }
 
-/// What the official schema, which the Python library of `CycloneDX` brings, has against a document.
+/// Validates a document with the official schema, which is part of the Python library of `CycloneDX`. Returns the
+/// error, if any.
 fn error_of_cyclonedx(document: &str) -> Option<String> {
     let check = "
 import sys
@@ -232,13 +233,13 @@ fn cyclonedx_is_valid_by_the_official_schema() {
     }
     let output = qwed_mcp(&arguments);
     assert_eq!(error_of_cyclonedx(stdout(&output)), None);
-    // The check can fail.
+    // The control: an invalid document fails.
     let broken = stdout(&output).replace("machine-learning-model", "machine");
     let error = error_of_cyclonedx(&broken);
     assert!(error.is_some_and(|error| error.contains("'machine' is not one of")));
 }
 
-/// The bill at `path`, with its parts by name: their versions.
+/// Returns the bill at `path`, and the versions of its parts by name.
 fn read_bill(path: &Path) -> (Value, BTreeMap<String, Value>) {
     let bill: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let mut parts = BTreeMap::new();
@@ -252,7 +253,7 @@ fn read_bill(path: &Path) -> (Value, BTreeMap<String, Value>) {
     (bill, parts)
 }
 
-/// The version of a distribution, as the interpreter of the tests has it.
+/// Returns the version of a distribution in the interpreter of the tests.
 fn installed(distribution: &str) -> Value {
     let code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))";
     let output = Command::new(python()).args(["-c", code, distribution]).output().unwrap();
@@ -270,7 +271,7 @@ fn execute_as(server: &mut McpProcess, model: &str, code: &str) -> CallResult {
     CallResult::from_reply(&server.request("tools/call", &params))
 }
 
-/// The documented recipe of the hash, by Python.
+/// Computes the hash in Python, as the documents describe it.
 fn hashed_as_documented(bill: &Value) -> String {
     let recipe = "
 import hashlib, json, sys
@@ -311,7 +312,7 @@ fn a_session_writes_the_bill_of_what_it_used() {
         let code = "from qwed_legal import DeadlineGuard as G, ClauseGuard\nimport z3, json";
         let job = server.place(code);
         server.wait_for_job(&job);
-        // Not run: blocked, and not even a tool.
+        // These calls run no script: the first is blocked, and the second names an unknown tool.
         assert!(server.execute("import qwed_ucp, subprocess").is_error);
         server.call("no_such_tool", &json!({}));
         assert!(!file.exists(), "the session has not ended");
@@ -349,7 +350,7 @@ fn a_bill_is_written_however_the_session_ends() {
             .variable("QWED_MCP_LLM_MODEL", "the-admins-model")
             .connect();
         assert!(!server.execute("import z3").is_error);
-        // One that is killed has been used as well.
+        // A package counts as used even if its script is killed.
         server.start_execute("import sympy\nprint(1)\nwhile True: pass");
         std::thread::sleep(Duration::from_millis(700));
         server.signal(signal);
@@ -364,7 +365,7 @@ fn a_bill_is_written_however_the_session_ends() {
     }
 }
 
-/// However soon the client closes.
+/// The bill has versions, or is marked as incomplete, even if the client closes at once.
 fn a_bill_has_versions_or_says_that_it_has_not() {
     let mut hashes = BTreeSet::new();
     for pause in [0, 0, 0, 2] {
@@ -388,7 +389,7 @@ fn a_bill_has_versions_or_says_that_it_has_not() {
 
 fn a_session_without_scripts_has_a_bill_and_one_that_cannot_be_written_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    // A folder: each session has a file of its own in it.
+    // If the path is a folder, each session writes its own file there.
     for sessions in 1..=2 {
         let server =
             ServerBuilder::new().variable("QWED_MCP_AIBOM", folder.path().to_str().unwrap());

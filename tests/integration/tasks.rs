@@ -24,7 +24,7 @@ tests! {
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// The parameters of a stateless request that declares `extensions`.
+/// Returns the parameters of a stateless request that declares `extensions`.
 fn declaring(extensions: &Value, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -46,7 +46,7 @@ fn background(code: &str) -> Value {
     json!({ "name": "execute_python_code", "arguments": { "code": code, "background": true } })
 }
 
-/// Starts a task, and returns the result that says so.
+/// Starts a task. Returns the result that announces the task.
 fn create(server: &mut McpProcess, code: &str) -> Value {
     let reply = server.request("tools/call", &with_tasks(background(code)));
     assert_eq!(reply["result"]["resultType"], "task", "{reply}");
@@ -68,7 +68,7 @@ fn get(server: &mut McpProcess, id: &str) -> Value {
     reply["result"].clone()
 }
 
-/// The task when it is in a state that never changes.
+/// Waits for the end of the task, and returns the task.
 fn ended(server: &mut McpProcess, id: &str) -> Value {
     let mut task = Value::Null;
     until(|| {
@@ -99,7 +99,7 @@ fn who_declares_the_extension_gets_a_task_and_everybody_else_the_text() {
     let discovered = server.request("server/discover", &with_tasks(json!({})));
     assert_eq!(discovered["result"]["capabilities"]["extensions"][EXTENSION], json!({}));
     create(&mut server, "pass");
-    // The declaration of another request does not count, nor does the opt-in of 2025-11-25.
+    // A declaration in another request has no effect. The opt-in of 2025-11-25 has none either.
     let mut as_before = background("pass");
     as_before["task"] = json!({ "ttl": 60000 });
     for params in [without_tasks(background("pass")), without_tasks(as_before.clone())] {
@@ -109,7 +109,7 @@ fn who_declares_the_extension_gets_a_task_and_everybody_else_the_text() {
         assert!(text.starts_with("Verification order is being placed for the request "), "{text}");
         assert!(reply["result"].get("taskId").is_none(), "{reply}");
     }
-    // A handshake declares nothing for its requests.
+    // The capabilities of the handshake do not apply to later requests.
     let hello = json!({
         "protocolVersion": "2025-11-25", "capabilities": { "extensions": { EXTENSION: {} } },
         "clientInfo": { "name": "test", "version": "1" }
@@ -125,7 +125,7 @@ fn who_declares_the_extension_gets_a_task_and_everybody_else_the_text() {
 
 fn a_task_is_there_when_its_answer_is_and_ends_with_the_result_of_the_call() {
     let mut server = ServerBuilder::new().start();
-    // Asked for in the same breath, again and again: there is no moment at which it is not there.
+    // A request directly after the reply must find the task. Try often, to find a race.
     for _ in 0..20 {
         let task = create(&mut server, "pass");
         get(&mut server, &id_of(&task));
@@ -154,7 +154,7 @@ fn a_task_is_there_when_its_answer_is_and_ends_with_the_result_of_the_call() {
         task["result"]["_meta"]["qwed.ai/decision"]["verification_id"],
         created["_meta"]["qwed.ai/decision"]["verification_id"]
     );
-    // The other tool knows it too.
+    // The tool for the status accepts the id too.
     assert!(
         server.request(
             "tools/call",
@@ -193,10 +193,10 @@ fn a_task_is_cancelled_by_its_own_request_only() {
     call["_meta"]["progressToken"] = json!("p");
     let request = server.start_request("tools/call", &call);
     let id = id_of(&server.reply(request)["result"]);
-    // Progress before the reply is the call's own.
+    // Discard the progress before the reply, because it belongs to the call.
     while server.next_message(Duration::ZERO).is_some() {}
     until(|| get(&mut server, &id)["statusMessage"] == "running");
-    // Neither does the request that was answered with it cancel it, nor is there progress of it.
+    // The request has its reply, so cancelling it does not cancel the task. The task sends no progress.
     server.cancel(request);
     assert_eq!(server.next_message(Duration::from_millis(1200)), None);
     assert_eq!(get(&mut server, &id)["status"], "working");
@@ -207,7 +207,7 @@ fn a_task_is_cancelled_by_its_own_request_only() {
     assert!(task.get("result").is_none() && task.get("error").is_none(), "{task}");
     let scratch = server.scratch.path().to_owned();
     until(|| alive_with_marker(&scratch).is_empty());
-    // One that waits is cancelled as well.
+    // A queued task can be cancelled too.
     let others: Vec<String> =
         (0..6).map(|_| id_of(&create(&mut server, "import time\ntime.sleep(60)"))).collect();
     assert_eq!(get(&mut server, &others[5])["statusMessage"], "queued");
@@ -225,7 +225,7 @@ fn a_task_that_has_ended_does_not_change() {
         assert!(is_acknowledged(&acknowledged), "{method}: {acknowledged}");
         assert_eq!(get(&mut server, &id), task, "{method}");
     }
-    // Answers to nothing are ignored.
+    // The server ignores responses that it did not request.
     let params = json!({ "taskId": id, "inputResponses": { "nothing": { "action": "accept" } } });
     let reply = server.request("tasks/update", &with_tasks(params));
     assert!(is_acknowledged(&reply), "{reply}");
@@ -270,7 +270,7 @@ fn who_does_not_declare_the_extension_has_no_task_methods() {
     for method in ["tasks/list", "tasks/result"] {
         assert_eq!(ask(&mut server, method, &id)["error"]["code"], -32601, "{method}");
     }
-    // The era with a handshake does not have them.
+    // The era with a handshake does not have these methods.
     server.initialize("2025-11-25");
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
         let params = json!({ "taskId": id, "inputResponses": {} });
@@ -319,7 +319,7 @@ fn the_time_to_live_counts_from_creation_and_follows_the_job() {
     let [created, updated] = ["createdAt", "lastUpdatedAt"].map(|key| task[key].as_str().unwrap());
     assert!(created < updated, "{task}");
     for time in [created, updated] {
-        // 2026-11-22T10:30:00.123Z
+        // An example of the format is 2026-11-22T10:30:00.123Z.
         assert!(time.len() == 24 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
     }
     server.finish();
@@ -340,7 +340,7 @@ fn a_job_says_of_itself_what_programs_ask() {
     assert_eq!(ended["status"], "success");
     assert_eq!(ended["created_at"], job["created_at"]);
     assert!(ended["expires_at"].as_str().unwrap() > job["expires_at"].as_str().unwrap());
-    // A synchronous call is no job, nor is one that there is not.
+    // Neither a synchronous call nor an unknown id has a job.
     assert!(server.execute("print(1)").meta.get("qwed.ai/job").is_none());
     let unknown = server.status("3f8a1b2c-4d5e-4f7a-8b9c-0d1e2f3a4b5c");
     assert!(unknown.is_error && unknown.meta.get("qwed.ai/job").is_none());

@@ -1,5 +1,4 @@
-//! The command line as a person has it: what is shown while it happens, on a terminal and in a pipe, and
-//! the exit codes.
+//! The command line, as people use it: the output on a terminal and in a pipe, and the exit codes.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -43,7 +42,7 @@ tests! {
         help_is_for_persons;
 }
 
-/// A script in a file of its own.
+/// Writes a script to a file, and returns the path.
 fn script(folder: &Path, source: &str) -> String {
     let file = folder.join("script.py");
     fs::write(&file, source).unwrap();
@@ -54,7 +53,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// The exit code of a process, the shell's for one that a signal has ended.
+/// Asserts the standard output, the standard error and the exit code of a command.
 #[track_caller]
 fn assert_output(output: &Output, stdout: &str, stderr: &str, code: i32, case: &str) {
     let found = (text(&output.stdout), text(&output.stderr), output.status.code());
@@ -142,7 +141,7 @@ fn a_script_that_is_not_run_has_one_error() {
         let output = command.args(["run", &file]).output().unwrap();
         let told = text(&output.stderr);
         assert!(told.starts_with(stderr) || told.contains(&format!("\n{stderr}")), "{told}");
-        // The log names the path, which a reply does not.
+        // The log has an error of its own, because it may name the path, and a reply may not.
         let errors_max = if told.starts_with("error: no code can run: ") { 2 } else { 1 };
         assert!(told.matches("error: ").count() <= errors_max, "{told}");
         let stdout = if code == 0 { "1\n" } else { "" };
@@ -235,7 +234,7 @@ fn without_clock(shown: &str) -> String {
     clock.replace_all(shown, "").into_owned()
 }
 
-/// Runs a script on a terminal, and returns what was shown and the exit code.
+/// Runs a script on a terminal. Returns the text on the terminal, and the exit code.
 fn run_on_terminal(source: &str, variables: &[(&str, &str)]) -> (String, Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), source);
@@ -264,13 +263,13 @@ fn what_a_script_prints_does_nothing_to_a_terminal() {
     ] {
         assert!(shown.contains(seen), "{seen} in {shown:?}");
     }
-    // A file gets what was printed.
+    // A file receives the unchanged output.
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), source);
     let output = ServerBuilder::new().command().args(["run", &file]).output().unwrap();
     assert!(output.stdout.starts_with(b"\x1b]0;title\x07\x1b[2J"), "{output:?}");
     assert!(output.stdout.ends_with(b"\xff\xe2\x82"), "{output:?}");
-    // Nor does a refusal: the analysis names what stands in the source.
+    // The messages of `check` are escaped too, because a file name may have control characters.
     let name = "x\x1b[2J.py";
     fs::write(folder.path().join(name), "eval('1')").unwrap();
     let mut check = Command::new(binary());
@@ -290,7 +289,7 @@ fn the_time_is_shown_while_a_script_runs_on_a_terminal() {
     terminal.wait_for("running for ");
     terminal.press("\x03");
     terminal.finish();
-    // Not in the middle of a line of the script, and not in a file.
+    // The clock does not interrupt a line of the script, and does not appear in a file.
     let file =
         script(folder.path(), "import time\nprint('begun', end='', flush=True)\ntime.sleep(3)");
     let (shown, _) = Terminal::start(ServerBuilder::new().command().args(["run", &file])).finish();
@@ -320,7 +319,7 @@ fn a_script_is_typed_into_a_terminal() {
     assert!(without_clock(&shown).contains("\n42\n") && status.success(), "{shown:?}");
 }
 
-/// A pipe that nobody reads.
+/// Returns a pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
@@ -410,7 +409,7 @@ fn help_is_for_persons() {
     for arguments in [&["--help"][..], &["-h"]] {
         assert!(help(arguments).starts_with("MCP server that lets a language model check"));
     }
-    // Every command, also of commands.
+    // All commands, and the commands below them.
     let mut commands: Vec<Vec<String>> = vec![Vec::new()];
     let mut count = 0;
     while let Some(command) = commands.pop() {
@@ -442,10 +441,10 @@ fn the_program_alone_on_a_terminal_says_what_it_is() {
     for told in ["qwed-mcp install", "\"mcpServers\"", program.to_str().unwrap(), "qwed-mcp run"] {
         assert!(shown.contains(told), "{told} in {shown}");
     }
-    // A client has pipes, and is served.
+    // A client uses pipes, so the program starts the server.
     let output = Command::new(binary()).stdin(Stdio::null()).output().unwrap();
     assert_output(&output, "", "", 0, "a client");
-    // Who wants to talk to the server by hand can.
+    // A person can start the server on a terminal with `serve`.
     let mut terminal = Terminal::start(Command::new(binary()).arg("serve"));
     terminal.wait_for("serving MCP on a terminal");
     terminal.press("\x04");
@@ -579,7 +578,7 @@ fn colours_are_for_terminals_and_those_who_want_them() {
         (false, &["--color", "never"], None, false),
     ];
     for (is_terminal, options, no_color, has_colours) in cases {
-        // What was found, an error, what is wrong with the arguments, and help.
+        // A finding, an error, a wrong argument, and the help.
         for command in [&check[..], &["check", "/nonexistent.py"], &["docter"], &["--help"]] {
             let shown = run(is_terminal, &[options, command].concat(), no_color);
             let case = format!("{is_terminal} {options:?} {no_color:?} {command:?}: {shown:?}");
@@ -624,28 +623,28 @@ fn doctor_looks_at_the_rest_of_the_set_up() {
         json!([{ "name": "QWED_MCP_PYHTON", "like": "QWED_MCP_PYTHON" }])
     );
     let user = nix::unistd::geteuid().as_raw();
-    // Nobody, where root gives itself up.
+    // If root gives up its rights, scripts run as the user `nobody`.
     let expected = if told["script_user"].is_null() || user == 0 { 65534 } else { user };
     if told["sandbox"]["tier"] != Value::Null {
         assert_eq!(told["script_user"]["id"], expected, "{told}");
     }
-    // Whose words they are: a terminal is shown what it would obey.
+    // The terminal must not obey a text that comes from a setting.
     let manifest = ServerBuilder::new().variable("QWED_SKILL_MANIFEST", "/no\x1b[2J");
     let (shown, _) = Terminal::start(manifest.command().arg("doctor")).finish();
     let told = "skill manifest    /no\\u{1b}[2J: NOT TRUSTED";
     assert!(shown.contains(told) && !shown.contains('\x1b'), "{shown:?}");
-    // A server does what doctor says.
+    // The server refuses to start, as doctor reports.
     let output = builder().command().stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The parts of a recording that differ from time to time, and what stands for them.
+/// The parts of a recording that change from time to time, and their placeholders.
 const VOLATILE: [(&str, &str); 9] = [
     (r#""command": "[^"]+""#, "\"command\": {program}"),
     (r"\x1b\[[0-9;]*m", ""),
     (r"running for \d+ s\r", ""),
     (r"\r\x1b\[K", ""),
-    // The clock clears the line that it is in, if there is time for it.
+    // The line end depends on whether the clock had time to clear its line.
     (r"\^C\n?", "^C\n"),
     (r", \d+\.\d s\n", ", {seconds} s\n"),
     (r"\b[0-9a-f]{64}\b", "{hash}"),
@@ -658,13 +657,13 @@ fn normalised(text: &str) -> String {
     for (pattern, name) in VOLATILE {
         text = Regex::new(pattern).unwrap().replace_all(&text, name).into_owned();
     }
-    // Where a version of Python marks a place of a line is its own.
+    // Versions of Python mark the position in a line differently, so drop the marks.
     text.lines()
         .filter(|line| !line.contains('^') || line.starts_with("^C"))
         .fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-/// A command of the recording and all that is below it.
+/// Returns each command of the recording with its output.
 fn recorded() -> Vec<(String, String)> {
     let page = fs::read_to_string(root().join("docs/COMMAND_LINE.md")).unwrap();
     let (_, section) = page.split_once("\n## A session").unwrap();
@@ -685,8 +684,8 @@ fn recorded() -> Vec<(String, String)> {
     commands
 }
 
-/// The commands of the recording, once more on a terminal. `^C` and `^D` stand for keys: what is above one
-/// has to be there before it is pressed, and lines above `^D` are typed.
+/// Runs the recorded commands again on a terminal. `^C` and `^D` stand for keys. The text above a key must appear
+/// before the key is pressed. The lines above `^D` are typed.
 fn the_recorded_session_is_what_a_terminal_shows() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("bin")).unwrap();

@@ -1,5 +1,5 @@
-//! Warm interpreters: a script ends as it does in a new one, nothing passes from one to the next,
-//! and whatever happens to the fork server, the next call is answered.
+//! Warm interpreters: a script ends as it does in a new one, and nothing passes from one script to the next. The server
+//! answers the next call after any fault of the fork server.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ tests! {
         numbers_are_computed_as_in_a_new_interpreter;
 }
 
-/// Those of a fork server, and above them its supervisor and the supervisor's init.
+/// The processes of a fork server, its supervisor, and the supervisor's init process.
 const AT_REST: usize = FORK_SERVER_PROCESSES + 2;
 
 fn cold() -> McpProcess {
@@ -61,7 +61,7 @@ fn builder() -> ServerBuilder {
     ServerBuilder::new().unchecked().variable(SYNC_TIMEOUT, "100000")
 }
 
-/// What a script may do at its end, or may ask about itself.
+/// Scripts that end in different ways, or inspect themselves.
 const SEMANTICS: &[&str] = &[
     "print('a'); import sys; sys.exit()",
     "import sys; sys.exit(3)",
@@ -165,7 +165,7 @@ fn a_script_ends_warm_as_it_does_cold() {
     warm.finish();
 }
 
-/// What scripts of the corpus print that differs from run to run anyway.
+/// Words in scripts of the corpus that print something else in each run anyway.
 const RANDOM: &[&str] = &["random", "uuid", "secrets", "time", "perf_counter", "id("];
 
 fn honest_scripts_print_the_same_warm_and_cold() {
@@ -209,8 +209,8 @@ fn compare(
     }
 }
 
-/// The texts without what differs from process to process: addresses, durations, and which line of
-/// ours has called the script.
+/// Returns the texts without the parts that differ between processes: addresses, durations, and the line of our
+/// bootstrap that called the script.
 fn comparable(texts: &[String]) -> String {
     let differing = [
         r"0x[0-9a-f]{6,}",
@@ -290,7 +290,7 @@ print(found)
         let text = server.execute(look).text().to_owned();
         assert_eq!(text, "STDOUT:\n[]\n\nExecution completed successfully.");
     }
-    // The mark would be seen.
+    // The control: the script would find a mark.
     let seen = server.execute(&format!("builtins_left = 'LEFT' + 'BEHIND'\n{look}"));
     assert!(seen.text().contains("'text'"), "{:?}", seen.texts);
     server.finish();
@@ -317,8 +317,8 @@ print(sympy.core.random.rng.random(), random.random(), numpy.random.random(), nu
     server.finish();
 }
 
-/// Each page that a fork writes to is a fault and a copy, and loading modules leaves holes on all of
-/// them. These pieces have room on 102 pages.
+/// Each page that a fork writes to causes a page fault and a copy, and loading modules leaves gaps on many pages. These
+/// allocations fit on 102 pages.
 #[cfg(target_env = "gnu")]
 fn what_a_fork_asks_for_lies_side_by_side() {
     let mut server = warm("ctypes,json,unittest,sympy,numpy");
@@ -334,7 +334,7 @@ print(len({malloc(200) >> 12 for _ in range(2000)}))",
     server.finish();
 }
 
-/// A script may find the socket by which its end is told. It can end itself by it, and nothing else.
+/// A script may find the socket that reports its end. The script can end itself with the socket, and nothing else.
 fn the_socket_of_a_run_is_of_no_use_to_the_script() {
     let mut server = warm("json");
     for (script, expected) in [
@@ -400,7 +400,7 @@ fn a_fork_server_that_dies_is_replaced_and_no_call_is_lost() {
     for round in 0..6 {
         let id = server.start_execute("import time\ntime.sleep(0.4)\nprint('done')");
         std::thread::sleep(Duration::from_millis(100));
-        // The supervisor, its init, the fork server's first process, the fork server, …
+        // The candidates are the supervisor, its init process, the fork server's first process, and the fork server.
         let processes = descendants(server.pid());
         kill(processes[round % processes.len().min(4)]);
         let reply = server.reply(id);
@@ -469,7 +469,7 @@ fn a_module_that_starts_a_thread_or_fails_leaves_scripts_cold_or_warm_but_right(
     }
 }
 
-/// What a package sets for all, when it is imported, is not set for scripts that do not import it.
+/// Some packages change global settings when they are imported. Scripts that do not import them must not be affected.
 fn numbers_are_computed_as_in_a_new_interpreter() {
     let (mut cold, mut warm) =
         (cold(), warm("decimal,sympy,qwed_legal,qwed_finance,qwed_tax,qwed_ucp,qwed_new"));
@@ -488,7 +488,7 @@ fn numbers_are_computed_as_in_a_new_interpreter() {
     warm.finish();
 }
 
-/// Looks for a way out by every descriptor that is open, and to one other process of the machine.
+/// Tries to reach the machine through every open file descriptor, and to reach one other process.
 const HOSTILE_MODULE: &str = r#"
 import os, signal, socket
 found = []
@@ -519,8 +519,8 @@ attempt("network", lambda: socket.create_connection(("127.0.0.1", 22), 1))
 attempt("signal", lambda: os.kill(server, 0))
 "#;
 
-/// A module that is loaded by the fork server, and looks for a way out. As an ordinary user, who
-/// has the server's files in reach.
+/// The fork server loads a module that tries to reach the machine. It runs as an ordinary user, because such a user can
+/// reach the server's files.
 fn a_hostile_module_that_is_loaded_finds_no_way_to_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
@@ -541,7 +541,7 @@ print(os.getppid())",
             None => builder,
         }
     };
-    // The number of a process of this user on the machine: one that is there before the module is.
+    // The module needs the PID of a process that this user already runs on the machine.
     let other = builder().warm("json").connect();
     let hostile = HOSTILE_MODULE.replace("@SERVER@", &other.pid().to_string());
     fs::write(folder.path().join("hostile.py"), &hostile).unwrap();
@@ -559,7 +559,7 @@ print(sys.modules['hostile'].found)",
 Execution completed successfully."
     );
     server.finish();
-    // The positive control: outside of the sandbox, the machine's /proc is such a way.
+    // The positive control: outside of the sandbox, the machine's /proc is a way to reach it.
     let open = format!(
         "import os
 os.open('/proc', os.O_RDONLY)
@@ -569,7 +569,7 @@ print(found)"
     let output =
         std::process::Command::new(public_python().unwrap()).args(["-c", &open]).output().unwrap();
     let found = String::from_utf8(output.stdout).unwrap();
-    // Which number it has depends on what this process was started with.
+    // The number of the file descriptor depends on the descriptors that this process inherited.
     assert!(found.contains("list ") && found.contains(" ..'"), "{found}");
     assert!(found.contains("environ of"), "{found}");
     other.finish();
@@ -584,7 +584,7 @@ os.register_at_fork(after_in_child=lambda: os._exit(1))";
     fs::write(folder.path().join("ending.py"), code).unwrap();
     let path = folder.path().to_str().unwrap();
     let mut server = builder().variable("PYTHONPATH", path).warm("ending").connect();
-    // Beside a server that has no such children, so that both are as busy.
+    // A server without such children runs at the same time, so that both are equally delayed.
     let mut cold = cold();
     let mut took = [Duration::ZERO; 2];
     for _ in 0..30 {
@@ -611,7 +611,7 @@ fn installed_packages_are_seen_by_the_next_call() {
     server.wait_until_warm();
     let ask = "import rates\nprint(rates.VALUE)";
     assert!(server.execute(ask).text().contains("\n1\n"));
-    // As an installer does it: a new file in the place of the old one.
+    // Installers replace the old file by a new one.
     fs::write(folder.path().join("new"), "VALUE = 2").unwrap();
     fs::rename(folder.path().join("new"), folder.path().join("rates.py")).unwrap();
     std::thread::sleep(Duration::from_millis(1100));
@@ -672,7 +672,6 @@ fn without_the_top_tier_or_when_it_is_switched_off_scripts_stay_cold() {
     }
 }
 
-/// The number of threads of a process.
 fn threads(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count()
 }
@@ -690,7 +689,7 @@ fn one_thread_watches_all_runs() {
     let ids: Vec<_> = (0..RUNS).map(|_| server.start_execute(memory)).collect();
     let run = || descendants(server.pid()).len() >= AT_REST + RUNS;
     assert!(eventually(Duration::from_secs(60), run).is_some());
-    // Each is watched by now, one after the other.
+    // This last run is watched already, so all earlier runs are watched too.
     let greedy = server.execute("x = bytearray(300 << 20)\nimport time\ntime.sleep(600)");
     assert!(greedy.text().contains("The memory limit"), "{:?}", greedy.texts);
     let now = threads(server.pid());
@@ -708,7 +707,7 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     let _busy = BusyProcessors::start();
     for (script, starved) in [
         ("while True: pass", Value::Bool(true)),
-        // However its processes keep each other waiting, others do too.
+        // The processes of the run delay each other, but other processes delay them too.
         ("import os\nos.fork()\nwhile True: pass", Value::Bool(true)),
         ("import time\ntime.sleep(600)", Value::Null),
         ("print(1)", Value::Null),
@@ -720,7 +719,7 @@ fn a_run_that_others_keep_from_the_processors_says_so() {
     server.finish();
 }
 
-/// Ten thousand calls, each with a number of its own, some of them side by side.
+/// Runs ten thousand calls, each with its own number. Some of them run at the same time.
 fn ten_thousand_calls_each_get_their_own_result() {
     let mut server = ServerBuilder::new()
         .unchecked()
@@ -758,7 +757,7 @@ fn ten_thousand_calls_each_get_their_own_result() {
     server.finish();
 }
 
-/// Two thousand calls with faults among them.
+/// Runs two thousand calls, some of them with faults.
 fn two_thousand_calls_with_faults_get_their_own_results() {
     let mut server = ServerBuilder::new()
         .unchecked()
@@ -814,7 +813,7 @@ fn two_thousand_calls_with_faults_get_their_own_results() {
     server.finish();
 }
 
-/// A fork server that has done its part goes on until its successor is ready, and is ended then.
+/// A fork server that has reached its number of runs continues until its successor is ready. Then it is ended.
 fn a_worn_fork_server_hands_over_without_a_cold_run() {
     let mut server =
         builder().variable("QWED_MCP_TEST_FORK_SERVER_RUNS", "60").warm("json").connect();
@@ -823,7 +822,7 @@ fn a_worn_fork_server_hands_over_without_a_cold_run() {
     let first = supervisor(&server);
     let mut successors = std::collections::BTreeSet::new();
     let begun = Instant::now();
-    // Not more than a worn one may run; waiting for a successor is what makes calls few.
+    // The pauses keep the calls below the number that a worn fork server may still run.
     let mut calls = 0;
     while successors.len() < 3 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{successors:?}");
@@ -838,15 +837,16 @@ fn a_worn_fork_server_hands_over_without_a_cold_run() {
     server.finish();
 }
 
-/// Scripts that import nothing heavy have an interpreter that has nothing heavy loaded. Others have
-/// theirs, and until it is ready they import what they need.
+/// A script without heavy imports runs in an interpreter without heavy modules. Other scripts have their own
+/// interpreter. Until it is ready, they import the modules themselves.
 fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     let warm = |builder: ServerBuilder| {
         builder.without("QWED_MCP_PRELOAD").variable("QWED_MCP_WARM", "on").connect()
     };
     let mut server = warm(ServerBuilder::new());
     server.wait_until_warm();
-    // Loading it takes some tenths of a second of the processor; that it is loaded, none.
+    // Loading the module takes some tenths of a second of processor time. If it is already loaded, the import takes
+    // almost none.
     let heavy = "import time\nbegan = time.process_time()\nimport sympy\n\
                  print(time.process_time() - began < 0.05, sympy.prime(4))";
     let server = std::cell::RefCell::new(server);
@@ -860,7 +860,7 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     assert!(eventually(Duration::from_secs(60), is_loaded).is_some());
     server.into_inner().finish();
 
-    // What its syntax tells is unknown here, and what it does is the same.
+    // Without the analysis, the server does not know the script's imports. The script runs nevertheless.
     let mut server = warm(builder());
     server.wait_until_warm();
     let hidden = "import sys\nprint('numpy' in sys.modules, 'json' in sys.modules)\n\
@@ -871,7 +871,7 @@ fn scripts_with_light_imports_have_an_interpreter_of_their_own() {
     server.finish();
 }
 
-/// Waits until there are the processes of warm interpreters, and no others.
+/// Waits until only the processes of warm interpreters exist.
 fn assert_at_rest(server: &McpProcess) {
     let is_at_rest = || descendants(server.pid()).len() == AT_REST;
     assert!(

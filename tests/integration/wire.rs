@@ -1,4 +1,4 @@
-//! Contract 8: every row of the wire.
+//! Contract 8: all rules for messages.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::harness::{
     resident_kibibytes,
 };
 
-/// Requests that a server works on at once.
+/// The number of requests that a server handles at the same time.
 const PLACES: usize = 256;
 
 tests! {
@@ -46,7 +46,7 @@ tests! {
         what_a_script_prints_is_never_taken_for_the_protocol;
 }
 
-/// Sends a line and returns the code and the id of the error that answers it.
+/// Sends a line. Returns the code and the id of the error in the reply.
 fn error_for(server: &mut McpProcess, line: &[u8]) -> (i64, Value) {
     server.send_bytes(line);
     server.send_bytes(b"\n");
@@ -94,7 +94,7 @@ fn lines_that_are_no_request_are_answered_and_the_server_lives_on() {
         assert_eq!(error_for(&mut server, line), expected, "{shown}");
         server.assert_alive();
     }
-    // Not worth an answer: blank lines, unknown notifications, answers to nothing.
+    // Blank lines, unknown notifications and unexpected results get no reply.
     server.send_bytes(b"\n  \r\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\"}\n");
     server.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
     server.assert_alive();
@@ -108,7 +108,7 @@ fn a_duplicate_id_in_flight_is_refused_and_the_first_is_answered() {
     assert_eq!(error_for(&mut server, again.as_bytes()), (-32600, json!(id)));
     let result = CallResult::from_reply(&server.reply(id));
     assert!(result.text().starts_with("STDOUT:\nfirst"));
-    // Once answered, the id is free.
+    // The id is free after the reply.
     server.send_bytes(again.as_bytes());
     server.send_bytes(b"\n");
     assert_eq!(server.reply(id)["result"], json!({}));
@@ -122,7 +122,7 @@ fn an_id_is_free_as_soon_as_its_reply_is_read() {
             |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         ids.iter().map(ping).collect::<String>()
     };
-    // As many as there are places: not one place is taken for longer either.
+    // The second number also checks that each place is free as soon as its reply is read.
     for count in [100, i64::try_from(PLACES).unwrap()] {
         let mut again: Vec<i64> = (1..=count).collect();
         let mut answered = 0;
@@ -151,7 +151,7 @@ fn a_line_above_the_limit_is_refused_at_once_without_being_held() {
     for _ in 0..5 {
         server.send_bytes(&mebibyte);
     }
-    // The answer comes while the line still goes on.
+    // The reply arrives before the end of the line.
     let reply = server.message_where(|message| message["error"]["code"] == -32600);
     assert_eq!(reply["id"], Value::Null);
     for _ in 0..200 {
@@ -194,7 +194,7 @@ fn notifications_before_the_handshake_are_ignored() {
     server.finish();
 }
 
-/// What each stateless request has (MCP 2026-07-28).
+/// Returns the metadata that each stateless request needs (MCP 2026-07-28).
 fn stateless_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -212,7 +212,7 @@ fn a_notification_never_ends_the_server_and_is_never_answered() {
         json!({ "jsonrpc": "1.0", "method": "notifications/initialized" }),
         json!({ "jsonrpc": "2.0", "method": "x".repeat(100_000) }),
     ];
-    // Behind each kind of first request, answered with a result or with an error.
+    // The notifications follow each kind of first request. Its reply is a result or an error.
     for first in [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }),
         json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
@@ -232,7 +232,7 @@ fn a_notification_never_ends_the_server_and_is_never_answered() {
         for notification in &notifications {
             server.send(notification);
         }
-        // The first message behind them is the answer to what comes behind them.
+        // The next message is the reply to the ping, so the notifications got none.
         server.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }));
         assert_eq!(server.message_where(|_| true)["id"], 2, "{first}");
         server.initialize("2025-11-25");
@@ -245,14 +245,14 @@ fn initialize_after_stateless_requests_opens_the_era_with_a_handshake() {
     let mut server = ServerBuilder::new().start();
     let list = json!({ "_meta": stateless_meta() });
     assert!(server.request("tools/list", &list)["result"]["ttlMs"].is_u64());
-    // Before it, a request of that era is none.
+    // Before the handshake, a request without metadata is invalid.
     assert_eq!(server.request("tools/list", &json!({}))["error"]["code"], -32602);
     assert_eq!(server.initialize("2025-06-18")["protocolVersion"], "2025-06-18");
     let listed = server.request("tools/list", &json!({}));
     assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 2, "{listed}");
     assert!(listed["result"].get("ttlMs").is_none(), "{listed}");
     assert!(!server.execute("print(1)").is_error);
-    // And stateless requests are served all the same.
+    // Stateless requests still work.
     assert!(server.request("tools/list", &list)["result"]["ttlMs"].is_u64());
     server.finish();
 }
@@ -282,7 +282,7 @@ fn a_method_that_there_is_not_is_not_found_whatever_its_parameters() {
             }
         }
     }
-    // It went away with the stateless era.
+    // The stateless era has no ping.
     let error = &server.request("ping", &json!({ "_meta": stateless_meta() }))["error"];
     assert_eq!(
         (&error["code"], &error["message"]),
@@ -299,7 +299,7 @@ fn a_subscription_is_acknowledged_and_stays_open_until_one_side_ends_it() {
     let id_key = "io.modelcontextprotocol/subscriptionId";
     let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["file:///a"] });
     let listen = json!({ "_meta": stateless_meta(), "notifications": filter });
-    // The end of the connection is theirs at once: they do not get the second that calls get.
+    // Subscriptions end at once with the connection. They do not get the second that calls get.
     quickest(Duration::from_millis(900), || {
         let mut server = ServerBuilder::new().start();
         let mut open = Vec::new();
@@ -354,7 +354,7 @@ fn each_era_has_its_methods() {
         "protocolVersion": "2025-11-25", "capabilities": {},
         "clientInfo": { "name": "test", "version": "1" }
     });
-    // Before there was a handshake, who says nothing of an era is asked for it.
+    // Before a handshake, a request must declare its era.
     assert_eq!(code("subscriptions/listen", filter.clone(), None), -32602);
     assert_eq!(code("subscriptions/listen", json!({}), Some(&stateless)), -32602);
     assert_eq!(code("subscriptions/listen", filter.clone(), Some(&version("2025-06-18"))), -32601);
@@ -372,7 +372,7 @@ fn each_era_has_its_methods() {
 
 fn a_call_that_waits_says_so() {
     let mut server = ServerBuilder::new().connect();
-    // The first call of all waits for what is found out once.
+    // The first call waits while the server examines the interpreter and the sandbox.
     server.execute("pass");
     let first = server.start_execute("import time\ntime.sleep(60)");
     let params = json!({
@@ -387,7 +387,7 @@ fn a_call_that_waits_says_so() {
     };
     assert!(says(&mut server, "Waiting for its turn for "));
     server.cancel(first);
-    // Some that say that it waits may be under way.
+    // More messages about the wait may arrive first.
     assert!((0..100).any(|_| says(&mut server, "Running for ")));
     server.cancel(second);
     server.finish();
@@ -449,7 +449,7 @@ fn the_stateless_revision_needs_no_handshake() {
     assert_eq!(result.text(), "STDOUT:\n42\n\nExecution completed successfully.");
     assert_eq!(result.meta["io.modelcontextprotocol/serverInfo"]["name"], "qwed-mcp");
 
-    // What the revision requires is required.
+    // This revision requires metadata with a known version.
     let reply = server.request("tools/list", &json!({}));
     assert_eq!(reply["error"]["code"], -32602);
     let mut unknown = meta.clone();
@@ -470,7 +470,7 @@ fn exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations() {
         assert!(!tool["description"].as_str().unwrap().is_empty());
         assert_eq!(tool["title"], tool["annotations"]["title"]);
     }
-    // Many frameworks show a model nothing else.
+    // Many frameworks show a model only the description.
     assert!(tools[0]["description"].as_str().unwrap().starts_with(
         "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. "
     ));
@@ -527,7 +527,7 @@ fn calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_s
     assert!(eventually(Duration::from_secs(5), runs).is_some());
 
     let waiting: Vec<_> = (0..300).map(|_| server.start_execute("print(1)")).collect();
-    // The first message of all: while the first call runs, nothing else is answered.
+    // This is the first message, because no other call is answered while the first call runs.
     let busy = server.message_where(|_| true);
     assert_eq!(busy["error"]["code"], -32603, "{busy}");
     assert!(busy["error"]["message"].as_str().unwrap().starts_with("Server busy: "), "{busy}");
@@ -535,7 +535,7 @@ fn calls_above_the_bound_are_answered_busy_at_once_and_a_cancel_behind_them_is_s
     server.cancel(first);
     let gone = || alive_with_marker(&scratch).is_empty();
     assert!(eventually(Duration::from_secs(1), gone).is_some());
-    // Those that were let in are all answered, in turn.
+    // All accepted calls are answered, one after the other.
     let (mut ran, mut refused) = (0, 1);
     for id in waiting {
         if id == busy["id"] {
@@ -566,7 +566,7 @@ fn requests_in_flight_are_bounded_in_bytes_too() {
 fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
     let mut server = ServerBuilder::new().unchecked().connect();
     let scratch = server.scratch.path().to_owned();
-    // 100 ms are promised on a machine that has nothing else to do; this one runs tests.
+    // The server promises 100 ms on an idle machine, but this machine is running tests.
     quickest(Duration::from_secs(1), || {
         let id = server.start_execute("import os, time\nos.fork()\nos.setsid()\ntime.sleep(60)");
         let runs = || alive_with_marker(&scratch).len() >= 2;
@@ -574,20 +574,20 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
         server.cancel(id);
         let gone = || alive_with_marker(&scratch).is_empty();
         let took = eventually(Duration::from_secs(2), gone).expect("dead");
-        // The next call runs, and nothing was said about the cancelled one.
+        // The next call runs. The server sends no message about the cancelled call.
         assert!(!server.execute("print(1)").is_error);
         let said = server.next_message(Duration::from_millis(50));
         assert_eq!(said, None);
         took
     });
-    // One that waits for its turn can be cancelled as well.
+    // A call that waits for its turn can be cancelled too.
     let running = server.start_execute("import time\ntime.sleep(1)\nprint('ran')");
     let waiting = server.start_execute("print('never')");
     server.cancel(waiting);
     assert!(CallResult::from_reply(&server.reply(running)).text().contains("ran"));
     assert!(!server.execute("print(1)").is_error);
     assert_eq!(server.next_message(Duration::from_millis(50)), None);
-    // Cancelling what is not there does nothing.
+    // Cancelling an unknown request has no effect.
     server.cancel(99_999);
     server.assert_alive();
     server.finish();
@@ -595,7 +595,7 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
 
 fn nothing_is_said_of_a_cancelled_call_while_its_end_takes_long() {
     let governed = Governed::new("ledger");
-    // To put away thousands of files takes longer than from one sign of life to the next.
+    // Handling thousands of files at the end takes longer than the interval between two progress messages.
     let test = "
 import os, pathlib, time
 
@@ -612,7 +612,7 @@ def test_it():
     call["_meta"] = json!({ "progressToken": "p" });
     let id = server.start_request("tools/call", &call);
     let is_progress = |message: &Value| message["method"] == "notifications/progress";
-    // Where the files are on the way is inside; they take a second.
+    // Only the test knows when its files exist. They take about a second, so wait for several progress messages.
     for _ in 0..10 {
         server.message_where(is_progress);
     }
@@ -634,8 +634,8 @@ fn cancelling_again_and_again_leaks_no_place() {
         let id = server.start_execute("import time\ntime.sleep(60)");
         server.cancel(id);
     }
-    // The last cancelled ones may still be dying. When they are dead, all places are free again: as
-    // many calls as there are places are let in behind one that runs, and not one more.
+    // The last cancelled calls may still be ending. Afterwards all places are free again: next to a running call, the
+    // server accepts exactly as many calls as it has other places.
     let scratch = server.scratch.path().to_owned();
     let is_idle = || alive_with_marker(&scratch).is_empty();
     let mut free = Vec::new();
@@ -651,7 +651,7 @@ fn cancelling_again_and_again_leaks_no_place() {
     server.finish();
 }
 
-/// How many calls an idle server lets in at once.
+/// Returns the number of calls that an idle server accepts at the same time.
 fn free_places(server: &mut McpProcess) -> usize {
     let first = server.start_execute("import time\ntime.sleep(60)");
     let ids: Vec<_> = (0..PLACES + 40).map(|_| server.start_execute("pass")).collect();
@@ -686,7 +686,7 @@ fn a_long_call_with_a_token_reports_progress_that_rises_and_stops() {
         assert!(count >= 2, "{count}");
         assert_eq!(server.next_message(Duration::from_millis(800)), None);
     }
-    // Without a token nothing is reported.
+    // Without a token, the server reports no progress.
     let id = server.start_execute("import time\ntime.sleep(1.2)");
     assert_eq!(server.message_where(|_| true)["id"], id);
     server.finish();
@@ -700,7 +700,7 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
     }});
     writeln!(stdin, "{initialize}").unwrap();
-    // Large replies, and bad lines that cause error replies, from a client that reads nothing.
+    // The client sends calls with large replies and invalid lines, but reads nothing.
     let writer = std::thread::spawn(move || {
         for id in 1..=400 {
             let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
@@ -719,7 +719,7 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
     }
     assert!(largest < 160 * 1024, "{largest} KiB");
 
-    // When it reads again, it gets all that it is owed.
+    // When the client reads again, it gets all replies.
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let (mut answered, mut errors) = (0, 0);
     while answered < 400 || errors < 400 {
@@ -727,7 +727,7 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
         assert!(stdout.read_line(&mut line).unwrap() > 0, "{answered} answers, {errors} errors");
         let message: Value = serde_json::from_str(&line).unwrap();
         errors += usize::from(message["error"]["code"] == -32700);
-        // With its result, or with busy.
+        // The reply is a result, or an error because the server is busy.
         answered += usize::from(message["id"].as_i64().is_some_and(|id| id > 0));
     }
     drop(writer.join().unwrap());
@@ -745,13 +745,13 @@ fn a_reply_is_never_cut_by_the_end_of_the_server() {
         }
         server.message_where(|_| true);
         server.close_input();
-        // Every line is parsed on the way; a part of one would fail there.
+        // The harness parses each line, so an incomplete line fails there.
         while server.next_message(Duration::from_secs(3)).is_some() {}
         assert_eq!(server.wait_for_exit(Duration::from_secs(5)).code(), Some(0), "{round}");
     }
 }
 
-/// As `printf … | qwed-mcp` does it: everything is written at once, and the input ends.
+/// The input is written at once and then ends, as in `printf … | qwed-mcp`.
 fn what_was_read_before_the_end_of_input_is_answered() {
     let request = |id: i64, method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
@@ -772,7 +772,7 @@ fn what_was_read_before_the_end_of_input_is_answered() {
         (vec!["[]".to_owned()], vec![-32600]),
         (vec![hello.clone(), request(2, "none", json!({}))], vec![-32601]),
         ([vec![hello.clone()], bad(20)].concat(), vec![-32700; 20]),
-        // The call may end within its second or not; what is behind it is answered whatever it does.
+        // The call may be cancelled after a second. The lines after it are answered in either case.
         ([vec![hello, request(2, "tools/call", script)], bad(20)].concat(), vec![-32700; 20]),
     ] {
         for end in ["\n", ""] {
@@ -801,7 +801,7 @@ fn a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout() {
     let reply = server.reply(id);
     assert_eq!(reply["error"]["code"], -32603, "{reply}");
     server.assert_alive();
-    // Every byte of stdout was parsed on the way; the panic is in the log.
+    // The harness has parsed every line of stdout. The panic is only in the log.
     assert!(server.finish().contains("a test asked for this"));
 }
 
