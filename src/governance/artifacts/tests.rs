@@ -394,7 +394,7 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
     fs::write(files.join("kept/file"), "own").unwrap();
 
     let is_over = AtomicBool::new(false);
-    let (mut own, mut led_out, mut plain_secrets) = (0, 0, 0);
+    let (mut own, mut led_out, mut plain_secrets, mut rounds) = (0, 0, 0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -409,7 +409,9 @@ fn exchanging_names_while_they_are_read_leads_nowhere() {
                 fs::rename(files.join("folder"), files.join("kept")).unwrap();
             }
         });
-        for _ in 0..5000 {
+        // On a busy machine, the other thread can stand still for thousands of rounds. Go on until both kinds were seen.
+        while rounds < 5000 || (rounds < 500_000 && (own == 0 || plain_secrets == 0)) {
+            rounds += 1;
             for path in ["files/folder/file", "files/file"] {
                 if let Ok(chunk) = fixture.read(run_id, path) {
                     // Only count here, and assert after the other thread has ended. A panic here would wait for that
