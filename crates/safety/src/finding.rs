@@ -9,6 +9,7 @@ use ruff_source_file::{LineIndex, PositionEncoding};
 use ruff_text_size::TextSize;
 
 use super::bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
+use super::checks::Check;
 use super::rules::{Rule, Severity};
 
 /// The maximum number of findings in a list. More findings would add nothing to the refusal.
@@ -64,6 +65,8 @@ pub struct Analysis {
     /// members of any object start with a dot (`.rvs`), and `class` stands for a class statement. Includes [`UNSEEN`]
     /// if some names are unknown.
     pub uses: Vec<String>,
+    /// The checks of the script, in source order. At most 1,000.
+    pub checks: Vec<Check>,
     /// The number of steps that the analysis took. It is at most [`steps_max`](super::steps_max), or a few more for
     /// each level of nesting if the analysis exceeded that limit.
     pub steps: usize,
@@ -247,6 +250,7 @@ pub(super) struct RawAnalysis {
     pub(super) found: Vec<RawFinding>,
     pub(super) imports: Vec<String>,
     pub(super) uses: Vec<String>,
+    pub(super) checks: Vec<Check>,
     pub(super) steps: usize,
 }
 
@@ -254,7 +258,7 @@ impl RawAnalysis {
     /// Sorts the findings into source order, merges repeats into the first occurrence, and truncates the lists. Then
     /// computes lines and columns for the remaining findings.
     pub(super) fn into_analysis(self, source: &str) -> Analysis {
-        let Self { mut found, imports, uses, steps } = self;
+        let Self { mut found, imports, uses, checks, steps } = self;
         // The sort is stable: findings without an offset come last and keep their order.
         found.sort_by_key(|found| found.offset.map_or(u32::MAX, |offset| offset.to_u32()));
         let mut place_of = HashMap::new();
@@ -273,7 +277,7 @@ impl RawAnalysis {
         let (notes, findings) = folded.into_iter().partition(is_note);
         let findings = cut(findings, source);
         let notes = cut(notes, source);
-        Analysis { findings, notes, imports, uses, steps }
+        Analysis { findings, notes, imports, uses, checks, steps }
     }
 }
 

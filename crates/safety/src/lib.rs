@@ -13,6 +13,7 @@
 //! | `symbols` | builds the symbol table: where each name is bound, to which value, and where it is called |
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
 //! | `knowledge` | describes values and external objects, and looks the rules up |
+//! | `checks` | finds the places where a condition can end the script unsuccessfully |
 //! | `finding` | formats and orders the findings |
 //! | `work` | counts the steps, and caches the judgements of strings |
 //! | `fallback` | searches a source that does not parse for raw patterns |
@@ -28,6 +29,7 @@
 //! ```
 
 mod bounds;
+mod checks;
 mod encoding;
 mod engine;
 mod fallback;
@@ -40,6 +42,7 @@ mod tests;
 mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
+pub use checks::{Action, Check, CheckKind, Edit};
 pub use finding::{Analysis, Finding, FindingKind, Position, UNSEEN};
 pub use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};

@@ -189,7 +189,8 @@ impl<'a, 's> Analyzer<'a, 's> {
         self.found.extend(self.awaiting.into_iter().filter(is_set).map(|call| call.finding));
         let mut uses: Vec<String> = self.uses.into_iter().collect();
         uses.sort_unstable();
-        RawAnalysis { found: self.found, imports: self.imports, uses, steps: 0 }
+        let found = self.found;
+        RawAnalysis { found, imports: self.imports, uses, ..RawAnalysis::default() }
     }
 }
 

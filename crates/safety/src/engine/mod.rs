@@ -28,7 +28,7 @@ use super::finding::{FindingKind, RawAnalysis, RawFinding, UNSEEN};
 use super::knowledge::index::INDEX;
 use super::rules::Severity;
 use super::work::{Judgement, Work};
-use super::{bounds, encoding, fallback, symbols};
+use super::{bounds, checks, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
 /// The maximum nesting of expressions, including the names in them that are followed, for which an ordinary stack is
@@ -112,7 +112,7 @@ fn is_blocking(finding: &RawFinding) -> bool {
 /// Parses and walks a source. If it does not parse, searches it for the rules' patterns.
 fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     let mut found = Vec::from_iter(encoding::declared(source));
-    let mut imports = Vec::new();
+    let (mut imports, mut checks) = (Vec::new(), Vec::new());
     let uses;
     let parsed = ruff_python_parser::parse_unchecked_source(source, PySourceType::Python);
     match parsed.errors().first() {
@@ -121,6 +121,9 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             found.extend(walked.found);
             imports = walked.imports;
             uses = walked.uses;
+            if pass.text_depth == 0 {
+                checks = checks::find(parsed.syntax(), source, pass.work);
+            }
         }
         Some(error) => {
             uses = vec![UNSEEN.to_owned()];
@@ -134,7 +137,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             found.extend(fallback::patterns(source));
         }
     }
-    RawAnalysis { found, imports, uses, steps: 0 }
+    RawAnalysis { found, imports, uses, checks, steps: 0 }
 }
 
 /// Collects every finding of the rules in `module`, its imports, and the names that it uses.

@@ -1,0 +1,48 @@
+//! Resolves the names of functions and exceptions to the modules and members that the script imports.
+//!
+//! An import counts in the whole script, wherever it is. That is enough to recognize assertion functions.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "only names and attributes have a path")]
+
+use foldhash::HashMap;
+use ruff_python_ast::{Expr, StmtImport, StmtImportFrom};
+
+/// The imported names of a script, with the qualified names for which they stand.
+#[derive(Debug, Default)]
+pub(super) struct Imports<'a>(HashMap<&'a str, String>);
+
+impl<'a> Imports<'a> {
+    pub(super) fn add(&mut self, import: &'a StmtImport) {
+        for alias in &import.names {
+            match &alias.asname {
+                Some(name) => self.0.insert(name, alias.name.to_string()),
+                None => {
+                    let first = alias.name.split('.').next().unwrap_or_default();
+                    self.0.insert(first, first.to_owned())
+                }
+            };
+        }
+    }
+
+    pub(super) fn add_from(&mut self, import: &'a StmtImportFrom) {
+        let Some(module) = &import.module else { return };
+        for alias in &import.names {
+            let name = alias.asname.as_ref().unwrap_or(&alias.name);
+            self.0.insert(name, format!("{module}.{}", alias.name));
+        }
+    }
+
+    /// Returns the qualified name of an expression that consists of names and attributes. A name that was not imported
+    /// stands for itself.
+    pub(super) fn path(&self, expr: &Expr) -> Option<String> {
+        match expr {
+            Expr::Name(name) => {
+                Some(self.0.get(name.id.as_str()).cloned().unwrap_or_else(|| name.id.to_string()))
+            }
+            Expr::Attribute(attribute) => {
+                Some(format!("{}.{}", self.path(&attribute.value)?, attribute.attr))
+            }
+            _ => None,
+        }
+    }
+}

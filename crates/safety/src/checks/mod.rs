@@ -1,0 +1,86 @@
+//! Finds the checks of a script: the places where a condition can end the script unsuccessfully. Never refuses a
+//! script, and never runs any of its code.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `imports` | resolves names to the modules and members that the script imports |
+//! | `sites` | finds the checks, and the statements in which a run counts them |
+
+mod imports;
+mod sites;
+
+pub(super) use sites::find;
+
+use std::fmt;
+
+/// A place where a condition can end the script unsuccessfully.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Check {
+    /// The form of the check.
+    pub kind: CheckKind,
+    /// The number of the line on which the statement of the check begins, counted from 1.
+    pub line: usize,
+    /// The condition as it is written in the source. Runs of white space outside of string literals are one space.
+    pub text: String,
+    /// Whether a failure raises an `AssertionError` or exits. False if it raises another exception, which is control
+    /// flow if the script catches it.
+    pub is_assertion: bool,
+    /// The changes of the syntax tree that make a run count the check.
+    pub edits: Vec<Edit>,
+}
+
+/// The form of a check, which determines how the two counters of a run are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CheckKind {
+    /// An `assert`. The first counter counts successes, the second one failures.
+    Assert,
+    /// An `assert` of a tuple display, which cannot fail. The first counter counts executions.
+    Tuple,
+    /// A branch that raises or exits if its condition is true. The first counter counts failures, the second one
+    /// successes.
+    FailsIf,
+    /// A branch that raises or exits if its condition is false. The first counter counts successes, the second one
+    /// failures.
+    FailsUnless,
+    /// A raise or an exit that other statements skip, for example in the `else` of a loop. The first counter counts
+    /// failures, the second one successes.
+    Skipped,
+    /// A call of an assertion function, for example `numpy.testing.assert_allclose`. The first counter counts calls,
+    /// the second one successes.
+    Call,
+    /// An exit with a computed status. The first counter counts executions. The exit code of the run is the result.
+    Exit,
+}
+
+/// One change of `CPython`'s syntax tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The way from the module to the statement, in the fields of `CPython`'s module `ast`: `b` for `body`, `o` for
+    /// `orelse`, `f` for `finalbody`, `h` for `handlers` and `c` for `cases`, each with an index. For example `b3.o0`.
+    pub path: String,
+    /// The change at the statement.
+    pub action: Action,
+}
+
+/// The change at one statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Counts whether the statement's test is true (first counter) or false (second counter).
+    CountTest,
+    /// Counts with the first counter before the statement.
+    CountBefore,
+    /// Counts with the second counter after the statement.
+    CountAfter,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CountTest => "t",
+            Self::CountBefore => "x",
+            Self::CountAfter => "y",
+        })
+    }
+}

@@ -1,0 +1,457 @@
+//! Walks the statements of a script, and finds its checks.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "few statements are checks or contain them")]
+
+use std::fmt::Write as _;
+
+use foldhash::HashSet;
+use ruff_python_ast::{
+    ExceptHandler, Expr, ExprCall, ModModule, Number, Stmt, StmtClassDef, StmtFor, StmtFunctionDef,
+    StmtIf, StmtMatch, StmtTry, StmtWhile, StmtWith, UnaryOp,
+};
+use ruff_source_file::LineIndex;
+use ruff_text_size::{Ranged, TextRange};
+
+use super::imports::Imports;
+use super::{Action, Check, CheckKind, Edit};
+use crate::work::Work;
+
+/// The maximum number of checks of a script that a run counts.
+const CHECKS_MAX: usize = 1_000;
+
+/// The modules whose functions with `assert` at the start of their name raise an `AssertionError` if a condition does
+/// not hold.
+const ASSERTING_MODULES: &[&str] = &[
+    "numpy.testing",
+    "pandas.testing",
+    "polars.testing",
+    "torch.testing",
+    "xarray.testing",
+    "sympy.testing.pytest",
+];
+
+/// Functions that raise, whatever their arguments are.
+const RAISING: &[&str] = &["pytest.fail"];
+
+/// Functions whose result is a context manager that raises unless its block raises a certain exception.
+const REQUIRING: &[&str] = &["pytest.raises", "numpy.testing.assert_raises"];
+
+/// Functions that end the script, with the status as their argument.
+const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
+
+/// Returns the checks of a script in source order.
+pub(crate) fn find(module: &ModModule, source: &str, work: &Work) -> Vec<Check> {
+    let mut finder = Finder {
+        source,
+        work,
+        lines: None,
+        imports: Imports::default(),
+        raisers: HashSet::default(),
+        assertions: HashSet::default(),
+        path: Vec::new(),
+        this: None,
+        is_in_test_class: false,
+        checks: Vec::new(),
+    };
+    finder.read_definitions(&module.body);
+    finder.body('b', &module.body);
+    finder.checks
+}
+
+/// The exception or the exit at the end of a branch.
+struct Failure {
+    is_assertion: bool,
+}
+
+/// The state of the walk.
+struct Finder<'a, 'w> {
+    source: &'a str,
+    work: &'w Work,
+    lines: Option<LineIndex>,
+    imports: Imports<'a>,
+    /// The functions of the script that always raise or exit.
+    raisers: HashSet<&'a str>,
+    /// The classes of the script that derive from `AssertionError` or `SystemExit`.
+    assertions: HashSet<&'a str>,
+    /// The fields and indices from the module to the current statement.
+    path: Vec<(char, usize)>,
+    /// The first parameter of the current method of a `unittest` class.
+    this: Option<&'a str>,
+    /// Whether the statement is in the body of a class for `unittest`.
+    is_in_test_class: bool,
+    checks: Vec<Check>,
+}
+
+impl<'a> Finder<'a, '_> {
+    /// Collects the imports, and the functions and classes that checks refer to.
+    fn read_definitions(&mut self, body: &'a [Stmt]) {
+        for stmt in body {
+            self.work.spend(1);
+            match stmt {
+                Stmt::Import(import) => self.imports.add(import),
+                Stmt::ImportFrom(import) => self.imports.add_from(import),
+                Stmt::ClassDef(class) => {
+                    if class.bases().iter().any(|base| self.is_assertion_error(base)) {
+                        self.assertions.insert(&class.name);
+                    }
+                    self.read_definitions(&class.body);
+                }
+                Stmt::FunctionDef(function) => {
+                    self.read_definitions(&function.body);
+                    if function.body.iter().any(|stmt| self.failure_of(stmt).is_some()) {
+                        self.raisers.insert(&function.name);
+                    }
+                }
+                Stmt::If(it) => {
+                    self.read_definitions(&it.body);
+                    for clause in &it.elif_else_clauses {
+                        self.read_definitions(&clause.body);
+                    }
+                }
+                Stmt::Try(it) => {
+                    for part in [&it.body, &it.orelse, &it.finalbody] {
+                        self.read_definitions(part);
+                    }
+                    for ExceptHandler::ExceptHandler(handler) in &it.handlers {
+                        self.read_definitions(&handler.body);
+                    }
+                }
+                Stmt::With(it) => self.read_definitions(&it.body),
+                _ => {}
+            }
+        }
+    }
+
+    fn body(&mut self, field: char, body: &'a [Stmt]) {
+        for (index, stmt) in body.iter().enumerate() {
+            if self.work.is_spent() || self.checks.len() >= CHECKS_MAX {
+                return;
+            }
+            self.work.spend(1);
+            self.within(field, index, |finder| finder.statement(stmt));
+        }
+    }
+
+    fn within(&mut self, field: char, index: usize, work: impl FnOnce(&mut Self)) {
+        self.path.push((field, index));
+        work(self);
+        self.path.pop();
+    }
+
+    fn statement(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::Assert(assert) => {
+                let is_display = matches!(&*assert.test, Expr::Tuple(it) if !it.elts.is_empty());
+                // Python warns about a tuple, so the tuple must stay the test.
+                let (kind, action) = if is_display {
+                    (CheckKind::Tuple, Action::CountBefore)
+                } else {
+                    (CheckKind::Assert, Action::CountTest)
+                };
+                self.add(kind, stmt, assert.test.range(), true, vec![self.edit(action)]);
+            }
+            Stmt::If(it) => self.conditional(it),
+            Stmt::Expr(it) => {
+                if let Expr::Call(call) = &*it.value {
+                    self.call(stmt, call);
+                }
+            }
+            Stmt::Raise(it) => {
+                if let Some(Expr::Call(call)) = it.exc.as_deref() {
+                    self.computed_exit(stmt, call);
+                }
+            }
+            Stmt::With(it) => self.with(stmt, it),
+            Stmt::For(StmtFor { body, orelse, .. })
+            | Stmt::While(StmtWhile { body, orelse, .. }) => {
+                self.body('b', body);
+                self.skipped(orelse, 'o', 0);
+                self.body('o', orelse);
+            }
+            Stmt::Try(it) => self.attempt(it),
+            Stmt::Match(it) => self.match_cases(it),
+            Stmt::FunctionDef(it) => self.function(it),
+            Stmt::ClassDef(it) => self.class(it),
+            _ => {}
+        }
+    }
+
+    /// Finds the checks of an `if`: each branch that fails is a check of its condition.
+    fn conditional(&mut self, it: &'a StmtIf) {
+        let depth = self.path.len();
+        let mut tests = vec![(&*it.test, &it.body)];
+        let mut last = None;
+        for clause in &it.elif_else_clauses {
+            match &clause.test {
+                Some(test) => tests.push((test, &clause.body)),
+                None => last = Some(&clause.body),
+            }
+        }
+        let fails: Vec<_> = tests.iter().map(|(_, body)| self.failure_in(body)).collect();
+        let otherwise = last.and_then(|body| self.failure_in(body));
+        let count = tests.len();
+        for (number, ((test, body), failure)) in tests.into_iter().zip(fails).enumerate() {
+            let is_last = number + 1 == count;
+            match (failure, otherwise.as_ref().filter(|_| is_last)) {
+                (Some(failure), None) => self.test(CheckKind::FailsIf, test, &failure),
+                (None, Some(failure)) => self.test(CheckKind::FailsUnless, test, failure),
+                (Some(_), Some(_)) | (None, None) => {}
+            }
+            self.body('b', body);
+            if let Some(body) = last.filter(|_| is_last) {
+                self.body('o', body);
+            }
+            // In `ast`, an `elif` is an `if` in the `orelse` of the one before it.
+            self.path.push(('o', 0));
+        }
+        self.path.truncate(depth);
+    }
+
+    fn test(&mut self, kind: CheckKind, test: &Expr, failure: &Failure) {
+        let edits = vec![self.edit(Action::CountTest)];
+        self.add(kind, test, test.range(), failure.is_assertion, edits);
+    }
+
+    /// Finds a raise or an exit that a statement around `body` skips if the check holds. `up` is the number of steps
+    /// from the statement around `body` to the current statement.
+    fn skipped(&mut self, body: &'a [Stmt], field: char, up: usize) {
+        let found = body
+            .iter()
+            .enumerate()
+            .find_map(|(index, stmt)| Some((index, stmt, self.failure_of(stmt)?)));
+        let Some((index, stmt, failure)) = found else { return };
+        let around = self.path_string(self.path.len() - up);
+        self.within(field, index, |finder| {
+            let edits = vec![
+                finder.edit(Action::CountBefore),
+                Edit { path: around, action: Action::CountAfter },
+            ];
+            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure.is_assertion, edits);
+        });
+    }
+
+    /// Finds the checks of a `try`. A raise at the end of its body, or in its `else`, is skipped if an exception was
+    /// raised before. A raise in a handler only reports an exception, so it is not a check.
+    fn attempt(&mut self, it: &'a StmtTry) {
+        if !it.handlers.is_empty() {
+            self.skipped(&it.body, 'b', 0);
+        }
+        self.body('b', &it.body);
+        for (index, ExceptHandler::ExceptHandler(handler)) in it.handlers.iter().enumerate() {
+            self.within('h', index, |finder| finder.body('b', &handler.body));
+        }
+        self.skipped(&it.orelse, 'o', 0);
+        self.body('o', &it.orelse);
+        self.body('f', &it.finalbody);
+    }
+
+    fn match_cases(&mut self, it: &'a StmtMatch) {
+        for (index, case) in it.cases.iter().enumerate() {
+            self.within('c', index, |finder| {
+                finder.skipped(&case.body, 'b', 1);
+                finder.body('b', &case.body);
+            });
+        }
+    }
+
+    fn function(&mut self, it: &'a StmtFunctionDef) {
+        let (this, is_method) = (self.this, std::mem::take(&mut self.is_in_test_class));
+        if is_method {
+            self.this = it.parameters.iter().next().map(|first| first.name().as_str());
+        }
+        self.body('b', &it.body);
+        self.this = this;
+        self.is_in_test_class = is_method;
+    }
+
+    fn class(&mut self, it: &'a StmtClassDef) {
+        let of_tests = it.bases().iter().any(|base| {
+            let is_test = |path: String| path.starts_with("unittest.") || path == "TestCase";
+            self.imports.path(base).is_some_and(is_test)
+        });
+        let outer = std::mem::replace(&mut self.is_in_test_class, of_tests);
+        self.body('b', &it.body);
+        self.is_in_test_class = outer;
+    }
+
+    /// Finds a check in a call that is a statement of its own.
+    fn call(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
+        if self.is_assertion(call) {
+            let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
+            self.add(CheckKind::Call, stmt, call.range(), true, edits);
+        } else {
+            self.computed_exit(stmt, call);
+        }
+    }
+
+    /// Finds an exit whose status is not a constant.
+    fn computed_exit(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
+        if let Some(status) = self.status(call)
+            && self.constant_status(status).is_none()
+        {
+            let edits = vec![self.edit(Action::CountBefore)];
+            self.add(CheckKind::Exit, stmt, status.range(), true, edits);
+        }
+    }
+
+    /// Finds a block that must raise.
+    fn with(&mut self, stmt: &'a Stmt, it: &'a StmtWith) {
+        let required = it.items.iter().find_map(|item| match &item.context_expr {
+            Expr::Call(call) if self.is_assertion(call) => Some(call),
+            _ => None,
+        });
+        if let Some(call) = required {
+            let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
+            self.add(CheckKind::Call, stmt, call.range(), true, edits);
+        }
+        self.body('b', &it.body);
+    }
+
+    /// Returns whether a call raises an `AssertionError` if a condition does not hold.
+    fn is_assertion(&self, call: &ExprCall) -> bool {
+        if let Expr::Attribute(attribute) = &*call.func
+            && let Expr::Name(object) = &*attribute.value
+            && self.this == Some(object.id.as_str())
+        {
+            return attribute.attr.starts_with("assert");
+        }
+        self.imports.path(&call.func).is_some_and(|path| {
+            REQUIRING.contains(&&*path)
+                || path.rsplit_once('.').is_some_and(|(module, name)| {
+                    name.starts_with("assert") && ASSERTING_MODULES.contains(&module)
+                })
+        })
+    }
+
+    /// Returns the failure in which a branch ends.
+    fn failure_in(&self, body: &[Stmt]) -> Option<Failure> {
+        body.iter().find_map(|stmt| self.failure_of(stmt))
+    }
+
+    /// Returns the failure in which a statement ends, whatever the values of its names are.
+    fn failure_of(&self, stmt: &Stmt) -> Option<Failure> {
+        match stmt {
+            Stmt::Raise(raise) => match raise.exc.as_deref() {
+                Some(Expr::Call(call)) if self.status(call).is_some() => self.failure_of_call(call),
+                Some(Expr::Call(call)) => Some(self.failure_by(&call.func)),
+                Some(class) => {
+                    // `raise SystemExit` ends the script successfully.
+                    let is_success = self.imports.path(class).is_some_and(|it| it == "SystemExit");
+                    (!is_success).then(|| self.failure_by(class))
+                }
+                // Raises the caught exception again.
+                None => Some(Failure { is_assertion: true }),
+            },
+            Stmt::Expr(it) => match &*it.value {
+                Expr::Call(call) => self.failure_of_call(call),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn failure_by(&self, class: &Expr) -> Failure {
+        Failure { is_assertion: self.is_assertion_error(class) }
+    }
+
+    fn failure_of_call(&self, call: &ExprCall) -> Option<Failure> {
+        if let Some(status) = self.status(call) {
+            let is_success = self.constant_status(status) == Some(true);
+            return (!is_success).then_some(Failure { is_assertion: true });
+        }
+        if let Expr::Attribute(attribute) = &*call.func
+            && let Expr::Name(object) = &*attribute.value
+            && self.this == Some(object.id.as_str())
+            && attribute.attr.as_str() == "fail"
+        {
+            return Some(Failure { is_assertion: true });
+        }
+        let path = self.imports.path(&call.func)?;
+        let is_raiser = self.raisers.contains(path.as_str()) || RAISING.contains(&&*path);
+        is_raiser.then_some(Failure { is_assertion: true })
+    }
+
+    /// Returns whether a class is `AssertionError`, or a class of the script that derives from it.
+    fn is_assertion_error(&self, class: &Expr) -> bool {
+        self.imports.path(class).is_some_and(|path| {
+            path == "AssertionError"
+                || path == "SystemExit"
+                || self.assertions.contains(path.as_str())
+        })
+    }
+
+    /// Returns the status with which a call ends the script; `None` if the call does not end it, or ends it without a
+    /// status.
+    fn status<'c>(&self, call: &'c ExprCall) -> Option<&'c Expr> {
+        let path = self.imports.path(&call.func)?;
+        let status = call.arguments.args.first()?;
+        (EXITS.contains(&&*path) && !status.is_starred_expr()).then_some(status)
+    }
+
+    /// Returns whether a constant status means success; `None` if the status is computed.
+    #[expect(clippy::unused_self, reason = "reads like the functions around it")]
+    fn constant_status(&self, status: &Expr) -> Option<bool> {
+        match status {
+            Expr::NoneLiteral(_) => Some(true),
+            Expr::BooleanLiteral(it) => Some(!it.value),
+            Expr::NumberLiteral(it) => Some(matches!(&it.value, Number::Int(it) if *it == 0)),
+            Expr::StringLiteral(_) => Some(false),
+            Expr::UnaryOp(it) if it.op == UnaryOp::USub => self.constant_status(&it.operand),
+            _ => None,
+        }
+    }
+
+    fn add(
+        &mut self,
+        kind: CheckKind,
+        stmt: &impl Ranged,
+        condition: TextRange,
+        is_assertion: bool,
+        edits: Vec<Edit>,
+    ) {
+        let lines = self.lines.get_or_insert_with(|| LineIndex::from_source_text(self.source));
+        let line = lines.line_index(stmt.start()).get();
+        let text = self.source.get(condition.to_std_range()).map(one_line).unwrap_or_default();
+        self.work.spend(1 + text.len() / 16);
+        self.checks.push(Check { kind, line, text, is_assertion, edits });
+    }
+
+    fn edit(&self, action: Action) -> Edit {
+        Edit { path: self.path_string(self.path.len()), action }
+    }
+
+    fn path_string(&self, steps: usize) -> String {
+        let mut path = String::with_capacity(4 * steps);
+        for (number, (field, index)) in self.path.iter().take(steps).enumerate() {
+            let dot = if number == 0 { "" } else { "." };
+            // Writing to a string does not fail.
+            let _ = write!(path, "{dot}{field}{index}");
+        }
+        path
+    }
+}
+
+/// Returns an expression on one line. Runs of white space outside of string literals become one space.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    let mut quote = None;
+    let mut is_escaped = false;
+    for c in text.chars() {
+        match quote {
+            Some(_) if is_escaped => is_escaped = false,
+            Some(_) if c == '\\' => is_escaped = true,
+            Some(mark) if c == mark => quote = None,
+            Some(_) => {}
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if c.is_whitespace() => {
+                if !line.ends_with(' ') {
+                    line.push(' ');
+                }
+                continue;
+            }
+            None => {}
+        }
+        line.push(c);
+    }
+    line
+}
