@@ -14,13 +14,12 @@ pub(super) struct Imports<'a>(HashMap<&'a str, String>);
 impl<'a> Imports<'a> {
     pub(super) fn add(&mut self, import: &'a StmtImport) {
         for alias in &import.names {
-            match &alias.asname {
-                Some(name) => self.0.insert(name, alias.name.to_string()),
-                None => {
-                    let first = alias.name.split('.').next().unwrap_or_default();
-                    self.0.insert(first, first.to_owned())
-                }
-            };
+            if let Some(name) = &alias.asname {
+                self.0.insert(name, alias.name.to_string());
+            } else {
+                let first = alias.name.split('.').next().unwrap_or_default();
+                self.0.insert(first, first.to_owned());
+            }
         }
     }
 

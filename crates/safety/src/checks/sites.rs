@@ -287,7 +287,7 @@ impl<'a> Finder<'a, '_> {
     /// Finds an exit whose status is not a constant.
     fn computed_exit(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
         if let Some(status) = self.status(call)
-            && self.constant_status(status).is_none()
+            && constant_status(status).is_none()
         {
             let edits = vec![self.edit(Action::CountBefore)];
             self.add(CheckKind::Exit, stmt, status.range(), true, edits);
@@ -356,7 +356,7 @@ impl<'a> Finder<'a, '_> {
 
     fn failure_of_call(&self, call: &ExprCall) -> Option<Failure> {
         if let Some(status) = self.status(call) {
-            let is_success = self.constant_status(status) == Some(true);
+            let is_success = constant_status(status) == Some(true);
             return (!is_success).then_some(Failure { is_assertion: true });
         }
         if let Expr::Attribute(attribute) = &*call.func
@@ -386,19 +386,6 @@ impl<'a> Finder<'a, '_> {
         let path = self.imports.path(&call.func)?;
         let status = call.arguments.args.first()?;
         (EXITS.contains(&&*path) && !status.is_starred_expr()).then_some(status)
-    }
-
-    /// Returns whether a constant status means success; `None` if the status is computed.
-    #[expect(clippy::unused_self, reason = "reads like the functions around it")]
-    fn constant_status(&self, status: &Expr) -> Option<bool> {
-        match status {
-            Expr::NoneLiteral(_) => Some(true),
-            Expr::BooleanLiteral(it) => Some(!it.value),
-            Expr::NumberLiteral(it) => Some(matches!(&it.value, Number::Int(it) if *it == 0)),
-            Expr::StringLiteral(_) => Some(false),
-            Expr::UnaryOp(it) if it.op == UnaryOp::USub => self.constant_status(&it.operand),
-            _ => None,
-        }
     }
 
     fn add(
@@ -431,25 +418,34 @@ impl<'a> Finder<'a, '_> {
     }
 }
 
+/// Returns whether a constant status means success; `None` if the status is computed.
+fn constant_status(status: &Expr) -> Option<bool> {
+    match status {
+        Expr::NoneLiteral(_) => Some(true),
+        Expr::BooleanLiteral(it) => Some(!it.value),
+        Expr::NumberLiteral(it) => Some(matches!(&it.value, Number::Int(it) if *it == 0)),
+        Expr::StringLiteral(_) => Some(false),
+        Expr::UnaryOp(it) if it.op == UnaryOp::USub => constant_status(&it.operand),
+        _ => None,
+    }
+}
+
 /// Returns an expression on one line. Runs of white space outside of string literals become one space.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     let mut quote = None;
     let mut is_escaped = false;
     for c in text.chars() {
-        match quote {
-            Some(_) if is_escaped => is_escaped = false,
-            Some(_) if c == '\\' => is_escaped = true,
-            Some(mark) if c == mark => quote = None,
-            Some(_) => {}
-            None if c == '"' || c == '\'' => quote = Some(c),
-            None if c.is_whitespace() => {
-                if !line.ends_with(' ') {
-                    line.push(' ');
-                }
-                continue;
+        if let Some(mark) = quote {
+            quote = (is_escaped || c != mark).then_some(mark);
+            is_escaped = !is_escaped && c == '\\';
+        } else if c == '"' || c == '\'' {
+            quote = Some(c);
+        } else if c.is_whitespace() {
+            if !line.ends_with(' ') {
+                line.push(' ');
             }
-            None => {}
+            continue;
         }
         line.push(c);
     }
