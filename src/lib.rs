@@ -33,6 +33,8 @@
 //! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run, audit |
 //! | `bearer` * | authentication over HTTP, by tokens of the store and by access tokens |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence |
+//! | `verdict` | the verdict on a run: conclusion, checks, Verification Context |
+//! | `verification` | creates verdicts from the checks of a run |
 //! | `receipt` | signed receipts: decision, environment and outcome of a run |
 //! | `oidc` * | validation of an authorization server's access tokens |
 //! | `executor` | runs authorized scripts, and kills all their processes |
@@ -141,6 +143,8 @@ mod server;
 mod shares;
 mod terminal;
 mod transport;
+mod verdict;
+mod verification;
 
 #[cfg(feature = "teams")]
 mod bearer;

@@ -17,13 +17,13 @@ use super::Format;
 use super::output::{document, print};
 use super::receipt::public_keys;
 use crate::config::Settings;
-use crate::executor::{Executor, Lane, OneShotExecutor, Outcome, RunLimits};
+use crate::executor::{Executor, Lane, OneShotExecutor, Outcome, RunLimits, describe};
 use crate::gateway::{Arguments, AskedBy, Gateway, Stdin, Tool};
 use crate::ledger::Presented;
 use crate::logging::Causes;
 use crate::receipt::{
     Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,
-    compare_subject, describe, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
+    compare_subject, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
 };
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 

@@ -57,12 +57,12 @@ impl Contained {
         group: Option<&GroupOrder>,
     ) -> io::Result<Vec<u8>> {
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
-        let lengths = given.lengths();
-        let script = given.source.as_bytes();
+        let given_input = given.input();
         let seed = self.determinism.and(given.seed());
         let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
         let bootstrap = &self.interpreter.bootstrap;
-        let input = [bootstrap, wants_pictures, &seed, &lengths, script, given.stdin];
+        let [lengths, source, plan, stdin] = &given_input;
+        let input = [bootstrap, wants_pictures, &seed, lengths, source, plan, stdin];
         self.order_for(Role::Script, &input, scratch, limits, group)
     }
 

@@ -1,5 +1,7 @@
 //! The input of a run: the source of the script, and the data that it reads.
 
+use std::borrow::Cow;
+
 use sha2::{Digest as _, Sha256};
 
 use crate::gateway::AuthorizedScript;
@@ -8,6 +10,8 @@ use crate::gateway::AuthorizedScript;
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
     pub(super) source: &'a str,
+    /// The plan by which the run counts the checks of the script; empty if nothing is counted.
+    pub(super) plan: &'a str,
     /// The data that the script reads from its standard input.
     pub(super) stdin: &'a [u8],
     /// The unchanged script, as it is signed; `None` if the source is one of the server's own scripts.
@@ -20,12 +24,12 @@ impl<'a> Given<'a> {
     pub(super) fn to(script: &'a AuthorizedScript) -> Self {
         let script_text = script.source().as_str();
         let source = script_text.strip_prefix('\u{feff}').unwrap_or(script_text);
-        Self { source, stdin: script.stdin(), script: Some(script_text) }
+        Self { source, plan: script.check_plan(), stdin: script.stdin(), script: Some(script_text) }
     }
 
     /// Creates the input for one of the server's own scripts, which reads nothing from its standard input.
     pub(super) fn source(source: &'a str) -> Self {
-        Self { source, stdin: &[], script: None }
+        Self { source, plan: "", stdin: &[], script: None }
     }
 
     /// Returns the seed of the script's random numbers: the SHA-256 of the script. `None` for the server's own scripts.
@@ -33,14 +37,12 @@ impl<'a> Given<'a> {
         self.script.map(|script| Sha256::digest(script).into())
     }
 
-    /// Returns the lengths of the source and of the standard input, which precede both: two `u64` in little-endian
-    /// order.
-    pub(super) fn lengths(&self) -> [u8; 16] {
-        let length = |bytes: &[u8]| u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes();
-        let mut lengths = [0; 16];
-        let (of_source, of_stdin) = lengths.split_at_mut(8);
-        of_source.copy_from_slice(&length(self.source.as_bytes()));
-        of_stdin.copy_from_slice(&length(self.stdin));
-        lengths
+    /// Returns the part of Python's input that begins with the script: the lengths of the source, of the plan and of the
+    /// standard input, as `u64` in little-endian order, and then the three of them.
+    pub(super) fn input(&self) -> [Cow<'a, [u8]>; 4] {
+        let parts = [self.source.as_bytes(), self.plan.as_bytes(), self.stdin];
+        let lengths = parts.map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+        let [source, plan, stdin] = parts.map(Cow::Borrowed);
+        [Cow::Owned(lengths.concat()), source, plan, stdin]
     }
 }

@@ -20,11 +20,13 @@
 )]
 
 mod canary;
+mod check_counts;
 mod choice;
 mod containment;
 mod determinism;
 mod diagnosis;
 mod echo;
+mod environment;
 #[cfg(test)]
 pub(crate) mod fake;
 mod given;
@@ -37,12 +39,12 @@ mod other_names;
 mod outcome;
 mod output;
 mod package_folders;
-mod picture_channel;
 mod pictures;
 mod probe;
 mod project;
 mod run_groups;
 pub(crate) mod secrecy;
+mod side_channel;
 mod supervised;
 mod supervisors;
 mod turns;
@@ -50,6 +52,7 @@ mod untrusted;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod warm;
 
+pub(crate) use check_counts::CheckCounts;
 pub(crate) use containment::NotContained;
 pub(crate) use determinism::Determinism;
 pub(crate) use diagnosis::{
@@ -57,6 +60,7 @@ pub(crate) use diagnosis::{
     verification_package,
 };
 pub(crate) use echo::{Echo, Stream};
+pub(crate) use environment::{Environment, EnvironmentCache, Package, describe};
 pub(crate) use interpreter::{FindError, Source, package_folders};
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};

@@ -26,6 +26,7 @@ use super::interpreter::{FindError, Found};
 use super::limits::{END_PATIENCE, OWN_SCRIPT_TIMEOUT, REMOVAL_PATIENCE, runs_max};
 use super::outcome::{Ending, Outcome, Start};
 use super::run_groups::{MemoryBound, RunGroups};
+use super::side_channel::Sent;
 use super::supervised::{Cause, End, Supervised, log_removal};
 use super::supervisors::{Listed, Supervisors};
 use super::untrusted::Untrusted;
@@ -183,7 +184,8 @@ impl OneShotExecutor {
         let echo = echo.clone();
         // Starting a process blocks the thread until the process has begun. So another thread does it, and this thread
         // serves clients meanwhile.
-        let start = move || Supervised::start(&supervisors, limits, &echo);
+        let has_side_channel = limits.takes_pictures || !given.plan.is_empty();
+        let start = move || Supervised::start(&supervisors, limits, has_side_channel, &echo);
         let supervised = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
         let mut supervised = supervised.map_err(RunError::StartSupervisor)?;
@@ -193,7 +195,7 @@ impl OneShotExecutor {
             () = cancel.cancelled() => Cause::Cancelled,
         };
         let (supervised, report) = self.end(supervised, cause, group).await?;
-        let Supervised { supervisor, listed, stdout, stderr, pictures, .. } = supervised;
+        let Supervised { supervisor, listed, stdout, stderr, side_channel, .. } = supervised;
         let duration = started.elapsed();
         let is_capped = stdout.is_capped() || stderr.is_capped();
         // A supervisor removes the folder of its run before it ends. A supervisor without a folder has ended by now.
@@ -207,11 +209,13 @@ impl OneShotExecutor {
         };
         let took_pipes = report == Report::TooManyPipes;
         let tier = contained.plan.tier;
+        let Sent { pictures, check_counts } = side_channel.finish().await;
         Ok(Outcome {
             ending: ending(cause, is_capped, report)?,
             stdout: stdout.finish(),
             stderr: stderr.finish(),
-            pictures: pictures.finish().await,
+            pictures,
+            check_counts,
             duration,
             took_pipes,
             is_starved,
@@ -220,6 +224,7 @@ impl OneShotExecutor {
             memory_bound: (tier > Tier::Off).then(|| MemoryBound::of_run(tier, group)),
             start: Start::Cold,
             advice: None,
+            verdict: None,
             receipt: None,
         })
     }

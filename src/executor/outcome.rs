@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::sandbox::Tier;
+use crate::verdict::Verdict;
 
-use super::{MemoryBound, Pictures};
+use super::{CheckCounts, MemoryBound, Pictures};
 
 /// The ending, the output and the duration of a run.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Outcome {
     pub(crate) stderr: Captured,
     /// The pictures of the script; empty if the server does not collect pictures.
     pub(crate) pictures: Arc<Pictures>,
+    /// The counts of the script's checks; `None` if the run has not sent them.
+    pub(crate) check_counts: Option<CheckCounts>,
     /// The time from the start of the run to its end. A cold run ends when its last process is dead. A warm run ends
     /// when its output is complete.
     pub(crate) duration: Duration,
@@ -36,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) start: Start,
     /// A remark for the author of the script.
     pub(crate) advice: Option<String>,
+    /// The verdict on the run; `None` until the run has ended.
+    pub(crate) verdict: Option<Arc<Verdict>>,
     /// The receipt of the run, in the form that clients receive; `None` if no receipt was made.
     pub(crate) receipt: Option<Value>,
 }
@@ -57,6 +62,7 @@ impl Outcome {
             stdout: Captured::default(),
             stderr: Captured::default(),
             pictures: Arc::default(),
+            check_counts: None,
             duration: Duration::ZERO,
             took_pipes: false,
             is_starved: false,
@@ -65,6 +71,7 @@ impl Outcome {
             memory_bound: None,
             start: Start::Cold,
             advice: None,
+            verdict: None,
             receipt: None,
         }
     }

@@ -1,8 +1,7 @@
 //! Decodes the pictures of a script, and encodes them again.
 //!
-//! `python/pictures.py` sends the pictures over a descriptor, in frames: a letter, a length of four bytes
-//! (little-endian), and the content. A script can write anything to this descriptor. A forged picture is then shown as
-//! the script's picture, like text that the script prints. Each picture is decoded row by row and encoded again, so a
+//! `python/pictures.py` sends the pictures over the side channel. A script can write anything to this channel. A forged
+//! picture is then shown as the script's picture, like text that the script prints. Each picture is decoded row by row and encoded again, so a
 //! client receives only the output of our encoder. No byte of the script's file is passed on.
 
 use std::io::{self, Cursor, Write};
@@ -10,6 +9,9 @@ use std::io::{self, Cursor, Write};
 use png::{ColorType, Decoder, DecodingError, Encoder, EncodingError, Limits, Transformations};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+
+use super::check_counts;
+use super::side_channel::{HEAD_BYTES, frames};
 
 /// The maximum number of pictures of a run. A person does not look at more, and a model has no room for more in its
 /// context.
@@ -29,9 +31,6 @@ pub(crate) const PICTURE_SIDE_MAX: u32 = 4096;
 /// The maximum number of bytes that are read from a run's picture pipe. It allows for all pictures, and for the frames
 /// about pictures that are left out.
 pub(super) const FRAMES_BYTES_MAX: usize = PICTURES_MAX * (PICTURE_BYTES_MAX + HEAD_BYTES) + 4096;
-
-/// The size of a frame's letter and length, in bytes.
-const HEAD_BYTES: usize = 5;
 
 /// The maximum length of the name of a picture that is left out, in bytes.
 const LABEL_BYTES_MAX: usize = 24;
@@ -82,13 +81,12 @@ pub(crate) enum LeftOut {
 impl Pictures {
     /// Reads the frames of a script's process, up to the first invalid frame, and encodes the pictures again. Takes up
     /// to some hundred milliseconds.
-    pub(super) fn from_frames(mut bytes: &[u8]) -> Self {
+    pub(super) fn from_frames(bytes: &[u8]) -> Self {
         let mut pictures = Self::default();
         // Counts invalid pictures too. Even two kilobytes of an invalid picture can take as long to decode as any
         // picture.
         let mut decoded = 0;
-        while let Some((kind, content, rest)) = frame(bytes) {
-            bytes = rest;
+        for (kind, content) in frames(bytes) {
             match kind {
                 b'P' if decoded == PICTURES_MAX => pictures.leave_out(LeftOut::TooMany(1)),
                 b'P' => {
@@ -101,6 +99,7 @@ impl Pictures {
                         pictures.leave_out(LeftOut::TooMany(u32::from_le_bytes(count)));
                     }
                 }
+                check_counts::KIND => {}
                 _ => break,
             }
         }
@@ -193,15 +192,6 @@ fn shown_label(label: &str) -> Option<String> {
     let number = label.strip_prefix("Figure ")?;
     let is_number = (1..=6).contains(&number.len()) && number.bytes().all(|it| it.is_ascii_digit());
     is_number.then(|| label.to_owned())
-}
-
-/// Splits off the first frame. Returns its letter, its content and the remaining bytes.
-fn frame(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (kind, rest) = bytes.split_first()?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some((*kind, content, rest))
 }
 
 /// The reason why a picture is left out.

@@ -40,19 +40,21 @@ const STDERR_CHARS_MAX: usize = 1000;
 const BOOTSTRAP: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
+    include_str!("python/checks.py"),
+    "\n\n",
     include_str!("python/numbers.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
     // In Python's input, these values follow the bootstrap: a byte for whether pictures are wanted, a byte for whether
-    // a seed follows, the seed, two lengths, the script and its standard input.
+    // a seed follows, the seed, three lengths, the script, the plan of its checks, and its standard input.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
     "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
-    "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(2)]",
-    "\nsource, stdin = map(main['script'].read, lengths)",
+    "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(3)]",
+    "\nsource, plan, stdin = map(main['script'].read, lengths)",
     "\nmain.pop('script').close()",
-    "\ncode_of = bootstrap(pictures=pictures, seed=seed)",
+    "\ncode_of = bootstrap(pictures=pictures, seed=seed, channel=20)",
     "\nif stdin: give_stdin(stdin)",
-    "\nexec(code_of(source), globals().pop('main'))\n"
+    "\nexec(code_of(source, plan), globals().pop('main'))\n"
 );
 
 /// The code by which Python enters the sandbox of macOS, before the bootstrap.
@@ -62,6 +64,8 @@ const ENTRY: &str = include_str!("python/seatbelt.py");
 /// a script.
 const FORK_SERVER: &str = concat!(
     include_str!("python/pictures.py"),
+    "\n\n",
+    include_str!("python/checks.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
     "\n\n",

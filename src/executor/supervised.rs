@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::echo::{Echo, Stream};
 use super::limits::{DRAIN_TIMEOUT, END_PATIENCE, RunLimits};
 use super::output::Capture;
-use super::picture_channel::PictureChannel;
+use super::side_channel::SideChannel;
 use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command};
 use crate::sandbox::passing;
 use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
@@ -52,19 +52,20 @@ pub(super) struct Supervised {
     report: Vec<u8>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,
-    pub(super) pictures: PictureChannel,
+    pub(super) side_channel: SideChannel,
 }
 
 impl Supervised {
     pub(super) fn start(
         supervisors: &Supervisors,
         limits: RunLimits,
+        has_side_channel: bool,
         echo: &Echo,
     ) -> std::io::Result<Self> {
         let (ours, theirs) = pair()?;
-        let (pictures, pictures_end) = PictureChannel::new(limits.takes_pictures)?;
-        passing::send(&ours, pictures_end.as_ref().map(OwnedFd::as_fd))?;
-        drop(pictures_end);
+        let (side_channel, script_end) = SideChannel::new(has_side_channel)?;
+        passing::send(&ours, script_end.as_ref().map(OwnedFd::as_fd))?;
+        drop(script_end);
         let (from_supervisor, to_supervisor) = ours.into_split();
         let mut command = supervisor_command(theirs)?;
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -83,14 +84,15 @@ impl Supervised {
             report: Vec::new(),
             stdout,
             stderr,
-            pictures,
+            side_channel,
         })
     }
 
     /// Sends `message` to the supervisor. Reads the run's output until the report arrives or a stream exceeds its
     /// limit.
     pub(super) async fn follow(&mut self, message: &[u8]) -> Cause {
-        let Self { to_supervisor, from_supervisor, report, stdout, stderr, pictures, .. } = self;
+        let Self { to_supervisor, from_supervisor, report, stdout, stderr, side_channel, .. } =
+            self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
                 // A failed write means that the supervisor has ended. `receive` detects this.
@@ -102,7 +104,7 @@ impl Supervised {
             () = receive(from_supervisor, report) => Cause::Reported,
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
-            never = pictures.read() => match never {},
+            never = side_channel.read() => match never {},
             () = hand_over => Cause::Reported,
         }
     }
@@ -117,8 +119,8 @@ impl Supervised {
         }
         // A missing or incomplete report means that the supervisor was killed.
         let Ok(report) = serde_json::from_slice(&self.report) else { return End::SupervisorDied };
-        let pictures = self.pictures.read_to_end();
-        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
+        let side_channel = self.side_channel.read_to_end();
+        let drain = async { tokio::join!(self.stdout.read(), self.stderr.read(), side_channel) };
         // All processes of the run are dead. The wait has a timeout, because another process may hold the output open.
         let _ = timeout(DRAIN_TIMEOUT, drain).await;
         End::Reported(report)

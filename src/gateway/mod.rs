@@ -241,7 +241,7 @@ impl Analysed {
                 issues: texts(&analysis.findings),
                 notes: texts(&analysis.notes),
                 findings: DecisionFinding::of(&analysis.findings),
-                names: Some(ScriptNames { imports: analysis.imports, uses: analysis.uses }),
+                names: Some(ScriptNames::from(analysis)),
             },
             Err(error) => {
                 Self { issues: vec![format!("verification error: {error}")], ..Self::default() }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::safety::{Analysis, Check, check_plan};
+
 use super::{JobId, VerificationId};
 
 /// Python source text. Cheap to clone. `Debug` never shows the text, so that the text does not reach a log.
@@ -63,13 +65,24 @@ pub(crate) struct AskedBy {
     pub(crate) model: Option<String>,
 }
 
-/// The imported and used names in a script, as far as its syntax tree shows them.
+/// The imported and used names in a script and its checks, as far as its syntax tree shows them.
 #[derive(Debug, Clone)]
 pub(crate) struct ScriptNames {
     /// The qualified names that the script imports.
     pub(crate) imports: Vec<String>,
     /// The names that the script uses: [`Analysis::uses`](crate::safety::Analysis::uses).
     pub(crate) uses: Vec<String>,
+    /// The checks of the script: [`Analysis::checks`](crate::safety::Analysis::checks).
+    pub(crate) checks: Vec<Check>,
+    /// The plan by which a run counts the checks: [`check_plan`].
+    pub(crate) check_plan: String,
+}
+
+impl From<Analysis> for ScriptNames {
+    fn from(Analysis { imports, uses, checks, .. }: Analysis) -> Self {
+        let check_plan = check_plan(&checks);
+        Self { imports, uses, checks, check_plan }
+    }
 }
 
 /// The job that a script runs for, and the job's user. The user is empty if callers are not authenticated. The audit
@@ -163,6 +176,12 @@ impl AuthorizedScript {
     /// Returns the imported and used names in the script. `None` if the script was not analysed.
     pub(crate) fn names(&self) -> Option<&ScriptNames> {
         self.names.as_deref()
+    }
+
+    /// Returns the plan by which a run counts the script's checks. Empty if there are none, or if the script was not
+    /// analysed.
+    pub(crate) fn check_plan(&self) -> &str {
+        self.names.as_deref().map_or("", |names| &names.check_plan)
     }
 
     /// Returns the id of the decision that allowed the script.

@@ -12,8 +12,7 @@ use super::evidence::PythonRecord;
 use super::script_audit::details;
 use super::workspace::WorkspaceState;
 use super::{Governance, Policy};
-use crate::executor::{Executor, Installation, UntrustedFolder};
-use crate::receipt::Environment;
+use crate::executor::{Environment, Executor, Installation, UntrustedFolder};
 
 /// The suffixes after the name and the version of installed distributions: `.dist-info` from the binary distribution
 /// format, and `.egg-info` from Debian.

@@ -286,6 +286,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         stdout,
         stderr,
         pictures,
+        check_counts: _,
         duration,
         tier,
         memory_bound,
@@ -294,9 +295,10 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         is_starved,
         has_slept: _,
         advice,
+        verdict,
         receipt: _,
     } = outcome;
-    let figures = json!({
+    let mut figures = json!({
         "job": job.to_string(),
         "user": user,
         "ending": ending,
@@ -310,6 +312,10 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         "is_starved": is_starved,
         "advice": advice,
     });
+    // Jobs of earlier versions have no verdict.
+    if let Some(verdict) = verdict {
+        figures["verdict"] = json!(verdict);
+    }
     let figures = canonical_json(&figures);
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);
     let mut hash = Sha256::new();

@@ -3,7 +3,6 @@
 //!
 //! A receipt is a `statement` (in-toto, version 1) in an `envelope` (DSSE), signed with a key of `keys` (Ed25519).
 //!
-//! - `environment` describes the interpreter.
 //! - `writer` creates receipts and stores them.
 //! - `verification` checks receipts. It checks the exact bytes, before it parses any part of a statement.
 //! - `head` signs the last row of the audit log in the same way.
@@ -17,9 +16,7 @@
 //! No module outside of this folder names `ed25519_dalek`.
 
 mod checkpoints;
-mod determinism;
 mod envelope;
-mod environment;
 mod error;
 mod head;
 mod keys;
@@ -32,7 +29,6 @@ mod verification;
 mod writer;
 
 pub(crate) use checkpoints::{CheckpointVerification, Checkpoints};
-pub(crate) use environment::{Environment, describe};
 pub(crate) use error::ReceiptError;
 pub(crate) use head::{SignedHead, verify_head};
 pub(crate) use keys::{KEY_FOLDER, KeyStore, PublicKeys, SigningKey};

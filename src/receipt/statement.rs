@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::Environment;
+use crate::executor::Environment;
 use crate::gateway::AskedBy;
 use crate::ledger::AuditPlace;
 

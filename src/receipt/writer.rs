@@ -7,15 +7,13 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::determinism::{self, Names, Word};
-use super::environment::EnvironmentCache;
 use super::keys::{SigningKey, to_milliseconds};
 use super::outputs::{ReservedOutputs, remove_abandoned_outputs};
 use super::reserved::{ReservedFile, remove_abandoned};
@@ -23,17 +21,19 @@ use super::statement::{
     Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox, Statement,
     Subject, TEST_RESULT_TYPE, TestResult,
 };
-use super::{Environment, Predicate, envelope, head, sha256};
+use super::{Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
 use crate::environments;
 use crate::executor::{
-    Ending, Executor, InReach, Outcome, RunError, RunLimits, Start, Surroundings, UntrustedFolder,
+    Ending, Environment, EnvironmentCache, Executor, InReach, Outcome, RunError, RunLimits, Start,
+    Surroundings, UntrustedFolder,
 };
 use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Status, Tool};
 use crate::ledger::AuditPlace;
 use crate::logging::Causes;
-use crate::safety;
 use crate::sandbox::{Tier, may_be_readable};
+use crate::verification::RULES_SHA256;
+use crate::verification::differences::{self, Names, Word};
 
 /// The name of the subject of a receipt that is the script.
 pub(crate) const SCRIPT: &str = "script.py";
@@ -47,17 +47,6 @@ const RESERVED_BYTES: u64 = 16 * 1024;
 
 /// The disk space that is reserved for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
 const RESERVED_FOR_TESTS_BYTES: u64 = 512 * 1024;
-
-/// The SHA-256 of the rules of the safety analysis. It changes when a rule is added or changed.
-static RULES_SHA256: LazyLock<String> = LazyLock::new(|| {
-    let rules: Vec<String> = safety::rules::all()
-        .map(|rule| {
-            let safety::rules::Rule { id, severity, targets, why, remedy, .. } = rule;
-            format!("{id} {severity:?} {targets:?} {why} {remedy}\n")
-        })
-        .collect();
-    sha256(rules.concat())
-});
 
 /// The reason why a receipt was not written. Its `Display` is shown to clients, so it names no path. The log has the
 /// details.
@@ -240,7 +229,7 @@ impl Receipts {
         let names = script.names().map(|of| Names { imports: &of.imports, uses: &of.uses });
         let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
         let source = script.source().as_str();
-        let may_differ_by = determinism::may_differ_by(names, source, determinism);
+        let may_differ_by = differences::may_differ_by(names, source, determinism);
         let environment = surroundings.as_ref().map(|(_, environment)| Arc::clone(environment));
         let receipts = Arc::clone(self);
         let reserved = blocking(move || {
@@ -513,7 +502,7 @@ impl Draft {
         let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
         let mut may_differ_by = self.may_differ_by;
         for stream in outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]) {
-            may_differ_by.extend(determinism::seen_in(stream, determinism));
+            may_differ_by.extend(differences::seen_in(stream, determinism));
         }
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
         let predicate = Predicate {
@@ -531,7 +520,7 @@ impl Draft {
             not_run: ran.as_ref().err().map(ToString::to_string),
             deterministic: determinism
                 .map(|it| Deterministic { fixed_addresses: it.fixes_addresses }),
-            may_differ_by: Some(determinism::as_texts(&may_differ_by)),
+            may_differ_by: Some(differences::as_texts(&may_differ_by)),
             audit,
             ..Predicate::default()
         };

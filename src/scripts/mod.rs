@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::aibom::Session;
 use crate::config::{AdminGate, Settings};
-use crate::executor::ForkServers;
+use crate::executor::{EnvironmentCache, ForkServers};
 use crate::executor::{Executor, Readiness, Ready, StepDown, Turns};
 use crate::gateway::Gateway;
 use crate::governance::Governance;
@@ -45,6 +45,8 @@ pub(crate) struct Scripts {
     session: Option<Arc<Session>>,
     /// The writer of receipts. `None` if the server writes no receipts of scripts.
     receipts: Option<Arc<Receipts>>,
+    /// The interpreter and the packages of scripts, for verdicts.
+    environment: Arc<EnvironmentCache>,
     turns: Arc<Turns>,
     /// The tier of the sandbox. It is not set before an interpreter was found and tested in the sandbox.
     ready: OnceLock<Ready>,
@@ -63,6 +65,7 @@ impl Scripts {
             tokens: OnceLock::new(),
             session: None,
             receipts: None,
+            environment: Arc::default(),
             turns: Arc::new(Turns::of(settings)),
             ready: OnceLock::new(),
             lookups: TaskTracker::new(),

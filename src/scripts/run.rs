@@ -23,6 +23,7 @@ use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
 use crate::receipt::{Draft, WriteError};
 use crate::sandbox::Tier;
+use crate::verification::{Circumstances, verdict_on_run};
 
 use super::missing_module::{Dependencies, advice, missing_module};
 use super::{Permit, ScriptError, Scripts};
@@ -100,6 +101,7 @@ impl Scripts {
             draft.start();
         }
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
+        let judged = script.clone();
         let run = async { self.executor.run(script, limits, cancel, echo).await };
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
@@ -123,6 +125,11 @@ impl Scripts {
             && let Some(module) = missing_module(outcome)
         {
             outcome.advice = self.advice(module, dependencies).await;
+        }
+        if let Ok(outcome) = &mut outcome {
+            let circumstances = self.circumstances().await;
+            let verdict = verdict_on_run(&judged, limits, &circumstances, outcome);
+            outcome.verdict = Some(Arc::new(verdict));
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -254,6 +261,19 @@ impl Scripts {
         let installation = self.executor.installation().await?;
         let advice = move || advice(&module, &dependencies, &installation);
         tokio::task::spawn_blocking(advice).await.ok()
+    }
+
+    /// Returns the interpreter and the packages of scripts, as far as they are known.
+    async fn circumstances(&self) -> Circumstances {
+        let Some(surroundings) = self.executor.surroundings().await else {
+            return Circumstances::default();
+        };
+        if let Some(environment) = self.environment.known(&surroundings) {
+            return Circumstances::new(surroundings, Some(environment));
+        }
+        let (cache, of) = (Arc::clone(&self.environment), Arc::clone(&surroundings));
+        let looked_up = tokio::task::spawn_blocking(move || cache.get(&of).ok());
+        Circumstances::new(surroundings, looked_up.await.ok().flatten())
     }
 
     /// Records the engines of a run in the session. Looks up the versions of the engines at once, because the end of

@@ -14,13 +14,15 @@ use crate::executor::{
     Captured, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX,
     Picture, Pictures, Start, StepDown,
 };
-use crate::gateway::{DecisionRecord, ErrorCode, JobId};
+use crate::gateway::{DecisionRecord, ErrorCode, JobId, Tool};
 use crate::governance::Refusal;
 use crate::jobs::{Job, JobEnd, JobState, Jobs, JobsAway, PlaceError};
 use crate::logging::Causes;
 use crate::sandbox::Tier;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
+use crate::verdict::Verdict;
+use crate::verification::verdict_without_run;
 
 use super::tasks;
 
@@ -30,6 +32,8 @@ pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
 pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 /// The `_meta` key of a receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
+/// The `_meta` key of the verdict on a script.
+const VERIFICATION_KEY: &str = "qwed.ai/verification";
 /// The `_meta` key of the state of a background job.
 const JOB_KEY: &str = "qwed.ai/job";
 
@@ -89,6 +93,8 @@ pub(crate) struct Reply {
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
+    /// The verdict on the script; `None` if the reply is not about a script that has ended.
+    pub(crate) verdict: Option<Arc<Verdict>>,
     /// The task that is sent instead of a result.
     task: Option<Task>,
     /// The memory for unread replies that this reply uses until it is written.
@@ -106,7 +112,8 @@ impl Reply {
             Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
             Some(_) | None => texts.clone(),
         };
-        Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..Self::empty(record) }
+        let empty = Self { verdict: verdict_of(record), ..Self::empty(record) };
+        Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..empty }
     }
 
     /// Creates the reply to a call that was not carried out because it could not be written to the audit log.
@@ -125,7 +132,8 @@ impl Reply {
         let remarks = run.err().map(|error| vec![Causes(error).to_string()]);
         let run = run.map_err(|_| error.as_deref().unwrap_or_default());
         let reply = Self::of_run(record.without_arguments(), run, timeout);
-        Self { remarks: remarks.unwrap_or(reply.remarks), ..reply }
+        let verdict = reply.verdict.or_else(|| verdict_of(record));
+        Self { remarks: remarks.unwrap_or(reply.remarks), verdict, ..reply }
     }
 
     /// Creates the result of a task. A synchronous run of the same script has the same result, without the state of the
@@ -154,6 +162,7 @@ impl Reply {
                     is_error: !outcome.is_result(),
                     execution: Some(figures(outcome)),
                     receipt: outcome.receipt.clone(),
+                    verdict: outcome.verdict.clone(),
                     end: CallEnd::Ran(outcome.ending),
                     remarks: [remarks(outcome, timeout), behind].concat(),
                     pictures: Arc::clone(&outcome.pictures),
@@ -230,6 +239,7 @@ impl Reply {
                 if let JobEnd::Ran(outcome) = end {
                     reply.execution = Some(figures(outcome));
                     reply.receipt.clone_from(&outcome.receipt);
+                    reply.verdict.clone_from(&outcome.verdict);
                     behind
                         .extend(printed_before_timeout(outcome).or_else(|| outcome.advice.clone()));
                     behind.extend(left_out(outcome));
@@ -315,6 +325,7 @@ impl Reply {
             (EXECUTION_KEY, self.execution.take()),
             (JOB_KEY, self.job.take()),
             (RECEIPT_KEY, self.receipt.take()),
+            (VERIFICATION_KEY, self.verdict.take().map(|verdict| json!(verdict))),
         ];
         for (key, value) in others {
             if let Some(value) = value {
@@ -339,10 +350,19 @@ impl Reply {
             remarks: Vec::new(),
             job: None,
             receipt: None,
+            verdict: None,
             task: None,
             room: None,
         }
     }
+}
+
+/// Returns the verdict on a script that was refused, or that could not be run. `None` if the call does not ask for a
+/// run.
+fn verdict_of(record: &DecisionRecord) -> Option<Arc<Verdict>> {
+    let is_script = record.tool == Some(Tool::ExecutePythonCode);
+    let code = record.normalized_arguments.get("code").and_then(Value::as_str);
+    is_script.then(|| Arc::new(verdict_without_run(code, None)))
 }
 
 /// Returns the text about a run that exited by itself: its output, and the way in which it ended.

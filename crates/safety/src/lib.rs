@@ -42,7 +42,7 @@ mod tests;
 mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
-pub use checks::{Action, Check, CheckKind, Edit};
+pub use checks::{Action, Check, CheckKind, Edit, Vacuity, check_plan};
 pub use finding::{Analysis, Finding, FindingKind, Position, UNSEEN};
 pub use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};

@@ -30,13 +30,14 @@ def read_whole(channel, size):
     return b"".join(parts)
 
 
-def bootstrap(compile=None, pictures=None, seed=None):
+def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name
     # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns a
-    # function that compiles the bytes of the script. `compile` is the builtin function if it was used before,
-    # otherwise None. `pictures` is the descriptor for the script's figures, or None. `seed` contains the
-    # bytes that seed random numbers in deterministic runs, or is None.
-    import os, sys
+    # function that compiles the bytes of the script, with the plan of its checks. `compile` is the builtin
+    # function if it was used before, otherwise None. `pictures` is the descriptor for the script's figures, or
+    # None. `seed` contains the bytes that seed random numbers in deterministic runs, or is None. `channel` is
+    # the descriptor for the counts of the script's checks.
+    import builtins, os, sys
 
     source = ""
     null = os.open(os.devnull, os.O_RDONLY)
@@ -52,12 +53,15 @@ def bootstrap(compile=None, pictures=None, seed=None):
     # Line-buffered as on a terminal, so that a run that times out has its output so far.
     sys.stdout.reconfigure(line_buffering=True)
 
-    def code_of(script):
+    def code_of(script, plan=b""):
         nonlocal source
         begin()
         source = str(script, "utf-8")
         if "linecache" not in Seeds.waiting:
             seed_linecache(sys.modules["linecache"])
+        if plan:
+            code = counted(source, str(plan, "ascii"), compile or builtins.compile)
+            return renamed(code)
         if compile is not None:
             return renamed(compile(source, "<string>", "exec", dont_inherit=True))
         # The first use of compile() creates all node classes of the module `ast`, which takes a tenth of the
@@ -146,6 +150,7 @@ def bootstrap(compile=None, pictures=None, seed=None):
     def begin():
         pass
 
+    counted = check_counters(channel)
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)

@@ -19,8 +19,8 @@ def serve(stream):
     CLOSE_RANGE, ALL_BEHIND = 436, 0xFFFFFFFF
     # The descriptor of a child for its socket to the server. The child reports the end of the script there.
     CONTROL = 3
-    # The descriptor for a child's pictures, if they are requested.
-    PICTURES = 4
+    # The descriptor for a child's pictures, and for the counts of its checks.
+    CHANNEL = 4
     CAPABILITIES_MAX = 64
     PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE = 24, 38, 41
 
@@ -116,7 +116,7 @@ def serve(stream):
         program = struct.pack("HxxxxxxP", len(instructions) // 8, ctypes.addressof(buffer))
         return ctypes.create_string_buffer(program, len(program)), buffer
 
-    def confine(stdout, stderr, control, pictures, null):
+    def confine(stdout, stderr, control, channel, null):
         uid, gid = confinement["uid"], confinement["gid"]
         # Create a process group and a session, like for a script in a new interpreter.
         os.setsid()
@@ -135,8 +135,7 @@ def serve(stream):
         os.dup2(stderr, 2)
         os.dup2(control, CONTROL, inheritable=False)
         # The received descriptors have higher numbers, because the fork server keeps the lowest ones open.
-        for descriptor in pictures:
-            os.dup2(descriptor, PICTURES, inheritable=False)
+        os.dup2(channel, CHANNEL, inheritable=False)
 
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
@@ -157,7 +156,7 @@ def serve(stream):
                 system_call(LANDLOCK_ADD, ruleset, 1, beneath, 0)
         system_call(LANDLOCK_RESTRICT, ruleset, 0)
         # This also closes the files of the rules. There may be more of these than a script may have open.
-        system_call(CLOSE_RANGE, CONTROL + 1 + len(pictures), ALL_BEHIND, 0)
+        system_call(CLOSE_RANGE, CHANNEL + 1, ALL_BEHIND, 0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
         for program, _ in filters:
             system_call(SECCOMP, 1, 0, program)
@@ -205,7 +204,7 @@ def serve(stream):
         collect()
 
     def await_script():
-        lengths = struct.unpack("<QQ", read_whole(CONTROL, 16))
+        lengths = struct.unpack("<QQQ", read_whole(CONTROL, 24))
         return [read_whole(CONTROL, length) for length in lengths]
 
     # --- the end of a script ---
@@ -344,7 +343,8 @@ def serve(stream):
     sys.stderr.flush()
     random_generators = generators()
     # The preparations are the same for every child.
-    code_of = bootstrap(compile, PICTURES if options["takes_pictures"] else None)
+    pictures = CHANNEL if options["takes_pictures"] else None
+    code_of = bootstrap(compile, pictures, channel=CHANNEL)
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)
@@ -380,9 +380,9 @@ def serve(stream):
         if not select.select([requests], [], [], 0)[0]:
             continue
         name, descriptors = receive(requests, 16, 5)
-        if len(descriptors) < 4:
+        if len(descriptors) < 5:
             os._exit(0)
-        stdout, stderr, control, lifeline, *pictures = descriptors
+        stdout, stderr, control, lifeline, channel = descriptors
         send(init_maker, b"+", lifeline)
         _, (init,) = receive(init_maker, 1, 1)
         try:
@@ -408,11 +408,11 @@ def serve(stream):
         requests.detach()
         init_maker.detach()
         own_number = os.getpid()
-        confine(stdout, stderr, control, pictures, null)
+        confine(stdout, stderr, control, channel, null)
         reseed()
         rehearse(code_of)
         os.write(CONTROL, b"+")
-        source, stdin = await_script()
+        source, plan, stdin = await_script()
         if stdin:
             give_stdin(stdin)
     except BaseException as error:
@@ -420,7 +420,7 @@ def serve(stream):
         os._exit(1)
     # Keep this frame alive, because freeing its objects would cost time in every child.
     Ending.kept = sys._getframe()
-    return code_of(source), Ending()
+    return code_of(source, plan), Ending()
 
 
 code, ending = serve(main.pop("script"))

@@ -1,9 +1,9 @@
 //! The process of a fork server, from the server's side. No script runs in this process.
 //!
 //! A supervisor launches the process like a script, but as [`Role::ForkServer`]. The standard output of the process is
-//! a socket. For each child, the server sends a name of 16 bytes and four descriptors: stdout, stderr, the child's
-//! control socket, and the lifeline of its init. A fifth descriptor follows if pictures are wanted. When a child has
-//! ended, the fork server answers with a line: the child's name and exit code.
+//! a socket. For each child, the server sends a name of 16 bytes and five descriptors: stdout, stderr, the child's
+//! control socket, the lifeline of its init, and the side channel. When a child has ended, the fork server answers with
+//! a line: the child's name and exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -98,8 +98,6 @@ pub(super) struct ForkServer {
     pub(super) watch: Arc<RunsWatch>,
     /// The control groups of the server's runs. Each child enters one of them.
     pub(super) groups: Arc<RunGroups>,
-    /// Whether children send the pictures of their scripts.
-    pub(super) takes_pictures: bool,
     /// When this socket closes, the supervisor kills the fork server and its children.
     _control: UnixStream,
 }
@@ -198,7 +196,6 @@ impl ForkServer {
             plan,
             watch: Arc::clone(watch),
             groups,
-            takes_pictures,
             _control: control,
         };
         Ok((server, packages))

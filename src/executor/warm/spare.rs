@@ -24,8 +24,8 @@ use super::super::given::Given;
 use super::super::limits::{DRAIN_TIMEOUT, END_PATIENCE, OUTPUT_BYTES_MAX, RunLimits};
 use super::super::outcome::{Ending, Outcome, Start};
 use super::super::output::Capture;
-use super::super::picture_channel::PictureChannel;
 use super::super::run_groups::MemoryBound;
+use super::super::side_channel::{Sent, SideChannel};
 use super::super::supervisors::pair;
 use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
@@ -56,7 +56,7 @@ pub(super) struct Spare {
     ended: oneshot::Receiver<i32>,
     stdout: Capture<pipe::Receiver>,
     stderr: Capture<pipe::Receiver>,
-    pictures: PictureChannel,
+    side_channel: SideChannel,
     /// The PID of the child, in the PID namespace of the server.
     python: Pid,
     /// The PID of the child's process 1, in the PID namespace of the server.
@@ -77,15 +77,26 @@ impl Spare {
         for socket in [&control, &lifeline] {
             setsockopt(socket, sockopt::PassCred, &true)?;
         }
-        let (pictures, pictures_end) = PictureChannel::new(server.takes_pictures)?;
+        let (side_channel, script_end) = SideChannel::new(true)?;
         let mut descriptors = vec![stdout_end, stderr_end, control_end, lifeline_end];
-        descriptors.extend(pictures_end);
+        descriptors.extend(script_end);
         let ended = server.fork(descriptors).await?;
         let init = ready_pid(&lifeline).await?;
         let python = ready_pid(&control).await?;
         let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;
         let (lifeline, server) = (Some(lifeline), Arc::clone(server));
-        Ok(Self { control, lifeline, ended, stdout, stderr, pictures, python, init, group, server })
+        Ok(Self {
+            control,
+            lifeline,
+            ended,
+            stdout,
+            stderr,
+            side_channel,
+            python,
+            init,
+            group,
+            server,
+        })
     }
 
     /// Returns whether the child still waits for a script.
@@ -118,7 +129,7 @@ impl Spare {
             Cause::Finished(code) => {
                 self.stdout.read_available();
                 self.stderr.read_available();
-                self.pictures.read_available();
+                self.side_channel.read_available();
                 Some(code)
             }
             Cause::Lost => return Err(NoOutcome::Lost),
@@ -150,11 +161,13 @@ impl Spare {
         };
         let time = watch.filter(|_| cause == Cause::TimedOut).map(|watch| watch.time());
         let time = time.unwrap_or_default();
+        let Sent { pictures, check_counts } = self.side_channel.finish().await;
         Ok(Outcome {
             ending,
             stdout,
             stderr,
-            pictures: self.pictures.finish().await,
+            pictures,
+            check_counts,
             duration: started.elapsed(),
             took_pipes: cause == Cause::Exceeded(Exceeded::Pipes),
             is_starved: time.is_starved(),
@@ -163,6 +176,7 @@ impl Spare {
             memory_bound: Some(memory_bound),
             start: Start::Warm,
             advice: None,
+            verdict: None,
             receipt: None,
         })
     }
@@ -186,8 +200,8 @@ impl Spare {
 
     /// Reads until all writers have closed the streams, which means that all killed processes are dead.
     async fn read_the_rest(&mut self) {
-        let pictures = self.pictures.read_to_end();
-        let rest = async { tokio::join!(self.stdout.read(), self.stderr.read(), pictures) };
+        let side_channel = self.side_channel.read_to_end();
+        let rest = async { tokio::join!(self.stdout.read(), self.stderr.read(), side_channel) };
         // The wait has a timeout, because other processes of the run may take longer than the first process to release
         // their memory. Their output has arrived by now.
         let _ = timeout(DRAIN_TIMEOUT, rest).await;
@@ -201,10 +215,10 @@ impl Spare {
         neighbours: Neighbours,
         watch: &mut Option<WatchOfRun>,
     ) -> Cause {
-        let Self { control, ended, stdout, stderr, pictures, python, init, server, .. } = self;
+        let Self { control, ended, stdout, stderr, side_channel, python, init, server, .. } = self;
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
-            let message = [&given.lengths()[..], given.source.as_bytes(), given.stdin].concat();
+            let message = given.input().concat();
             // If this fails, the child has died, and `ended` reports that.
             let _ = to_child.write_all(&message).await;
             std::future::pending::<()>().await;
@@ -237,7 +251,7 @@ impl Spare {
             code = &mut *ended => code.map_or(Cause::Lost, Cause::Ended),
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
-            never = pictures.read() => match never {},
+            never = side_channel.read() => match never {},
             exceeded = too_much => Cause::Exceeded(exceeded),
             () = hand_over => Cause::Lost,
         }

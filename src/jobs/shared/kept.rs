@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use crate::executor::{Captured, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures, Start};
 use crate::sandbox::Tier;
+use crate::verdict::Verdict;
 
 use super::super::job::JobEnd;
 
@@ -48,6 +49,9 @@ struct Figures {
     memory_bound: Option<MemoryBound>,
     start: Start,
     advice: Option<String>,
+    /// Rows of earlier versions do not have this field.
+    #[serde(default)]
+    verdict: Option<Arc<Verdict>>,
     receipt: Option<Value>,
 }
 
@@ -112,6 +116,7 @@ impl Figures {
             memory_bound: outcome.memory_bound,
             start: outcome.start,
             advice: outcome.advice.clone(),
+            verdict: outcome.verdict.clone(),
             receipt: outcome.receipt.clone(),
         }
     }
@@ -133,6 +138,7 @@ impl Figures {
             stdout: captured(stdout, self.stdout_truncated),
             stderr: captured(stderr, self.stderr_truncated),
             pictures: Arc::new(Pictures { all, left_out: self.left_out }),
+            check_counts: None,
             duration: self.duration,
             took_pipes: false,
             is_starved: self.is_starved,
@@ -141,6 +147,7 @@ impl Figures {
             memory_bound: self.memory_bound,
             start: self.start,
             advice: self.advice,
+            verdict: self.verdict,
             receipt: self.receipt,
         }
     }

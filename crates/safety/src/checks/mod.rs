@@ -8,8 +8,10 @@
 
 mod imports;
 mod sites;
+mod vacuity;
 
 pub(super) use sites::find;
+pub use vacuity::Vacuity;
 
 use std::fmt;
 
@@ -26,6 +28,10 @@ pub struct Check {
     /// Whether a failure raises an `AssertionError` or exits. False if it raises another exception, which is control
     /// flow if the script catches it.
     pub is_assertion: bool,
+    /// Whether the check holds if the code before it fails with an `AssertionError`.
+    pub requires_failure: bool,
+    /// The reason why the check cannot fail; `None` if it can.
+    pub vacuous: Option<Vacuity>,
     /// The changes of the syntax tree that make a run count the check.
     pub edits: Vec<Edit>,
 }
@@ -73,6 +79,8 @@ pub enum Action {
     CountBefore,
     /// Counts with the second counter after the statement.
     CountAfter,
+    /// Counts with the first counter after the first argument of the statement's call was evaluated.
+    CountArgument,
 }
 
 impl fmt::Display for Action {
@@ -81,6 +89,21 @@ impl fmt::Display for Action {
             Self::CountTest => "t",
             Self::CountBefore => "x",
             Self::CountAfter => "y",
+            Self::CountArgument => "a",
         })
     }
+}
+
+/// Returns the plan by which a run counts `checks`: the number of checks, and for each edit its action, the index of its
+/// check, a colon and its path, all separated by spaces. The edits are in reverse source order, so that no edit changes
+/// the path of a later one. Empty if there are no checks.
+pub fn check_plan(checks: &[Check]) -> String {
+    if checks.is_empty() {
+        return String::new();
+    }
+    let edits = checks.iter().enumerate().rev().flat_map(|(index, check)| {
+        let of_check = check.edits.iter().rev();
+        of_check.map(move |edit| format!(" {}{index}:{}", edit.action, edit.path))
+    });
+    std::iter::once(checks.len().to_string()).chain(edits).collect()
 }

@@ -289,7 +289,7 @@ impl<'a> Finder<'a, '_> {
         if let Some(status) = self.status(call)
             && constant_status(status).is_none()
         {
-            let edits = vec![self.edit(Action::CountBefore)];
+            let edits = vec![self.edit(Action::CountArgument)];
             self.add(CheckKind::Exit, stmt, status.range(), true, edits);
         }
     }
@@ -400,7 +400,15 @@ impl<'a> Finder<'a, '_> {
         let line = lines.line_index(stmt.start()).get();
         let text = self.source.get(condition.to_std_range()).map(one_line).unwrap_or_default();
         self.work.spend(1 + text.len() / 16);
-        self.checks.push(Check { kind, line, text, is_assertion, edits });
+        self.checks.push(Check {
+            kind,
+            line,
+            text,
+            is_assertion,
+            requires_failure: false,
+            vacuous: None,
+            edits,
+        });
     }
 
     fn edit(&self, action: Action) -> Edit {

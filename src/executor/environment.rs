@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::sha256;
-use crate::executor::Surroundings;
+use super::Surroundings;
 
 /// The endings of the names of metadata folders, after the name and the version of a distribution. The binary
 /// distribution format uses the first, and Debian the second.
@@ -65,7 +64,7 @@ impl Environment {
             interpreter: Interpreter {
                 implementation: surroundings.implementation.clone(),
                 version: surroundings.version.clone(),
-                sha256: sha256(fs::read(&surroundings.program_file)?),
+                sha256: hex::encode(Sha256::digest(fs::read(&surroundings.program_file)?)),
             },
             packages,
             packages_sha256: hex::encode(lines.finalize()),
@@ -135,7 +134,7 @@ fn start(digest: &str) -> &str {
 
 /// The environment that was looked up last, and the state of its files at that time.
 #[derive(Debug, Default)]
-pub(super) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
+pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
 /// The state of a file or a folder. It changes when something is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,14 +157,14 @@ impl Seen {
 impl EnvironmentCache {
     /// Returns the environment that was looked up last. `None` if something was installed since. Reads only the
     /// metadata of a few paths.
-    pub(super) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
+    pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<Arc<Environment>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, environment) = known.as_ref()?;
         (*of == seen(surroundings)).then(|| Arc::clone(environment))
     }
 
     /// Returns the current environment, from the cache if nothing was installed. Blocks on the disk.
-    pub(super) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
+    pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<Arc<Environment>> {
         if let Some(environment) = self.known(surroundings) {
             return Ok(environment);
         }

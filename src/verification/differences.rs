@@ -13,7 +13,7 @@ use crate::safety::{UNSEEN, is_in_standard_library};
 
 /// A reason for a difference between runs, with its name in receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Word {
+pub(crate) enum Word {
     Time,
     Random,
     Secrets,
@@ -25,7 +25,7 @@ pub(super) enum Word {
 }
 
 impl Word {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Time => "time",
             Self::Random => "random",
@@ -202,15 +202,15 @@ const HELD: [&str; 8] =
 
 /// The names in a script, from the analysis.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Names<'a> {
-    pub(super) imports: &'a [String],
+pub(crate) struct Names<'a> {
+    pub(crate) imports: &'a [String],
     /// The qualified names of the objects that the script uses. A name that begins with a dot is a member of an unknown
     /// object.
-    pub(super) uses: &'a [String],
+    pub(crate) uses: &'a [String],
 }
 
 /// Returns the reasons why two runs of a script may differ. `names` is `None` if the script was not analysed.
-pub(super) fn may_differ_by(
+pub(crate) fn may_differ_by(
     names: Option<Names<'_>>,
     source: &str,
     determinism: Option<Determinism>,
@@ -233,14 +233,14 @@ pub(super) fn may_differ_by(
 
 /// Returns the reason why an output may differ in the next run: it contains the address of an object, as in
 /// `<object object at 0x7f…>`. `None` if it contains no address, or if the run had fixed addresses.
-pub(super) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
+pub(crate) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
     const ADDRESS: &[u8] = b" at 0x";
     let is_there = output.windows(ADDRESS.len()).any(|window| window == ADDRESS);
     (is_there && !is_pinned(ByAddresses, determinism)).then_some(Word::Memory)
 }
 
 /// Returns the names of the reasons in receipts.
-pub(super) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
+pub(crate) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
     words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
 }
 

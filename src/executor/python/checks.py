@@ -1,0 +1,83 @@
+def check_counters(channel):
+    # Counts the checks of a script: how often each one held or failed. The server knows from its analysis
+    # where the checks are. Returns a function that compiles a script whose checks are counted. At the end of
+    # the script, the counts go to the server through the descriptor `channel`.
+    #
+    # This code runs in the script's process, so a script can forge its counts, as it can forge its checks.
+    # The server does not trust the data that it receives.
+    import os, sys
+
+    FIELDS = {"b": "body", "o": "orelse", "f": "finalbody", "h": "handlers", "c": "cases"}
+    ONLY_AST = 0x400
+    # The start of the names of the counters. No script can contain such a name. It is long, so that Python
+    # never suggests it for a misspelt name.
+    PREFIX = "\0counter" + "\0" * 40
+    COUNT_MAX = sys.maxsize
+
+    def counted(script, plan, compile):
+        # Returns the code of the script. A counter is a function of the C library of Python: it returns None
+        # or True, and creates no frame, so tracebacks are the same as without counters.
+        import _ast, atexit, builtins, itertools
+
+        tree = compile(script, "<string>", "exec", ONLY_AST, dont_inherit=True)
+        # The number of checks, and the changes of the tree, the last ones in the source first.
+        total, *edits = plan.split(" ")
+        total, own_number = int(total), os.getpid()
+        counters = []
+        names = vars(builtins)
+        load, new_name, new_call = _ast.Load(), _ast.Name, _ast.Call
+
+        def count(number, line, column):
+            name = new_name(PREFIX + str(number), load, lineno=line, col_offset=column)
+            return new_call(name, [], [], lineno=line, col_offset=column)
+
+        def edit(action, check, path):
+            *way, last = path.split(".")
+            node = tree
+            for step in way:
+                node = getattr(node, FIELDS[step[0]])[int(step[1:])]
+            body, index = getattr(node, FIELDS[last[0]]), int(last[1:])
+            node = body[index]
+            if action == "a":
+                call = node.value if isinstance(node, _ast.Expr) else node.exc
+                status = call.args[0]
+                line, column = status.lineno, status.col_offset
+                pair = _ast.Tuple([status, count(2 * check, line, column)], load, lineno=line, col_offset=column)
+                first = _ast.Constant(0, lineno=line, col_offset=column)
+                call.args[0] = _ast.Subscript(pair, first, load, lineno=line, col_offset=column)
+            elif action == "t":
+                test = node.test
+                line, column = test.lineno, test.col_offset
+                node.test = _ast.IfExp(
+                    test, count(2 * check, line, column), count(2 * check + 1, line, column),
+                    lineno=line, col_offset=column,
+                    end_lineno=test.end_lineno, end_col_offset=test.end_col_offset,
+                )
+            else:
+                line, column = node.lineno, node.col_offset
+                is_after = action == "y"
+                counter = count(2 * check + is_after, line, column)
+                body.insert(index + is_after, _ast.Expr(counter, lineno=line, col_offset=column))
+
+        for part in edits:
+            check, path = part[1:].split(":")
+            edit(part[0], int(check), path)
+        for number in range(2 * total):
+            counter = itertools.repeat(None if number % 2 else True, COUNT_MAX)
+            counters.append(counter)
+            names[PREFIX + str(number)] = counter.__next__
+
+        def send():
+            # A child of the script has the descriptor too, but must not send anything.
+            if os.getpid() != own_number:
+                return
+            counts = (COUNT_MAX - counter.__length_hint__() for counter in counters)
+            content = b"".join(count.to_bytes(8, "little") for count in counts)
+            rest = memoryview(b"C" + len(content).to_bytes(4, "little") + content)
+            while rest:
+                rest = rest[os.write(channel, rest):]
+
+        atexit.register(send)
+        return compile(tree, "<string>", "exec", dont_inherit=True)
+
+    return counted

@@ -1,0 +1,100 @@
+//! The pipe on which a script's process sends its pictures and the counts of its checks, on the server's side.
+//!
+//! `python/pictures.py` and `python/checks.py` write frames to the pipe: a letter, a length of four bytes
+//! (little-endian), and the content. A script can write anything to the pipe, so every frame is bounded and validated.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::net::unix::pipe;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use super::check_counts::{self, CheckCounts};
+use super::output::Capture;
+use super::pictures::{self, Pictures};
+
+/// Allows one run at a time to decode its pictures, so that many runs that end together do not occupy all processors.
+static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
+
+/// The size of a frame's letter and length, in bytes.
+pub(super) const HEAD_BYTES: usize = 5;
+
+/// The maximum number of bytes that are read from the pipe of a run.
+const FRAMES_BYTES_MAX: usize = pictures::FRAMES_BYTES_MAX + check_counts::FRAMES_BYTES_MAX;
+
+/// A pipe that receives the pictures of a run and the counts of its checks; `None` if the run sends neither.
+#[derive(Debug)]
+pub(super) struct SideChannel(Option<Capture<pipe::Receiver>>);
+
+/// The frames that a run has sent.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) pictures: Arc<Pictures>,
+    /// The counts of the checks; `None` if the run has not sent them exactly once.
+    pub(super) check_counts: Option<CheckCounts>,
+}
+
+impl SideChannel {
+    /// Creates a channel. Also returns the end of the pipe that a script writes to.
+    pub(super) fn new(is_wanted: bool) -> io::Result<(Self, Option<OwnedFd>)> {
+        if !is_wanted {
+            return Ok((Self(None), None));
+        }
+        let (reader, writer) = io::pipe()?;
+        let reader = pipe::Receiver::from_owned_fd(reader.into())?;
+        Ok((Self(Some(Capture::new(reader, FRAMES_BYTES_MAX))), Some(writer.into())))
+    }
+
+    /// Reads frames while the future is polled. The future never completes. Data above the limit is not read, so a
+    /// script that sends more waits until its timeout. Cancel-safe.
+    pub(super) async fn read(&mut self) -> Infallible {
+        self.read_to_end().await;
+        std::future::pending().await
+    }
+
+    /// Reads until all writers have closed the pipe, or until the limit is exceeded. Cancel-safe.
+    pub(super) async fn read_to_end(&mut self) {
+        if let Self(Some(capture)) = self {
+            capture.read().await;
+        }
+    }
+
+    /// Reads the available data, without waiting for more.
+    #[cfg(all(target_os = "linux", not(qwed_portable)))]
+    pub(super) fn read_available(&mut self) {
+        if let Self(Some(capture)) = self {
+            capture.read_available();
+        }
+    }
+
+    /// Decodes the frames that were sent. Decodes pictures in a thread for blocking work.
+    pub(super) async fn finish(self) -> Sent {
+        let bytes = self.0.map(Capture::into_bytes).unwrap_or_default();
+        let check_counts = CheckCounts::from_frames(&bytes);
+        if frames(&bytes).all(|(kind, _)| kind == check_counts::KIND) {
+            return Sent { pictures: Arc::default(), check_counts };
+        }
+        // This does not fail, because the semaphore is never closed.
+        let turn = ONE_AT_A_TIME.acquire().await;
+        let pictures = spawn_blocking(move || Pictures::from_frames(&bytes)).await;
+        drop(turn);
+        // A panic of the decoder loses the pictures, but not the script's result.
+        let pictures = Arc::new(pictures.unwrap_or_else(|_panic| Pictures::unusable()));
+        Sent { pictures, check_counts }
+    }
+}
+
+/// Returns the letters and contents of the frames, up to the first incomplete frame.
+pub(super) fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (kind, rest) = bytes.split_first()?;
+        let (length, rest) = rest.split_first_chunk()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (content, rest) = rest.split_at_checked(length)?;
+        bytes = rest;
+        Some((*kind, content))
+    })
+}

@@ -1,0 +1,88 @@
+//! The verdict on a run, as results, receipts and stored jobs contain it. Only data: `verification` creates it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The conclusion about a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Conclusion {
+    /// At least one check that can fail was executed, and all executed checks held.
+    Verified,
+    /// A check failed, and the script ended unsuccessfully because of it.
+    Refuted,
+    /// No check was executed.
+    NothingChecked,
+    /// The executed checks cannot fail, or a failed check did not end the script.
+    Vacuous,
+    /// The run was cut short, or its result can differ between runs.
+    Inconclusive,
+    /// The script was refused, or could not be run.
+    Blocked,
+}
+
+impl Conclusion {
+    /// Returns the verdict of the Verification Context (section 4 of its specification).
+    pub(crate) fn verdict(self) -> &'static str {
+        match self {
+            Self::Verified => "VERIFIED",
+            Self::Refuted | Self::NothingChecked | Self::Vacuous | Self::Inconclusive => {
+                "UNVERIFIABLE"
+            }
+            Self::Blocked => "BLOCKED",
+        }
+    }
+}
+
+/// The state of a check at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CheckState {
+    /// The check was executed, and held each time.
+    Held,
+    /// The check failed at least once.
+    Failed,
+    /// The check was not executed.
+    NotReached,
+}
+
+/// A check of a script and its result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CheckReport {
+    /// The number of the line on which the check begins, counted from 1.
+    pub(crate) line: usize,
+    /// The condition, as it is written in the script.
+    pub(crate) text: String,
+    pub(crate) state: CheckState,
+    /// The reason why the check cannot fail; `None` if it can.
+    pub(crate) vacuous: Option<String>,
+    /// The number of executions.
+    pub(crate) times: u64,
+}
+
+/// The verdict on a run. Its JSON is the value of `_meta["qwed.ai/verification"]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Verdict {
+    pub(crate) outcome: Conclusion,
+    /// The first checks of the script, in source order.
+    pub(crate) checks: Vec<CheckReport>,
+    /// The number of checks that are not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) checks_omitted: usize,
+    /// `sha256:` and the SHA-256 of the document's canonical bytes (RFC 8785), without `object.formalization`.
+    pub(crate) document_digest: String,
+    /// The Verification Context.
+    pub(crate) document: Value,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Verdict {
+    /// Returns the commitment to the evidence; `None` unless the script is verified.
+    pub(crate) fn proof_ref(&self) -> Option<&str> {
+        self.document.pointer("/context/evidence/proof_ref")?.as_str()
+    }
+}

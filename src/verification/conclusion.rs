@@ -1,0 +1,116 @@
+//! Concludes what a run has verified, from the counts of its checks and from its ending.
+
+use crate::executor::{CheckCounts, Ending, Outcome};
+use crate::safety::{Check, CheckKind};
+use crate::verdict::{CheckReport, CheckState, Conclusion};
+
+/// The two results of a check, with the numbers of executions that had them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tally {
+    held: u64,
+    failed: u64,
+}
+
+impl Tally {
+    /// Reads the two counters of a check. [`CheckKind`] defines their meaning.
+    fn of(kind: CheckKind, (first, second): (u64, u64), exit_code: i32) -> Self {
+        let (held, failed) = match kind {
+            CheckKind::Assert | CheckKind::FailsUnless => (first, second),
+            CheckKind::FailsIf | CheckKind::Skipped => (second, first),
+            CheckKind::Call => (second, first.saturating_sub(second)),
+            CheckKind::Exit if exit_code != 0 => (0, first),
+            // The tuple of an `assert` always holds. No other kinds exist.
+            _ => (first, 0),
+        };
+        Self { held, failed }
+    }
+
+    fn state(self) -> CheckState {
+        match self {
+            Self { failed: 1.., .. } => CheckState::Failed,
+            Self { held: 1.., .. } => CheckState::Held,
+            Self { .. } => CheckState::NotReached,
+        }
+    }
+}
+
+/// The result of the checks of a run.
+#[derive(Debug)]
+pub(super) struct Concluded {
+    pub(super) conclusion: Conclusion,
+    pub(super) reports: Vec<CheckReport>,
+}
+
+/// Concludes about a run. `differs` is whether the result can differ between runs. If `counts` is `None`, no check
+/// counts as executed.
+pub(super) fn conclude(
+    checks: &[Check],
+    counts: Option<&CheckCounts>,
+    outcome: &Outcome,
+    differs: bool,
+) -> Concluded {
+    let exit_code = outcome.ending.exit_code();
+    let counts = counts.and_then(|counts| counts.of(checks.len()));
+    let tallies: Vec<Tally> = match counts {
+        Some(counts) => {
+            let pairs = checks.iter().zip(counts);
+            pairs.map(|(check, counts)| Tally::of(check.kind, *counts, exit_code)).collect()
+        }
+        None => vec![Tally::default(); checks.len()],
+    };
+    let judged = || checks.iter().zip(&tallies);
+    let is_cut_short = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
+    let conclusion = match outcome.ending {
+        Ending::Exited(0..) if is_cut_short => Conclusion::Inconclusive,
+        Ending::Exited(0) if was_swallowed(judged()) => Conclusion::Vacuous,
+        Ending::Exited(0) => of_success(judged(), differs),
+        Ending::Exited(1..) if tallies.iter().any(|tally| tally.failed > 0) => Conclusion::Refuted,
+        Ending::Exited(_) | Ending::TimedOut | Ending::Cancelled | Ending::OutOfMemory => {
+            Conclusion::Inconclusive
+        }
+    };
+    let reports = judged().map(|(check, tally)| report(check, *tally)).collect();
+    Concluded { conclusion, reports }
+}
+
+/// Returns whether a check failed in a run that succeeded, and was not required to fail. A caught exception other than
+/// an `AssertionError` is control flow.
+fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bool {
+    let (mut failed, mut required) = (0_u64, 0_u64);
+    for (check, tally) in judged {
+        if check.requires_failure {
+            required = required.saturating_add(tally.held);
+        } else if check.is_assertion {
+            failed = failed.saturating_add(tally.failed);
+        }
+    }
+    failed > required
+}
+
+/// Concludes about a run that succeeded, and in which no check failed.
+fn of_success<'a>(
+    judged: impl Iterator<Item = (&'a Check, &'a Tally)>,
+    differs: bool,
+) -> Conclusion {
+    let held: Vec<&Check> =
+        judged.filter(|(_, tally)| tally.held > 0).map(|(check, _)| check).collect();
+    if held.is_empty() {
+        Conclusion::NothingChecked
+    } else if held.iter().all(|check| check.vacuous.is_some()) {
+        Conclusion::Vacuous
+    } else if differs {
+        Conclusion::Inconclusive
+    } else {
+        Conclusion::Verified
+    }
+}
+
+fn report(check: &Check, tally: Tally) -> CheckReport {
+    CheckReport {
+        line: check.line,
+        text: check.text.clone(),
+        state: tally.state(),
+        vacuous: check.vacuous.map(|reason| reason.id().to_owned()),
+        times: tally.held.saturating_add(tally.failed),
+    }
+}

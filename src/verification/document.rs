@@ -1,0 +1,263 @@
+//! Builds the Verification Context v1.0 document of a run, its `proof_ref` and its digest.
+//!
+//! The documents of two runs of one script by the same route are the same, as long as the result of the script cannot
+//! differ. So a document contains no time, no address and no random number.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::executor::{Environment, Outcome, Package, RunLimits, Surroundings};
+use crate::gateway::{AuthorizedScript, ScriptNames};
+use crate::sandbox::Tier;
+use crate::verdict::{CheckReport, CheckState, Conclusion, Verdict};
+
+use super::conclusion::{Concluded, conclude};
+use super::differences::{self, Names};
+use super::{RULES_SHA256, sources, theory};
+
+/// The version of the specification.
+const SPEC_VERSION: &str = "1.0";
+
+/// The maximum number of checks that a document and a result list.
+const CHECKS_MAX: usize = 64;
+
+/// The maximum size of the formal statement's checks, in bytes.
+const STATEMENT_BYTES_MAX: usize = 16 * 1024;
+
+/// The formal statement of a call without a script.
+const NO_SCRIPT: &str = "no script";
+
+/// The way in which outcomes other than success are treated (section 3.2 of the specification).
+const OUTCOME_TREATMENT: &str = "A timeout, an error, a result that can differ between runs, and a \
+                                 check that was not executed or cannot fail are never VERIFIED.";
+
+/// The interpreter and the packages of a run, as far as they are known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Circumstances {
+    surroundings: Option<Arc<Surroundings>>,
+    environment: Option<Arc<Environment>>,
+}
+
+impl Circumstances {
+    pub(crate) fn new(
+        surroundings: Arc<Surroundings>,
+        environment: Option<Arc<Environment>>,
+    ) -> Self {
+        Self { surroundings: Some(surroundings), environment }
+    }
+
+    fn packages(&self) -> &[Package] {
+        self.environment.as_ref().map_or(&[], |environment| &environment.packages)
+    }
+}
+
+/// The parts of a document that depend on the kind of run.
+struct Parts {
+    statement: String,
+    model: Option<String>,
+    interpretation: Value,
+    configuration: Option<Value>,
+    dependencies: Option<Vec<String>>,
+    evidence: Value,
+}
+
+/// Returns the verdict on a run of a script that has ended.
+pub(crate) fn verdict_on_run(
+    script: &AuthorizedScript,
+    limits: RunLimits,
+    circumstances: &Circumstances,
+    outcome: &Outcome,
+) -> Verdict {
+    let names = script.names();
+    let checks = names.map_or(&[][..], |names| &names.checks);
+    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
+    let uses = names.map_or(&[][..], |names| &names.uses);
+    let differs = sources::differ(uses, determinism.is_some());
+    let counts = outcome.check_counts.as_ref();
+    let Concluded { conclusion, reports } = conclude(checks, counts, outcome, differs);
+    let parts = Parts {
+        statement: statement(&reports, script.source().as_str()),
+        model: script.asked_by().model.clone(),
+        interpretation: interpretation(Some(script), circumstances),
+        configuration: Some(configuration(limits, circumstances, outcome.tier)),
+        dependencies: names
+            .map(|names| theory::dependencies(&names.imports, circumstances.packages())),
+        evidence: evidence(script, circumstances, outcome, conclusion, &reports),
+    };
+    verdict(conclusion, reports, parts)
+}
+
+/// Returns the verdict on a script that was refused, or that could not be run. `code` is `None` if the call had no
+/// valid script.
+pub(crate) fn verdict_without_run(code: Option<&str>, model: Option<String>) -> Verdict {
+    let parts = Parts {
+        statement: code.map_or_else(|| NO_SCRIPT.to_owned(), script_statement),
+        model,
+        interpretation: interpretation(None, &Circumstances::default()),
+        configuration: None,
+        dependencies: None,
+        evidence: json!({ "script": code.map(|code| digest(code)), "refuted": false }),
+    };
+    verdict(Conclusion::Blocked, Vec::new(), parts)
+}
+
+fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, parts: Parts) -> Verdict {
+    let document = document(outcome, parts);
+    let document_digest = document_digest(&document);
+    let checks_omitted = checks.len().saturating_sub(CHECKS_MAX);
+    checks.truncate(CHECKS_MAX);
+    Verdict { outcome, checks, checks_omitted, document_digest, document }
+}
+
+fn document(outcome: Conclusion, parts: Parts) -> Value {
+    let Parts { statement, model, interpretation, configuration, dependencies, evidence } = parts;
+    let mut proof = json!({
+        "verifier": env!("CARGO_PKG_NAME"),
+        "verifier_version": env!("CARGO_PKG_VERSION"),
+        "outcome_treatment": OUTCOME_TREATMENT,
+    });
+    if let Some(configuration) = configuration {
+        proof["configuration"] = configuration;
+    }
+    if let Some(dependencies) = dependencies {
+        proof["trusted_dependencies"] = json!(dependencies);
+    }
+    let admission = if outcome == Conclusion::Verified { "ADMIT" } else { "DENY" };
+    let mut context = json!({
+        "interpretation": interpretation,
+        "proof": proof,
+        "evidence": { "evidence": evidence },
+        "decision": { "admission": admission },
+    });
+    let proof_ref = (outcome == Conclusion::Verified).then(|| {
+        let bound = json!({ "formal_statement": statement, "context": context });
+        digest(canonical(&bound))
+    });
+    context["evidence"]["proof_ref"] = json!(proof_ref);
+    let mut formalization = Map::from_iter([("verified".to_owned(), Value::Bool(false))]);
+    if let Some(model) = model {
+        formalization.insert("translator".to_owned(), Value::String(model));
+    }
+    json!({
+        "spec_version": SPEC_VERSION,
+        "object": { "formal_statement": statement, "formalization": formalization },
+        "context": context,
+        "verdict": outcome.verdict(),
+    })
+}
+
+fn document_digest(document: &Value) -> String {
+    let mut bound = document.clone();
+    if let Some(object) = bound.get_mut("object").and_then(Value::as_object_mut) {
+        object.remove("formalization");
+    }
+    digest(canonical(&bound))
+}
+
+/// Returns the executed checks, one on each line. Without any, returns the digest of the script.
+fn statement(reports: &[CheckReport], source: &str) -> String {
+    let mut lines = String::new();
+    let mut omitted = 0;
+    let executed = reports.iter().filter(|report| report.state != CheckState::NotReached);
+    for (number, report) in executed.enumerate() {
+        if number >= CHECKS_MAX || lines.len() + report.text.len() > STATEMENT_BYTES_MAX {
+            omitted += 1;
+            continue;
+        }
+        if !lines.is_empty() {
+            lines.push('\n');
+        }
+        lines.push_str(&report.text);
+    }
+    if omitted > 0 {
+        // Writing to a string does not fail.
+        let _ = write!(lines, "\n… and {omitted} more checks, {}", script_statement(source));
+    }
+    if lines.trim().is_empty() { script_statement(source) } else { lines }
+}
+
+fn script_statement(source: &str) -> String {
+    format!("script {}", digest(source))
+}
+
+fn interpretation(script: Option<&AuthorizedScript>, circumstances: &Circumstances) -> Value {
+    let mut fields = json!({ "policy_version": format!("sha256:{}", *RULES_SHA256) });
+    if let Some(script) = script {
+        let (imports, source) = (script.imports().unwrap_or_default(), script.source().as_str());
+        fields["theory"] = json!(theory::theory(imports, circumstances.packages(), source));
+    }
+    if let Some(surroundings) = &circumstances.surroundings {
+        fields["language"] = json!(format!("Python {}", surroundings.version));
+    }
+    fields
+}
+
+fn configuration(limits: RunLimits, circumstances: &Circumstances, tier: Option<Tier>) -> Value {
+    let memory_mib = circumstances.surroundings.as_ref().map(|of| of.memory_mib);
+    let memory_mib = match (memory_mib, limits.memory_mb) {
+        (Some(usual), Some(lowered)) => Some(usual.min(lowered)),
+        (usual, lowered) => usual.or(lowered),
+    };
+    json!({
+        "timeout_seconds": limits.timeout.as_secs_f64().to_string(),
+        "output_bytes_max": limits.output_bytes_max.to_string(),
+        "memory_mib": memory_mib.map(|memory_mib| memory_mib.to_string()),
+        "tier": tier.map(Tier::as_str),
+    })
+}
+
+/// Returns the retained evidence. All values are strings or counts.
+fn evidence(
+    script: &AuthorizedScript,
+    circumstances: &Circumstances,
+    outcome: &Outcome,
+    conclusion: Conclusion,
+    reports: &[CheckReport],
+) -> Value {
+    let checks = reports.iter().take(CHECKS_MAX).map(|report| {
+        let CheckReport { line, text: _, state, vacuous, times } = report;
+        json!({ "line": line, "state": state, "vacuous": vacuous, "times": times })
+    });
+    let may_differ = may_differ(script.names(), script.source().as_str(), circumstances, outcome);
+    let stdout = (!may_differ).then(|| digest(outcome.stdout.content()));
+    json!({
+        "script": digest(script.source().as_str()),
+        "stdin": digest(script.stdin()),
+        "inputs": {},
+        "stdout": stdout,
+        "exit_code": outcome.ending.exit_code().to_string(),
+        "checks": checks.collect::<Vec<_>>(),
+        "checks_omitted": reports.len().saturating_sub(CHECKS_MAX),
+        "refuted": conclusion == Conclusion::Refuted,
+    })
+}
+
+/// Returns whether a reason is known why the output of a script may differ between runs.
+fn may_differ(
+    names: Option<&ScriptNames>,
+    source: &str,
+    circumstances: &Circumstances,
+    outcome: &Outcome,
+) -> bool {
+    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
+    let names = names.map(|of| Names { imports: &of.imports, uses: &of.uses });
+    !differences::may_differ_by(names, source, determinism).is_empty()
+        || differences::seen_in(outcome.stdout.content(), determinism).is_some()
+}
+
+fn digest(bytes: impl AsRef<[u8]>) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
+}
+
+/// Returns the canonical bytes of a value (RFC 8785). `serde_json` escapes strings as the RFC does. All names of members
+/// are ASCII, so the order by bytes is the order by UTF-16 code units. All numbers are integers below 2^53, which have
+/// the same form in ECMAScript.
+fn canonical(value: &Value) -> String {
+    let mut value = value.clone();
+    // Another crate may enable the feature of `serde_json` that preserves the order of members.
+    value.sort_all_objects();
+    value.to_string()
+}

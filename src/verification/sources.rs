@@ -1,0 +1,150 @@
+//! Finds calls that make the result of a script differ between runs: unseeded random numbers, and the wall clock.
+
+/// Calls that return another value in each run. Names in a list are separated by spaces.
+struct Source {
+    /// The qualified names of the functions. A name that ends with a dot stands for all members.
+    calls: &'static str,
+    /// Functions and keywords after whose use the calls return the same values in each run.
+    unless: &'static str,
+    /// Whether deterministic runs set the seed.
+    is_seeded_by_server: bool,
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
+    why: &'static str,
+}
+
+/// The sources. Imports alone, `time.perf_counter` and `time.monotonic` do not count, because scripts use them to
+/// measure how long something takes.
+#[rustfmt::skip]
+const SOURCES: [Source; 7] = [
+    Source {
+        calls: "time.time time.time_ns time.localtime() time.gmtime() time.ctime() time.asctime() datetime.datetime.now \
+                datetime.datetime.today datetime.datetime.utcnow datetime.date.today pandas.Timestamp.now \
+                pandas.Timestamp.today pandas.Timestamp.utcnow",
+        unless: "", is_seeded_by_server: false, why: "they read the wall clock",
+    },
+    Source {
+        calls: "os.urandom os.getrandom secrets. random.SystemRandom uuid.uuid1 uuid.uuid4",
+        unless: "", is_seeded_by_server: false, why: "they take random bits of the machine",
+    },
+    Source {
+        calls: "random.random random.randint random.randrange random.uniform random.choice random.choices random.sample \
+                random.shuffle random.gauss random.normalvariate random.getrandbits random.randbytes \
+                random.betavariate random.binomialvariate random.expovariate random.gammavariate \
+                random.lognormvariate random.paretovariate random.triangular random.vonmisesvariate \
+                random.weibullvariate",
+        unless: "random.seed", is_seeded_by_server: true, why: "they draw from the module's generator",
+    },
+    Source {
+        calls: "random.Random() numpy.random.default_rng() numpy.random.RandomState() numpy.random.SeedSequence()",
+        unless: "", is_seeded_by_server: true, why: "generators without a seed",
+    },
+    Source {
+        calls: "numpy.random.rand numpy.random.randn numpy.random.randint numpy.random.random \
+                numpy.random.random_sample numpy.random.ranf numpy.random.sample numpy.random.choice \
+                numpy.random.bytes numpy.random.shuffle numpy.random.permutation numpy.random.uniform \
+                numpy.random.normal numpy.random.standard_normal numpy.random.binomial numpy.random.poisson \
+                numpy.random.exponential numpy.random.beta numpy.random.gamma numpy.random.geometric \
+                numpy.random.multivariate_normal numpy.random.dirichlet numpy.random.multinomial \
+                numpy.random.lognormal numpy.random.triangular numpy.random.chisquare numpy.random.laplace",
+        unless: "numpy.random.seed", is_seeded_by_server: true, why: "they draw from NumPy's global generator",
+    },
+    Source {
+        calls: "sympy.core.random. sympy.randMatrix sympy.stats.sample sympy.stats.sample_iter",
+        unless: "random.seed .seed=randMatrix .seed=sample", is_seeded_by_server: true, why: "they draw from random",
+    },
+    Source {
+        calls: ".rvs",
+        unless: "numpy.random.seed .random_state=rvs", is_seeded_by_server: true,
+        why: "SciPy's distributions draw from NumPy's global generator",
+    },
+];
+
+/// Returns whether a script calls a function whose results differ between runs. `uses` are the names that the script
+/// uses ([`Analysis::uses`](crate::safety::Analysis::uses)).
+pub(super) fn differ(uses: &[String], is_deterministic: bool) -> bool {
+    let is_used = |call: &str| {
+        uses.iter()
+            .any(|name| if call.ends_with('.') { name.starts_with(call) } else { name == call })
+    };
+    SOURCES.iter().any(|source| {
+        !(is_deterministic && source.is_seeded_by_server)
+            && source.calls.split_ascii_whitespace().any(is_used)
+            && !source.unless.split_ascii_whitespace().any(is_used)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn differs(source: &str) -> bool {
+        differ(&crate::safety::analyze(source).unwrap().uses, false)
+    }
+
+    #[test]
+    fn a_seed_makes_the_result_the_same() {
+        for (varying, fixed) in [
+            (
+                "import random\nprint(random.random())",
+                "import random\nrandom.seed(1)\nprint(random.random())",
+            ),
+            (
+                "import random\nr = random.Random()",
+                "import random\nr = random.Random(7)\nr.random()",
+            ),
+            (
+                "from random import Random\nr = Random()",
+                "from random import Random\nr = Random(x=7)",
+            ),
+            (
+                "import numpy as np\nr = np.random.default_rng()",
+                "import numpy as np\nr = np.random.default_rng(7)\nr.normal()",
+            ),
+            (
+                "import numpy as np\nnp.random.rand(3)",
+                "import numpy as np\nnp.random.seed(1)\nnp.random.rand(3)",
+            ),
+            (
+                "from scipy import stats\nstats.norm.rvs(size=3)",
+                "from scipy import stats\nstats.norm.rvs(size=3, random_state=1)",
+            ),
+        ] {
+            assert!(differs(varying) && !differs(fixed), "{varying}");
+        }
+    }
+
+    #[test]
+    fn clocks_and_secrets_differ_and_stopwatches_do_not() {
+        for varying in [
+            "import time\ntime.time()",
+            "import time\ntime.localtime()",
+            "from datetime import date\ndate.today()",
+            "import datetime as dt\ndt.datetime.now()",
+            "import secrets\nsecrets.token_hex(8)",
+            "import uuid\nuuid.uuid4()",
+        ] {
+            assert!(differs(varying), "{varying}");
+        }
+        for fixed in [
+            "import time\nt = time.perf_counter()",
+            "import time\nt = time.localtime(0)",
+            "import random, secrets, uuid, time, datetime",
+            "import uuid\nuuid.uuid5(uuid.NAMESPACE_DNS, 'a')",
+            "from datetime import date\ndate(2026, 1, 1)",
+        ] {
+            assert!(!differs(fixed), "{fixed}");
+        }
+    }
+
+    #[test]
+    fn a_deterministic_run_sets_seeds_and_no_clock() {
+        let uses = |source: &str| crate::safety::analyze(source).unwrap().uses;
+        assert!(!differ(&uses("import random\nrandom.random()"), true));
+        assert!(differ(&uses("import time\ntime.time()"), true));
+    }
+
+    #[test]
+    fn every_source_has_a_reason() {
+        assert!(SOURCES.iter().all(|source| !source.why.is_empty() && !source.calls.is_empty()));
+    }
+}
