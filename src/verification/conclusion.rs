@@ -1,7 +1,7 @@
 //! Concludes what a run has verified, from the counts of its checks and from its ending.
 
 use crate::executor::{CheckCounts, Ending, Outcome};
-use crate::safety::{Check, CheckKind};
+use crate::safety::{Check, CheckKind, Vacuity};
 use crate::verdict::{CheckReport, CheckState, Conclusion};
 
 /// The two results of a check, with the numbers of executions that had them.
@@ -9,12 +9,14 @@ use crate::verdict::{CheckReport, CheckState, Conclusion};
 struct Tally {
     held: u64,
     failed: u64,
+    /// Whether the check is about the elements of a collection that was always empty.
+    is_empty: bool,
 }
 
 impl Tally {
     /// Reads the two counters of a check. [`CheckKind`] defines their meaning.
-    fn of(kind: CheckKind, (first, second): (u64, u64), exit_code: i32) -> Self {
-        let (held, failed) = match kind {
+    fn of(check: &Check, [first, second, elements]: [u64; 3], exit_code: i32) -> Self {
+        let (held, failed) = match check.kind {
             CheckKind::Assert | CheckKind::FailsUnless => (first, second),
             CheckKind::FailsIf | CheckKind::Skipped => (second, first),
             CheckKind::Call => (second, first.saturating_sub(second)),
@@ -22,7 +24,7 @@ impl Tally {
             // The tuple of an `assert` always holds. No other kinds exist.
             _ => (first, 0),
         };
-        Self { held, failed }
+        Self { held, failed, is_empty: check.counts_elements && elements == 0 }
     }
 
     fn state(self) -> CheckState {
@@ -54,7 +56,7 @@ pub(super) fn conclude(
     let tallies: Vec<Tally> = match counts {
         Some(counts) => {
             let pairs = checks.iter().zip(counts);
-            pairs.map(|(check, counts)| Tally::of(check.kind, *counts, exit_code)).collect()
+            pairs.map(|(check, counts)| Tally::of(check, *counts, exit_code)).collect()
         }
         None => vec![Tally::default(); checks.len()],
     };
@@ -92,11 +94,13 @@ fn of_success<'a>(
     judged: impl Iterator<Item = (&'a Check, &'a Tally)>,
     differs: bool,
 ) -> Conclusion {
-    let held: Vec<&Check> =
-        judged.filter(|(_, tally)| tally.held > 0).map(|(check, _)| check).collect();
+    let held: Vec<Option<Vacuity>> = judged
+        .filter(|(_, tally)| tally.held > 0)
+        .map(|(check, tally)| vacuity(check, *tally))
+        .collect();
     if held.is_empty() {
         Conclusion::NothingChecked
-    } else if held.iter().all(|check| check.vacuous.is_some()) {
+    } else if held.iter().all(Option::is_some) {
         Conclusion::Vacuous
     } else if differs {
         Conclusion::Inconclusive
@@ -105,12 +109,17 @@ fn of_success<'a>(
     }
 }
 
+/// Returns the reason why a check that held proves nothing.
+fn vacuity(check: &Check, tally: Tally) -> Option<Vacuity> {
+    check.vacuous.or((tally.held > 0 && tally.is_empty).then_some(Vacuity::Empty))
+}
+
 fn report(check: &Check, tally: Tally) -> CheckReport {
     CheckReport {
         line: check.line,
         text: check.text.clone(),
         state: tally.state(),
-        vacuous: check.vacuous.map(|reason| reason.id().to_owned()),
+        vacuous: vacuity(check, tally).map(|reason| reason.id().to_owned()),
         times: tally.held.saturating_add(tally.failed),
     }
 }

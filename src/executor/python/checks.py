@@ -31,39 +31,77 @@ def check_counters(channel):
             name = new_name(PREFIX + str(number), load, lineno=line, col_offset=column)
             return new_call(name, [], [], lineno=line, col_offset=column)
 
+        def is_at(node, place):
+            return place == [node.lineno, node.col_offset, node.end_lineno, node.end_col_offset]
+
+        def counted_element(node, check):
+            line, column = node.lineno, node.col_offset
+            return _ast.BoolOp(
+                _ast.And(), [count(3 * check + 2, line, column), node], lineno=line, col_offset=column,
+                end_lineno=node.end_lineno, end_col_offset=node.end_col_offset,
+            )
+
+        def count_elements(statement, check, place):
+            # Finds an expression of a comprehension by its place, and counts its evaluations.
+            nodes = [statement]
+            while nodes:
+                node = nodes.pop()
+                if isinstance(node, (_ast.ListComp, _ast.SetComp, _ast.GeneratorExp, _ast.DictComp)):
+                    name = "value" if isinstance(node, _ast.DictComp) else "elt"
+                    if is_at(getattr(node, name), place):
+                        setattr(node, name, counted_element(getattr(node, name), check))
+                        return
+                    for tests in [generator.ifs for generator in node.generators]:
+                        for index, test in enumerate(tests):
+                            if is_at(test, place):
+                                tests[index] = counted_element(test, check)
+                                return
+                            if isinstance(test, _ast.BoolOp) and is_at(test.values[-1], place):
+                                test.values[-1] = counted_element(test.values[-1], check)
+                                return
+                for field in node._fields:
+                    part = getattr(node, field, None)
+                    if isinstance(part, list):
+                        nodes.extend(item for item in part if isinstance(item, _ast.AST))
+                    elif isinstance(part, _ast.AST):
+                        nodes.append(part)
+
         def edit(action, check, path):
+            path, _, place = path.partition("@")
             *way, last = path.split(".")
             node = tree
             for step in way:
                 node = getattr(node, FIELDS[step[0]])[int(step[1:])]
             body, index = getattr(node, FIELDS[last[0]]), int(last[1:])
             node = body[index]
-            if action == "a":
+            if action == "e":
+                count_elements(node, check, [int(number) for number in place.split("-")])
+            elif action == "a":
                 call = node.value if isinstance(node, _ast.Expr) else node.exc
                 status = call.args[0]
                 line, column = status.lineno, status.col_offset
-                pair = _ast.Tuple([status, count(2 * check, line, column)], load, lineno=line, col_offset=column)
+                pair = _ast.Tuple([status, count(3 * check, line, column)], load, lineno=line, col_offset=column)
                 first = _ast.Constant(0, lineno=line, col_offset=column)
                 call.args[0] = _ast.Subscript(pair, first, load, lineno=line, col_offset=column)
             elif action == "t":
                 test = node.test
                 line, column = test.lineno, test.col_offset
                 node.test = _ast.IfExp(
-                    test, count(2 * check, line, column), count(2 * check + 1, line, column),
+                    test, count(3 * check, line, column), count(3 * check + 1, line, column),
                     lineno=line, col_offset=column,
                     end_lineno=test.end_lineno, end_col_offset=test.end_col_offset,
                 )
             else:
                 line, column = node.lineno, node.col_offset
                 is_after = action == "y"
-                counter = count(2 * check + is_after, line, column)
+                counter = count(3 * check + is_after, line, column)
                 body.insert(index + is_after, _ast.Expr(counter, lineno=line, col_offset=column))
 
         for part in edits:
             check, path = part[1:].split(":")
             edit(part[0], int(check), path)
-        for number in range(2 * total):
-            counter = itertools.repeat(None if number % 2 else True, COUNT_MAX)
+        for number in range(3 * total):
+            counter = itertools.repeat(None if number % 3 == 1 else True, COUNT_MAX)
             counters.append(counter)
             names[PREFIX + str(number)] = counter.__next__
 

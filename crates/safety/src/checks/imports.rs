@@ -31,6 +31,11 @@ impl<'a> Imports<'a> {
         }
     }
 
+    /// Returns the qualified name of an imported name.
+    pub(super) fn of(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// Returns the qualified name of an expression that consists of names and attributes. A name that was not imported
     /// stands for itself.
     pub(super) fn path(&self, expr: &Expr) -> Option<String> {

@@ -5,10 +5,22 @@
 //! |---|---|
 //! | `imports` | resolves names to the modules and members that the script imports |
 //! | `sites` | finds the checks, and the statements in which a run counts them |
+//! | `interpret` | follows the script's values to the checks |
+//! | `values` | numbers the values of expressions |
+//! | `judge` | judges whether a condition always has the same truth value |
+//! | `premises` | judges whether the constraints of a solver contradict each other |
+//! | `flags`, `influence` | answer questions about statements and names by their syntax |
+//! | `vacuity` | the reasons why a check cannot fail |
 
+mod flags;
 mod imports;
+mod influence;
+mod interpret;
+mod judge;
+mod premises;
 mod sites;
 mod vacuity;
+mod values;
 
 pub(super) use sites::find;
 pub use vacuity::Vacuity;
@@ -32,11 +44,14 @@ pub struct Check {
     pub requires_failure: bool,
     /// The reason why the check cannot fail; `None` if it can.
     pub vacuous: Option<Vacuity>,
+    /// Whether the check is about the elements of a collection. The third counter then counts the elements, and the
+    /// check proves nothing if there are none.
+    pub counts_elements: bool,
     /// The changes of the syntax tree that make a run count the check.
     pub edits: Vec<Edit>,
 }
 
-/// The form of a check, which determines how the two counters of a run are read.
+/// The form of a check, which determines how the first two of the three counters of a run are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CheckKind {
@@ -79,6 +94,9 @@ pub enum Action {
     CountBefore,
     /// Counts with the second counter after the statement.
     CountAfter,
+    /// Counts with the third counter each time an expression in a comprehension of the statement is evaluated. The
+    /// path ends with `@` and the expression's start and end, each as a line from 1 and a column in bytes from 0.
+    CountElement,
     /// Counts with the first counter after the first argument of the statement's call was evaluated.
     CountArgument,
 }
@@ -90,20 +108,26 @@ impl fmt::Display for Action {
             Self::CountBefore => "x",
             Self::CountAfter => "y",
             Self::CountArgument => "a",
+            Self::CountElement => "e",
         })
     }
 }
 
 /// Returns the plan by which a run counts `checks`: the number of checks, and for each edit its action, the index of its
-/// check, a colon and its path, all separated by spaces. The edits are in reverse source order, so that no edit changes
-/// the path of a later one. Empty if there are no checks.
+/// check, a colon and its path, all separated by spaces. Edits that insert nothing into lists of statements are first.
+/// The others are in reverse source order, so that no edit changes the path of a later one. Empty if there are no
+/// checks.
 pub fn check_plan(checks: &[Check]) -> String {
     if checks.is_empty() {
         return String::new();
     }
-    let edits = checks.iter().enumerate().rev().flat_map(|(index, check)| {
-        let of_check = check.edits.iter().rev();
-        of_check.map(move |edit| format!(" {}{index}:{}", edit.action, edit.path))
-    });
-    std::iter::once(checks.len().to_string()).chain(edits).collect()
+    let edits = |is_first: bool| {
+        checks.iter().enumerate().rev().flat_map(move |(index, check)| {
+            let of_check = check.edits.iter().rev();
+            let chosen =
+                of_check.filter(move |edit| (edit.action == Action::CountElement) == is_first);
+            chosen.map(move |edit| format!(" {}{index}:{}", edit.action, edit.path))
+        })
+    };
+    std::iter::once(checks.len().to_string()).chain(edits(true)).chain(edits(false)).collect()
 }

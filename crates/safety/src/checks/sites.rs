@@ -10,10 +10,10 @@ use ruff_python_ast::{
     StmtIf, StmtMatch, StmtTry, StmtWhile, StmtWith, UnaryOp,
 };
 use ruff_source_file::LineIndex;
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::imports::Imports;
-use super::{Action, Check, CheckKind, Edit};
+use super::{Action, Check, CheckKind, Edit, interpret};
 use crate::work::Work;
 
 /// The maximum number of checks of a script that a run counts.
@@ -52,10 +52,87 @@ pub(crate) fn find(module: &ModModule, source: &str, work: &Work) -> Vec<Check> 
         this: None,
         is_in_test_class: false,
         checks: Vec::new(),
+        conditions: Vec::new(),
     };
     finder.read_definitions(&module.body);
     finder.body('b', &module.body);
-    finder.checks
+    let Finder { imports, conditions, mut checks, .. } = finder;
+    if !checks.is_empty() {
+        let elements = interpret::judge(&module.body, &imports, &conditions, &mut checks, work);
+        let lines = LineIndex::from_source_text(source);
+        for (check, element) in checks.iter_mut().zip(elements) {
+            if let Some(element) = element
+                && let Some(path) = path_to(&module.body, element, work)
+            {
+                let position = |at: TextSize| {
+                    let line = lines.line_index(at);
+                    let column = at - lines.line_start(line, source);
+                    format!("{}-{}", line.get(), u32::from(column))
+                };
+                let path =
+                    format!("{path}@{}-{}", position(element.start()), position(element.end()));
+                check.counts_elements = true;
+                check.edits.push(Edit { path, action: Action::CountElement });
+            }
+        }
+    }
+    checks
+}
+
+/// Returns the path to the innermost statement that contains an expression.
+fn path_to(body: &[Stmt], at: TextRange, work: &Work) -> Option<String> {
+    let mut path: Vec<String> = Vec::new();
+    let mut bodies: Vec<(String, &[Stmt])> = vec![("b".to_owned(), body)];
+    loop {
+        let found = bodies.iter().find_map(|(field, body)| {
+            work.spend(1 + body.len() / 4);
+            let place = body.iter().position(|stmt| stmt.range().contains_range(at))?;
+            Some((format!("{field}{place}"), body.get(place)?))
+        });
+        let Some((step, stmt)) = found else { break };
+        path.push(step);
+        bodies = bodies_of(stmt);
+    }
+    (!path.is_empty()).then(|| path.join("."))
+}
+
+/// Returns the lists of statements in a statement, with the first part of their path.
+fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
+    let named = |field: &str, body| (field.to_owned(), body);
+    match stmt {
+        Stmt::FunctionDef(it) => vec![named("b", &*it.body)],
+        Stmt::ClassDef(it) => vec![named("b", &*it.body)],
+        Stmt::With(it) => vec![named("b", &*it.body)],
+        Stmt::For(it) => vec![named("b", &*it.body), named("o", &*it.orelse)],
+        Stmt::While(it) => vec![named("b", &*it.body), named("o", &*it.orelse)],
+        Stmt::If(it) => {
+            let mut bodies = vec![named("b", &*it.body)];
+            let mut elif = String::new();
+            for clause in &it.elif_else_clauses {
+                let field = if clause.test.is_some() {
+                    elif.push_str("o0.");
+                    format!("{elif}b")
+                } else {
+                    format!("{elif}o")
+                };
+                bodies.push((field, &*clause.body));
+            }
+            bodies
+        }
+        Stmt::Try(it) => {
+            let mut bodies =
+                vec![named("b", &*it.body), named("o", &*it.orelse), named("f", &*it.finalbody)];
+            for (place, ExceptHandler::ExceptHandler(handler)) in it.handlers.iter().enumerate() {
+                bodies.push((format!("h{place}.b"), &*handler.body));
+            }
+            bodies
+        }
+        Stmt::Match(it) => {
+            let cases = it.cases.iter().enumerate();
+            cases.map(|(place, case)| (format!("c{place}.b"), &*case.body)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// The exception or the exit at the end of a branch.
@@ -80,6 +157,8 @@ struct Finder<'a, 'w> {
     /// Whether the statement is in the body of a class for `unittest`.
     is_in_test_class: bool,
     checks: Vec<Check>,
+    /// The ranges of the conditions of `checks`.
+    conditions: Vec<TextRange>,
 }
 
 impl<'a> Finder<'a, '_> {
@@ -400,6 +479,7 @@ impl<'a> Finder<'a, '_> {
         let line = lines.line_index(stmt.start()).get();
         let text = self.source.get(condition.to_std_range()).map(one_line).unwrap_or_default();
         self.work.spend(1 + text.len() / 16);
+        self.conditions.push(condition);
         self.checks.push(Check {
             kind,
             line,
@@ -407,6 +487,7 @@ impl<'a> Finder<'a, '_> {
             is_assertion,
             requires_failure: false,
             vacuous: None,
+            counts_elements: false,
             edits,
         });
     }

@@ -1,18 +1,65 @@
-//! Finds the checks that cannot fail.
+//! The reasons why a check cannot fail, or why its success proves nothing.
 
-/// The reason why a check cannot fail, or why its success proves nothing.
+/// A reason why a check cannot fail, or why its success proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Vacuity {
-    /// The condition is a tuple display, which is true.
+    /// The condition is a tuple display.
     Tuple,
+    /// The condition reads only literals.
+    Constant,
+    /// The condition compares a value with itself, or with a value that is computed in the same way.
+    SameValue,
+    /// The condition is an object that is always true.
+    TrueObject,
+    /// The condition follows from the types of its values, or from the way in which they are computed.
+    AlwaysTrue,
+    /// One part of a disjunction always holds.
+    OrTrue,
+    /// The tolerance accepts any plausible value.
+    Tolerance,
+    /// Rounding removes the difference that the check is about.
+    Rounding,
+    /// A failure is caught, and the script ends successfully.
+    Swallowed,
+    /// The condition is about the elements of an empty collection.
+    Empty,
+    /// The condition only depends on whether an exception was raised.
+    NoException,
+    /// The premises of a proof contradict each other.
+    Premises,
 }
+
+/// The reasons, with their identifiers and explanations.
+#[rustfmt::skip]
+const REASONS: [(Vacuity, &str, &str); 12] = [
+    (Vacuity::Tuple, "tuple", "it asserts a tuple, which is always true; remove the parentheses"),
+    (Vacuity::Constant, "constant", "it reads only literals; assert a computed value"),
+    (Vacuity::SameValue, "same-value", "it compares a value with itself; compare it with the claim"),
+    (Vacuity::TrueObject, "true-object", "it asserts an object that is always true; assert a comparison"),
+    (Vacuity::AlwaysTrue, "always-true", "it holds for every value of this kind; compare with the claim"),
+    (Vacuity::OrTrue, "or-true", "one side of the `or` always holds"),
+    (Vacuity::Tolerance, "tolerance", "its tolerance accepts any plausible value"),
+    (Vacuity::Rounding, "rounding", "it rounds until nothing is left to compare"),
+    (Vacuity::Swallowed, "swallowed", "its failure is caught, and the script still ends successfully"),
+    (Vacuity::Empty, "empty", "it is about the elements of an empty collection"),
+    (Vacuity::NoException, "no-exception", "it holds if nothing was raised; assert the result"),
+    (Vacuity::Premises, "premises", "its premises contradict each other"),
+];
 
 impl Vacuity {
     /// Returns the stable identifier of the reason.
     pub fn id(self) -> &'static str {
-        match self {
-            Self::Tuple => "tuple",
-        }
+        self.row().1
+    }
+
+    /// Returns the explanation for the author of the script, as the end of a sentence about the check.
+    pub fn why(self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(self) -> &'static (Self, &'static str, &'static str) {
+        let first = &REASONS[0];
+        REASONS.iter().find(|(reason, ..)| *reason == self).unwrap_or(first)
     }
 }

@@ -1,0 +1,320 @@
+//! Answers questions about statements by their syntax alone.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "few statements matter for each question")]
+
+use foldhash::{HashMap, HashSet};
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtTry};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::influence::{Changes, names};
+use crate::work::Work;
+
+/// A name that only has literal values, and another one if an exception was caught.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Flag<'a> {
+    /// The value if nothing was raised.
+    Value(&'a Expr),
+    /// A collection, whose elements are literals.
+    Collection,
+}
+
+/// Returns the names whose value only depends on whether an exception was raised.
+pub(super) fn exception_flags<'a>(
+    body: &'a [Stmt],
+    conditions: &[TextRange],
+    work: &Work,
+) -> HashMap<&'a str, Flag<'a>> {
+    let mut reader = FlagReader {
+        found: HashMap::default(),
+        conditions,
+        has_functions_with_checks: false,
+        handler: None,
+        work,
+    };
+    reader.has_functions_with_checks = any_statement(body, &|stmt| {
+        let is_definition = matches!(stmt, Stmt::FunctionDef(_));
+        is_definition && conditions.iter().any(|of| stmt.range().contains_range(*of))
+    });
+    reader.visit_body(body);
+    let flags = reader.found.into_iter().filter(|(_, of)| !of.is_other && of.is_in_handler);
+    flags
+        .filter_map(|(name, of)| {
+            let flag = if of.is_collection { Flag::Collection } else { Flag::Value(of.value?) };
+            Some((name, flag))
+        })
+        .collect()
+}
+
+/// The ways in which a name gets its values.
+#[derive(Debug, Default)]
+struct Bindings<'a> {
+    /// The last literal that the name is bound to outside of a handler.
+    value: Option<&'a Expr>,
+    /// Whether an element of the name is assigned.
+    is_collection: bool,
+    is_in_handler: bool,
+    is_other: bool,
+}
+
+struct FlagReader<'a, 'i> {
+    found: HashMap<&'a str, Bindings<'a>>,
+    conditions: &'i [TextRange],
+    has_functions_with_checks: bool,
+    /// Whether the current statement is in a handler, and whether its `try` may have failed in a check.
+    handler: Option<bool>,
+    work: &'i Work,
+}
+
+impl<'a> FlagReader<'a, '_> {
+    fn bind(&mut self, name: &'a str, value: Option<&'a Expr>) {
+        let handler = self.handler;
+        let of = self.found.entry(name).or_default();
+        match (handler, value) {
+            (Some(false), _) => of.is_in_handler = true,
+            (None, Some(value)) if is_literal(value) => of.value = Some(value),
+            _ => of.is_other = true,
+        }
+    }
+
+    fn bind_all(&mut self, target: &'a Expr) {
+        for name in names(target) {
+            self.found.entry(name).or_default().is_other = true;
+        }
+    }
+
+    /// Returns whether the exception of a handler may come from a check.
+    fn may_be_of_check(&self, it: &StmtTry) -> bool {
+        let has_call = self.has_functions_with_checks && body_calls(&it.body, self.work);
+        has_call
+            || it
+                .body
+                .iter()
+                .any(|stmt| self.conditions.iter().any(|of| stmt.range().contains_range(*of)))
+    }
+}
+
+impl<'a> Visitor<'a> for FlagReader<'a, '_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        self.work.spend(1);
+        match stmt {
+            Stmt::Assign(it) => {
+                for target in &it.targets {
+                    match target {
+                        Expr::Name(name) => self.bind(name.id.as_str(), Some(&it.value)),
+                        Expr::Subscript(of) => {
+                            if let Expr::Name(name) = &*of.value {
+                                let is_plain = is_literal(&it.value);
+                                let in_handler = self.handler == Some(false);
+                                let of = self.found.entry(name.id.as_str()).or_default();
+                                of.is_collection = true;
+                                of.is_in_handler |= in_handler;
+                                of.is_other |= !is_plain && !in_handler;
+                            }
+                        }
+                        other => self.bind_all(other),
+                    }
+                }
+            }
+            Stmt::AugAssign(it) => match &*it.target {
+                Expr::Name(name) => self.bind(name.id.as_str(), None),
+                other => self.bind_all(other),
+            },
+            Stmt::AnnAssign(it) => match &*it.target {
+                Expr::Name(name) => self.bind(name.id.as_str(), it.value.as_deref()),
+                other => self.bind_all(other),
+            },
+            Stmt::For(it) => self.bind_all(&it.target),
+            Stmt::With(it) => {
+                for target in it.items.iter().filter_map(|item| item.optional_vars.as_deref()) {
+                    self.bind_all(target);
+                }
+            }
+            Stmt::FunctionDef(it) => {
+                for parameter in it.parameters.iter() {
+                    self.found.entry(parameter.name().as_str()).or_default().is_other = true;
+                }
+            }
+            Stmt::Global(it) => {
+                for name in &it.names {
+                    self.found.entry(name.as_str()).or_default().is_other = true;
+                }
+            }
+            Stmt::Try(it) => {
+                self.visit_body(&it.body);
+                let outer = self.handler;
+                self.handler = Some(self.may_be_of_check(it));
+                for ExceptHandler::ExceptHandler(handler) in &it.handlers {
+                    self.visit_body(&handler.body);
+                }
+                self.handler = outer;
+                self.visit_body(&it.orelse);
+                self.visit_body(&it.finalbody);
+                return;
+            }
+            _ => {}
+        }
+        walk_stmt(self, stmt);
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        match expr {
+            Expr::Named(it) => self.bind_all(&it.target),
+            Expr::Call(call) => {
+                if let Expr::Attribute(attribute) = &*call.func
+                    && let Expr::Name(name) = &*attribute.value
+                    && matches!(
+                        attribute.attr.as_str(),
+                        "append" | "add" | "extend" | "update" | "clear"
+                    )
+                {
+                    self.bind(name.id.as_str(), None);
+                }
+            }
+            _ => {}
+        }
+        walk_expr(self, expr);
+    }
+}
+
+fn is_literal(expr: &Expr) -> bool {
+    match expr {
+        Expr::List(it) => it.elts.is_empty(),
+        Expr::Dict(it) => it.items.is_empty(),
+        expr => expr.is_literal_expr(),
+    }
+}
+
+/// Returns whether a condition holds for a statement, or for a statement in it.
+pub(super) fn any_statement(body: &[Stmt], is_such: &dyn Fn(&Stmt) -> bool) -> bool {
+    struct Finder<'p> {
+        is_such: &'p dyn Fn(&Stmt) -> bool,
+        found: bool,
+    }
+    impl<'a> Visitor<'a> for Finder<'_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            self.found = self.found || (self.is_such)(stmt);
+            if !self.found {
+                walk_stmt(self, stmt);
+            }
+        }
+        fn visit_expr(&mut self, _: &'a Expr) {}
+    }
+    let mut finder = Finder { is_such, found: false };
+    finder.visit_body(body);
+    finder.found
+}
+
+/// Returns whether an expression in the statements is of such a kind.
+fn any_expression(body: &[Stmt], work: &Work, is_such: &dyn Fn(&Expr) -> bool) -> bool {
+    struct Finder<'p> {
+        is_such: &'p dyn Fn(&Expr) -> bool,
+        work: &'p Work,
+        found: bool,
+    }
+    impl<'a> Visitor<'a> for Finder<'_> {
+        fn visit_expr(&mut self, expr: &'a Expr) {
+            self.work.spend(1);
+            self.found = self.found || (self.is_such)(expr);
+            if !self.found {
+                walk_expr(self, expr);
+            }
+        }
+    }
+    let mut finder = Finder { is_such, work, found: false };
+    finder.visit_body(body);
+    finder.found
+}
+
+fn body_calls(body: &[Stmt], work: &Work) -> bool {
+    any_expression(body, work, &|expr| matches!(expr, Expr::Call(_)))
+}
+
+/// Returns whether statements call a function by a name.
+pub(super) fn calls_names(body: &[Stmt], work: &Work) -> bool {
+    any_expression(body, work, &|expr| match expr {
+        Expr::Call(call) => matches!(&*call.func, Expr::Name(_)),
+        _ => false,
+    })
+}
+
+/// Returns whether a function body changes nothing outside of the function, and calls no function whose results differ
+/// from call to call. `is_impure` judges the names of functions.
+pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bool) -> bool {
+    let has_effects =
+        any_statement(body, &|stmt| matches!(stmt, Stmt::Global(_) | Stmt::Nonlocal(_)));
+    let is_impure_expression = |expr: &Expr| match expr {
+        Expr::Yield(_) | Expr::YieldFrom(_) | Expr::Await(_) => true,
+        Expr::Call(call) => match &*call.func {
+            Expr::Name(name) => name.id.as_str() != "print" && is_impure(name.id.as_str()),
+            Expr::Attribute(attribute) => {
+                let is_random = matches!(&*attribute.value, Expr::Name(name)
+                    if matches!(name.id.as_str(), "random" | "rng" | "secrets" | "uuid" | "time"));
+                is_random
+                    || matches!(
+                        attribute.attr.as_str(),
+                        "random" | "randint" | "today" | "now" | "send"
+                    )
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    !has_effects && !any_expression(body, work, &is_impure_expression)
+}
+
+/// Returns the ranges of the bodies of all `try` statements that have handlers, and of `with` statements.
+pub(super) fn caught_ranges(body: &[Stmt], work: &Work) -> Vec<TextRange> {
+    struct Finder<'w>(Vec<TextRange>, &'w Work);
+    impl<'a> Visitor<'a> for Finder<'_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            self.1.spend(1);
+            if let Stmt::Try(it) = stmt
+                && let (Some(first), Some(last)) = (it.body.first(), it.body.last())
+            {
+                self.0.push(first.range().cover(last.range()));
+            }
+            walk_stmt(self, stmt);
+        }
+        fn visit_expr(&mut self, _: &'a Expr) {}
+    }
+    let mut finder = Finder(Vec::new(), work);
+    finder.visit_body(body);
+    finder.0
+}
+
+/// Returns the names that the functions and loops around a statement bind or change, with the names of the functions.
+pub(super) fn names_around<'a>(
+    body: &'a [Stmt],
+    inner: TextRange,
+    work: &Work,
+) -> HashSet<&'a str> {
+    struct Finder<'a, 'w> {
+        names: HashSet<&'a str>,
+        inner: TextRange,
+        work: &'w Work,
+    }
+    impl<'a> Visitor<'a> for Finder<'a, '_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            self.work.spend(1);
+            if !stmt.range().contains_range(self.inner) {
+                return;
+            }
+            let around: &[Stmt] = match stmt {
+                Stmt::FunctionDef(it) => {
+                    self.names.insert(&it.name);
+                    &it.body
+                }
+                Stmt::For(it) => &it.body,
+                Stmt::While(it) => &it.body,
+                _ => &[],
+            };
+            self.names.extend(Changes::of(&[around], self.work).names);
+            walk_stmt(self, stmt);
+        }
+        fn visit_expr(&mut self, _: &'a Expr) {}
+    }
+    let mut finder = Finder { names: HashSet::default(), inner, work };
+    finder.visit_body(body);
+    finder.names
+}

@@ -1,0 +1,208 @@
+//! Judges whether the constraints that a script gives to a solver of Z3 contradict each other, or hold for every value.
+//! Only decides propositions over few variables, and bounds of single values.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other constraints are not decided")]
+
+use std::collections::BTreeMap;
+
+use ruff_python_ast::CmpOp;
+
+use super::judge::Judge;
+use super::values::{Id, Node, Op};
+
+/// The maximum number of propositional variables.
+const VARIABLES_MAX: usize = 8;
+/// The maximum nesting of a constraint.
+const DEPTH_MAX: usize = 24;
+
+/// A lower and an upper bound of a value, each with whether the bound itself is allowed.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    lower: (f64, bool),
+    upper: (f64, bool),
+}
+
+impl Judge<'_, '_> {
+    /// Returns whether constraints contradict each other.
+    pub(super) fn contradict(&self, constraints: &[Id]) -> bool {
+        self.is_any_false(constraints)
+            || self.bounds_contradict(constraints)
+            || self.propositions_contradict(constraints)
+    }
+
+    /// Returns whether a constraint holds for no value, as its form shows: `x != x`.
+    pub(super) fn is_any_false(&self, constraints: &[Id]) -> bool {
+        let is_false = |id: &Id| matches!(self.proposition(*id, &[], DEPTH_MAX), Some(false));
+        constraints.iter().any(is_false)
+    }
+
+    /// Returns whether every constraint holds for all values.
+    pub(super) fn are_valid(&self, constraints: &[Id]) -> bool {
+        let is_valid = |id: &Id| matches!(self.proposition(*id, &[], DEPTH_MAX), Some(true));
+        !constraints.is_empty() && constraints.iter().all(is_valid)
+    }
+
+    /// Returns the constraints of which a constraint consists.
+    pub(super) fn parts_of_constraint(&self, id: Id) -> Vec<Id> {
+        let parts = match self.values.node(id) {
+            Node::Op(Op::List | Op::Tuple | Op::And, parts) => &**parts,
+            Node::Op(Op::Call, _) => match self.values.call(id) {
+                Some((path, arguments)) if path == "z3.And" => arguments,
+                _ => return vec![id],
+            },
+            _ => return vec![id],
+        };
+        parts.to_vec()
+    }
+
+    fn bounds_contradict(&self, constraints: &[Id]) -> bool {
+        let mut bounds: BTreeMap<Id, Bounds> = BTreeMap::new();
+        for constraint in constraints {
+            let Node::Op(Op::Compare(op), sides) = self.values.node(*constraint) else { continue };
+            let [left, right] = **sides else { continue };
+            if let Some(bound) = self.values.literal(right) {
+                narrow(bounds.entry(left).or_insert(UNBOUNDED), *op, bound);
+            } else if let Some(bound) = self.values.literal(left) {
+                narrow(bounds.entry(right).or_insert(UNBOUNDED), mirrored(*op), bound);
+            }
+        }
+        bounds.values().any(|Bounds { lower, upper }| {
+            lower.0 > upper.0 || (lower.0 >= upper.0 && !(lower.1 && upper.1))
+        })
+    }
+
+    fn propositions_contradict(&self, constraints: &[Id]) -> bool {
+        let mut variables = Vec::new();
+        for constraint in constraints {
+            self.collect_variables(*constraint, &mut variables, DEPTH_MAX);
+        }
+        if variables.is_empty() || variables.len() > VARIABLES_MAX {
+            return false;
+        }
+        (0_u32..1 << variables.len()).all(|world| {
+            let known: Vec<(Id, bool)> = variables
+                .iter()
+                .zip(0_u32..)
+                .map(|(variable, bit)| (*variable, (world >> bit) & 1 == 1))
+                .collect();
+            constraints.iter().any(|it| self.proposition(*it, &known, DEPTH_MAX) == Some(false))
+        })
+    }
+
+    /// Returns whether a value is a propositional variable.
+    fn is_variable(&self, id: Id) -> bool {
+        if let Some([of, _]) = self.values.operands(id, Op::Item) {
+            return self.values.call(*of).is_some_and(|(path, _)| path == "z3.Bools");
+        }
+        self.values.call(id).is_some_and(|(path, _)| path == "z3.Bool")
+    }
+
+    fn collect_variables(&self, id: Id, variables: &mut Vec<Id>, depth: usize) {
+        if depth == 0 || variables.len() > VARIABLES_MAX {
+            return;
+        }
+        if self.is_variable(id) {
+            if !variables.contains(&id) {
+                variables.push(id);
+            }
+        } else if let Node::Op(Op::Call | Op::Compare(_), parts) = self.values.node(id) {
+            for part in parts {
+                self.collect_variables(*part, variables, depth - 1);
+            }
+        }
+    }
+
+    /// Returns the truth value of a constraint, with these values of its variables.
+    fn proposition(&self, id: Id, known: &[(Id, bool)], depth: usize) -> Option<bool> {
+        let depth = depth.checked_sub(1)?;
+        if let Some((_, value)) = known.iter().find(|(variable, _)| *variable == id) {
+            return Some(*value);
+        }
+        let of = |id: Id| self.proposition(id, known, depth);
+        match self.values.node(id) {
+            Node::True => return Some(true),
+            Node::False => return Some(false),
+            Node::Op(Op::Compare(op @ (CmpOp::Eq | CmpOp::NotEq)), sides) => {
+                let [left, right] = **sides else { return None };
+                if let (Some(left), Some(right)) = (of(left), of(right)) {
+                    return Some((left == right) == (*op == CmpOp::Eq));
+                }
+            }
+            _ => {}
+        }
+        if let Node::Op(Op::Compare(op), sides) = self.values.node(id) {
+            let [left, right] = **sides else { return None };
+            return self.compare(*op, left, right, 4).map(|(holds, _)| holds);
+        }
+        let (path, arguments) = self.values.call(id)?;
+        let arguments: Vec<Id> = match arguments {
+            [only] => self.parts_of_list(*only),
+            _ => arguments.to_vec(),
+        };
+        let first = || of(*arguments.first()?);
+        match &*path {
+            "z3.Not" => first().map(|holds| !holds),
+            "z3.Implies" => {
+                let (premise, conclusion) = (first(), of(*arguments.get(1)?));
+                match (premise, conclusion) {
+                    (Some(false), _) | (_, Some(true)) => Some(true),
+                    (Some(true), Some(false)) => Some(false),
+                    _ => None,
+                }
+            }
+            "z3.And" if arguments.iter().any(|it| of(*it) == Some(false)) => Some(false),
+            "z3.And" => arguments.iter().all(|it| of(*it) == Some(true)).then_some(true),
+            "z3.Or" if arguments.iter().any(|it| of(*it) == Some(true)) => Some(true),
+            "z3.Or" if self.has_complement(&arguments) => Some(true),
+            "z3.Or" => arguments.iter().all(|it| of(*it) == Some(false)).then_some(false),
+            _ => None,
+        }
+    }
+
+    fn parts_of_list(&self, id: Id) -> Vec<Id> {
+        self.values.operands(id, Op::List).map_or_else(|| vec![id], <[Id]>::to_vec)
+    }
+
+    /// Returns whether one of the values is the negation of another one.
+    fn has_complement(&self, all: &[Id]) -> bool {
+        all.iter().any(|id| {
+            self.values.call(*id).is_some_and(|(path, of)| {
+                path == "z3.Not" && of.first().is_some_and(|of| all.contains(of))
+            })
+        })
+    }
+}
+
+const UNBOUNDED: Bounds = Bounds { lower: (f64::NEG_INFINITY, true), upper: (f64::INFINITY, true) };
+
+fn narrow(bounds: &mut Bounds, op: CmpOp, bound: f64) {
+    let (lower, upper) = match op {
+        CmpOp::Gt => (Some((bound, false)), None),
+        CmpOp::GtE => (Some((bound, true)), None),
+        CmpOp::Lt => (None, Some((bound, false))),
+        CmpOp::LtE => (None, Some((bound, true))),
+        CmpOp::Eq => (Some((bound, true)), Some((bound, true))),
+        _ => (None, None),
+    };
+    if let Some(lower) =
+        lower.filter(|it| it.0 > bounds.lower.0 || (it.0 >= bounds.lower.0 && !it.1))
+    {
+        bounds.lower = lower;
+    }
+    if let Some(upper) =
+        upper.filter(|it| it.0 < bounds.upper.0 || (it.0 <= bounds.upper.0 && !it.1))
+    {
+        bounds.upper = upper;
+    }
+}
+
+/// Returns the comparison with exchanged sides.
+pub(super) fn mirrored(op: CmpOp) -> CmpOp {
+    match op {
+        CmpOp::Lt => CmpOp::Gt,
+        CmpOp::LtE => CmpOp::GtE,
+        CmpOp::Gt => CmpOp::Lt,
+        CmpOp::GtE => CmpOp::LtE,
+        other => other,
+    }
+}

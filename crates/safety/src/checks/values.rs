@@ -1,0 +1,434 @@
+//! Numbers the values of a script's expressions: two expressions have the same number only if they have the same value.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "most values have no literal and no type")]
+
+use std::borrow::Cow;
+
+use foldhash::{HashMap, HashMapExt as _};
+use ruff_python_ast::{CmpOp, Operator};
+
+/// The number of a value.
+pub(super) type Id = u32;
+
+/// The type of a value, as far as conditions depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Type {
+    Unknown,
+    Bool,
+    Int,
+    Float,
+    Fraction,
+    Decimal,
+    Text,
+    Bytes,
+    None,
+    List,
+    Tuple,
+    Set,
+    Dict,
+    Generator,
+    /// A solver of Z3.
+    Solver,
+    /// The result of a solver's `check`.
+    CheckResult,
+    /// An object of a class of the script, or of another class, that is always true.
+    Object,
+    /// A sequence matcher of `difflib`.
+    Matcher,
+}
+
+/// The kind of a comprehension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Of {
+    List,
+    Set,
+    Dict,
+    Generator,
+}
+
+/// The operation of a value that has operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Op<'a> {
+    Binary(Operator),
+    Not,
+    Negative,
+    Invert,
+    And,
+    Or,
+    /// The condition, the value if it is true, and the value if it is false.
+    IfElse,
+    Compare(CmpOp),
+    Tuple,
+    List,
+    Set,
+    /// Keys and values in turn.
+    Dict,
+    /// The function and the arguments.
+    Call,
+    Keyword(&'a str),
+    Starred,
+    Attribute(&'a str),
+    /// The container and the key.
+    Item,
+    Slice,
+    /// The elements, and for each `for` its iterable and its conditions.
+    Comprehension(Of),
+    /// An equal copy of the operand.
+    Copy,
+    /// One of the operands. The number distinguishes loops over the same elements.
+    OneOf(u32),
+    Formatted,
+    /// A name whose value only depends on whether an exception was raised. The operand is its value if none was.
+    Flag,
+    /// The value 0, or an empty set: the difference of a value and itself.
+    Zero,
+}
+
+/// A value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Node<'a> {
+    /// A value about which only its type is known. The number distinguishes it from other values.
+    Unknown(u32, Type),
+    /// A number literal, as the bits of an `f64`. The Boolean is true for an integer.
+    Number(u64, bool),
+    Text(Cow<'a, str>),
+    Bytes(Cow<'a, str>),
+    True,
+    False,
+    None,
+    Ellipsis,
+    /// A builtin, or an imported module, function or class, by its qualified name.
+    Path(Box<str>),
+    /// A variable of a comprehension.
+    Bound(u32),
+    /// A function of the script, by its place in the list of closures.
+    Function(usize),
+    Class(usize),
+    /// An object of a class of the script, by the place of the class. The second number distinguishes objects.
+    Instance(usize, u32),
+    Op(Op<'a>, Box<[Id]>),
+}
+
+/// All values of a script.
+#[derive(Debug, Default)]
+pub(super) struct Values<'a> {
+    nodes: Vec<Node<'a>>,
+    ids: HashMap<Node<'a>, Id>,
+    unknown: u32,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new() -> Self {
+        Self { nodes: Vec::new(), ids: HashMap::new(), unknown: 0 }
+    }
+
+    pub(super) fn add(&mut self, node: Node<'a>) -> Id {
+        if let Some(id) = self.ids.get(&node) {
+            return *id;
+        }
+        let id = Id::try_from(self.nodes.len()).unwrap_or(Id::MAX);
+        self.nodes.push(node.clone());
+        self.ids.insert(node, id);
+        id
+    }
+
+    /// Returns the number of values.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns a number that was not returned before.
+    pub(super) fn fresh_number(&mut self) -> u32 {
+        self.unknown += 1;
+        self.unknown
+    }
+
+    pub(super) fn unknown(&mut self) -> Id {
+        self.unknown_of(Type::Unknown)
+    }
+
+    pub(super) fn unknown_of(&mut self, of: Type) -> Id {
+        let number = self.fresh_number();
+        self.add(Node::Unknown(number, of))
+    }
+
+    pub(super) fn op(&mut self, op: Op<'a>, operands: impl Into<Box<[Id]>>) -> Id {
+        self.add(Node::Op(op, operands.into()))
+    }
+
+    pub(super) fn path(&mut self, path: &str) -> Id {
+        self.add(Node::Path(path.into()))
+    }
+
+    pub(super) fn node(&self, id: Id) -> &Node<'a> {
+        usize::try_from(id).ok().and_then(|id| self.nodes.get(id)).unwrap_or(&Node::Ellipsis)
+    }
+
+    /// Returns the operands of a value with this operation.
+    pub(super) fn operands(&self, id: Id, of: Op<'_>) -> Option<&[Id]> {
+        match self.node(id) {
+            Node::Op(op, operands) if *op == of => Some(operands),
+            _ => None,
+        }
+    }
+
+    /// Returns the qualified name of a builtin or an imported object. For a member of an imported object, joins both.
+    pub(super) fn path_of(&self, id: Id) -> Option<Cow<'_, str>> {
+        match self.node(id) {
+            Node::Path(path) => Some(Cow::Borrowed(path)),
+            Node::Op(Op::Attribute(name), operands) => {
+                let object = self.path_of(*operands.first()?)?;
+                Some(Cow::Owned(format!("{object}.{name}")))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the function of a call by its qualified name, and its positional arguments.
+    pub(super) fn call(&self, id: Id) -> Option<(Cow<'_, str>, &[Id])> {
+        let (function, arguments) = self.operands(id, Op::Call)?.split_first()?;
+        Some((self.path_of(*function)?, arguments))
+    }
+
+    /// Returns the object, the name and the arguments of a call of a method.
+    pub(super) fn method(&self, id: Id) -> Option<(Id, &'a str, &[Id])> {
+        let (function, arguments) = self.operands(id, Op::Call)?.split_first()?;
+        match self.node(*function) {
+            Node::Op(Op::Attribute(name), operands) => Some((*operands.first()?, *name, arguments)),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of a keyword argument.
+    pub(super) fn keyword(&self, arguments: &[Id], name: &str) -> Option<Id> {
+        arguments.iter().find_map(|argument| match self.node(*argument) {
+            Node::Op(Op::Keyword(keyword), value) if *keyword == name => value.first().copied(),
+            _ => None,
+        })
+    }
+
+    /// Returns the number of a literal.
+    pub(super) fn literal(&self, id: Id) -> Option<f64> {
+        match self.node(id) {
+            Node::Number(bits, _) => Some(f64::from_bits(*bits)),
+            Node::Op(Op::Negative, operand) => Some(-self.literal(*operand.first()?)?),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a value is a literal, or a display of literals.
+    pub(super) fn is_literal(&self, id: Id) -> bool {
+        match self.node(id) {
+            Node::Number(..)
+            | Node::Text(_)
+            | Node::Bytes(_)
+            | Node::True
+            | Node::False
+            | Node::None
+            | Node::Ellipsis => true,
+            Node::Op(Op::Tuple | Op::List | Op::Set | Op::Dict, items) => {
+                items.iter().all(|item| self.is_literal(*item))
+            }
+            Node::Op(Op::Negative | Op::Copy, operands) => {
+                operands.iter().all(|operand| self.is_literal(*operand))
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the value of which `id` is an equal copy, or `id` itself.
+    pub(super) fn original(&self, mut id: Id) -> Id {
+        while let Some([of]) = self.operands(id, Op::Copy) {
+            id = *of;
+        }
+        id
+    }
+
+    /// Returns the type of a value, as far as it is known.
+    pub(super) fn type_of(&self, id: Id) -> Type {
+        match self.node(id) {
+            Node::Unknown(_, of) => *of,
+            Node::Number(_, true) => Type::Int,
+            Node::Number(_, false) => Type::Float,
+            Node::Text(_) => Type::Text,
+            Node::Bytes(_) => Type::Bytes,
+            Node::True | Node::False => Type::Bool,
+            Node::None => Type::None,
+            Node::Function(_) | Node::Class(_) => Type::Object,
+            Node::Op(op, operands) => self.type_of_op(id, *op, operands),
+            _ => Type::Unknown,
+        }
+    }
+
+    fn type_of_op(&self, id: Id, op: Op<'_>, operands: &[Id]) -> Type {
+        let of = |place: usize| operands.get(place).map_or(Type::Unknown, |it| self.type_of(*it));
+        match op {
+            Op::Tuple => Type::Tuple,
+            Op::List | Op::Comprehension(Of::List) => Type::List,
+            Op::Set | Op::Comprehension(Of::Set) => Type::Set,
+            Op::Dict | Op::Comprehension(Of::Dict) => Type::Dict,
+            Op::Comprehension(Of::Generator) => Type::Generator,
+            Op::Not => Type::Bool,
+            Op::Formatted => Type::Text,
+            Op::Negative | Op::Copy => of(0),
+            Op::IfElse if of(1) == of(2) => of(1),
+            Op::Compare(CmpOp::In | CmpOp::NotIn | CmpOp::Is | CmpOp::IsNot) => Type::Bool,
+            Op::Compare(_) if is_plain(of(0)) && is_plain(of(1)) => Type::Bool,
+            Op::Binary(operator) => type_of_arithmetic(operator, of(0), of(1)),
+            Op::Call => self.type_of_call(id),
+            _ => Type::Unknown,
+        }
+    }
+
+    fn type_of_call(&self, id: Id) -> Type {
+        if let Some((object, "check", _)) = self.method(id)
+            && self.type_of(object) == Type::Solver
+        {
+            return Type::CheckResult;
+        }
+        let Some((path, arguments)) = self.call(id) else { return Type::Unknown };
+        let first = || arguments.first().map_or(Type::Unknown, |it| self.type_of(*it));
+        match &*path {
+            "len" | "int" | "ord" | "hash" | "id" | "math.comb" | "math.perm"
+            | "math.factorial" | "math.gcd" | "math.lcm" | "math.isqrt" | "math.floor"
+            | "math.ceil" => Type::Int,
+            "float" => Type::Float,
+            "bool" | "isinstance" | "issubclass" | "callable" | "hasattr" | "all" | "any"
+            | "math.isclose" => Type::Bool,
+            "str" | "repr" | "format" | "chr" | "hex" | "bin" | "json.dumps" => Type::Text,
+            "list" | "sorted" => Type::List,
+            "tuple" => Type::Tuple,
+            "set" => Type::Set,
+            "dict" | "collections.Counter" => Type::Dict,
+            "abs" | "round" => first(),
+            "fractions.Fraction" => Type::Fraction,
+            "decimal.Decimal" => Type::Decimal,
+            "difflib.SequenceMatcher" => Type::Matcher,
+            "z3.Solver" | "z3.Optimize" | "z3.SimpleSolver" | "z3.SolverFor" | "z3.Fixedpoint" => {
+                Type::Solver
+            }
+            path if path.starts_with("math.") => Type::Float,
+            _ => Type::Unknown,
+        }
+    }
+
+    /// Returns a number for a value that consists of literals and well-known operations.
+    pub(super) fn number(&self, id: Id, depth: usize) -> Option<f64> {
+        if depth == 0 {
+            return None;
+        }
+        let of = |id: Id| self.number(id, depth - 1);
+        match self.node(id) {
+            Node::Number(bits, _) => Some(f64::from_bits(*bits)),
+            Node::True => Some(1.0),
+            Node::False => Some(0.0),
+            Node::Op(Op::Zero, _) => Some(0.0),
+            Node::Op(Op::Negative, operands) => Some(-of(*operands.first()?)?),
+            Node::Op(Op::Copy, operands) => of(*operands.first()?),
+            Node::Op(Op::Binary(operator), operands) => match **operands {
+                [left, right] => arithmetic(*operator, of(left)?, of(right)?),
+                _ => None,
+            },
+            Node::Op(Op::Call, _) => {
+                let (path, arguments) = self.call(id)?;
+                self.number_of_call(&path, arguments, &of)
+            }
+            _ => None,
+        }
+    }
+
+    fn number_of_call(
+        &self,
+        path: &str,
+        arguments: &[Id],
+        of: &dyn Fn(Id) -> Option<f64>,
+    ) -> Option<f64> {
+        let numbers = || arguments.iter().map(|it| of(*it)).collect::<Option<Vec<f64>>>();
+        let first = || of(*arguments.first()?);
+        match path {
+            "abs" => Some(first()?.abs()),
+            "int" | "math.floor" => {
+                if let Some(Node::Text(text)) = arguments.first().map(|it| self.node(*it)) {
+                    return text.trim().parse().ok();
+                }
+                Some(first()?.trunc())
+            }
+            "float" | "decimal.Decimal" | "fractions.Fraction" | "sympy.Rational"
+            | "sympy.Integer" | "sympy.Float" => match arguments.first().map(|it| self.node(*it)) {
+                Some(Node::Text(text)) => text.trim().parse().ok(),
+                _ => match numbers()?[..] {
+                    [number] => Some(number),
+                    [one, other] => Some(one / other),
+                    _ => None,
+                },
+            },
+            "math.sqrt" => Some(first()?.sqrt()),
+            "math.pi" => Some(std::f64::consts::PI),
+            "max" => numbers()?.into_iter().reduce(f64::max),
+            "min" => numbers()?.into_iter().reduce(f64::min),
+            "bool" => Some(f64::from(u8::from(first()? != 0.0))),
+            "round" => {
+                let digits = arguments.get(1).map_or(Some(0.0), |it| of(*it))?;
+                let scale = 10_f64.powf(digits);
+                Some((first()? * scale).round_ties_even() / scale)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
+    Some(match operator {
+        Operator::Add => left + right,
+        Operator::Sub => left - right,
+        Operator::Mult => left * right,
+        Operator::Div => left / right,
+        Operator::FloorDiv => (left / right).floor(),
+        Operator::Mod => left.rem_euclid(right),
+        Operator::Pow => left.powf(right),
+        _ => return None,
+    })
+}
+
+/// Returns whether comparisons of values of this type return a Boolean.
+fn is_plain(of: Type) -> bool {
+    matches!(
+        of,
+        Type::Bool
+            | Type::Int
+            | Type::Float
+            | Type::Fraction
+            | Type::Decimal
+            | Type::Text
+            | Type::Bytes
+            | Type::None
+            | Type::Set
+            | Type::Dict
+    )
+}
+
+fn type_of_arithmetic(operator: Operator, left: Type, right: Type) -> Type {
+    let int = |of| matches!(of, Type::Int | Type::Bool);
+    match (left, right) {
+        (one, other) if int(one) && int(other) => match operator {
+            Operator::Div => Type::Float,
+            // A negative exponent makes a float.
+            Operator::Pow => Type::Unknown,
+            _ => Type::Int,
+        },
+        (Type::Float, other) | (other, Type::Float) if int(other) || other == Type::Float => {
+            Type::Float
+        }
+        (Type::Fraction, other) | (other, Type::Fraction)
+            if (int(other) || other == Type::Fraction) && operator != Operator::Pow =>
+        {
+            Type::Fraction
+        }
+        (Type::Decimal, other) | (other, Type::Decimal) if int(other) || other == Type::Decimal => {
+            Type::Decimal
+        }
+        (Type::Text, Type::Text) => Type::Text,
+        (Type::Set, Type::Set) => Type::Set,
+        _ => Type::Unknown,
+    }
+}
