@@ -59,6 +59,11 @@ impl Work {
         Self { steps: Cell::new(0), max, judged: RefCell::default() }
     }
 
+    /// Creates the counter for the search for checks, which may take fewer steps.
+    pub(super) fn for_checks(source: &str) -> Self {
+        Self { max: 20_000 + 20 * source.len(), ..Self::new(source) }
+    }
+
     pub(super) fn steps(&self) -> usize {
         self.steps.get()
     }

@@ -131,7 +131,7 @@ impl<'a> Visitor<'a> for FlagReader<'a, '_> {
                 }
             }
             Stmt::FunctionDef(it) => {
-                for parameter in it.parameters.iter() {
+                for parameter in &it.parameters {
                     self.found.entry(parameter.name().as_str()).or_default().is_other = true;
                 }
             }

@@ -233,10 +233,14 @@ impl<'a> Visitor<'a> for ChangeReader<'a, '_> {
                 self.changes.names.insert(&it.name);
                 return;
             }
-            Stmt::Global(it) => self.changes.names.extend(it.names.iter().map(|it| it.as_str())),
+            Stmt::Global(it) => {
+                self.changes.names.extend(it.names.iter().map(ruff_python_ast::Identifier::as_str));
+            }
             Stmt::Try(it) => {
                 for ExceptHandler::ExceptHandler(handler) in &it.handlers {
-                    self.changes.names.extend(handler.name.as_ref().map(|it| it.as_str()));
+                    self.changes
+                        .names
+                        .extend(handler.name.as_ref().map(ruff_python_ast::Identifier::as_str));
                 }
             }
             _ => {}

@@ -2,6 +2,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use ruff_python_ast::{CmpOp, Operator};
@@ -13,6 +14,9 @@ use super::values::{Id, Node, Of, Op, Type, Values};
 /// The maximum depth to which a condition is followed.
 const DEPTH_MAX: usize = 40;
 
+/// The maximum number of values that are looked at for one condition.
+pub(super) const BUDGET: u32 = 2_000;
+
 /// The truth value of a condition, with the reason why it is known.
 pub(super) type Truth = Option<(bool, Vacuity)>;
 
@@ -22,6 +26,8 @@ pub(super) struct Judge<'v, 'a> {
     /// For each class of the script, in the order of their places: whether its objects are always true, and whether
     /// they are equal to every object of the class.
     pub(super) classes: &'v [ClassFacts],
+    /// The number of values that may still be looked at.
+    pub(super) budget: Cell<u32>,
 }
 
 /// Facts about a class of a script.
@@ -36,6 +42,13 @@ pub(super) struct ClassFacts {
 }
 
 impl Judge<'_, '_> {
+    /// Counts a value that is looked at. Returns `None` if there were too many. Without this limit, a value that is
+    /// used twice in each of its users would be looked at exponentially often.
+    pub(super) fn spend(&self) -> Option<()> {
+        self.budget.set(self.budget.get().checked_sub(1)?);
+        Some(())
+    }
+
     /// Returns the truth value of a value, if it is known.
     pub(super) fn truth(&self, id: Id) -> Truth {
         self.truth_at(id, DEPTH_MAX)
@@ -43,6 +56,7 @@ impl Judge<'_, '_> {
 
     fn truth_at(&self, id: Id, depth: usize) -> Truth {
         let depth = depth.checked_sub(1)?;
+        self.spend()?;
         let values = self.values;
         match values.node(id) {
             Node::True => Some((true, Vacuity::Constant)),
@@ -225,12 +239,15 @@ impl Judge<'_, '_> {
             }
             Node::Text(text) => text.is_empty(),
             Node::Op(Op::Call, _) => values.call(id).is_some_and(|(path, arguments)| {
-                let number = |place: usize| values.number(*arguments.get(place)?, 8);
+                let number = |place: usize| values.number(*arguments.get(place)?);
                 match (&*path, arguments.len()) {
                     ("range", 1) => number(0).is_some_and(|end| end <= 0.0),
                     ("range", 2) => number(0).zip(number(1)).is_some_and(|(from, to)| from >= to),
-                    ("list" | "tuple" | "set" | "dict" | "sorted" | "iter" | "reversed", 1)
-                    | ("enumerate", 1) => arguments.first().is_some_and(|it| self.is_empty(*it)),
+                    (
+                        "list" | "tuple" | "set" | "dict" | "sorted" | "iter" | "reversed"
+                        | "enumerate",
+                        1,
+                    ) => arguments.first().is_some_and(|it| self.is_empty(*it)),
                     ("list" | "tuple" | "set" | "dict", 0) => true,
                     _ => false,
                 }
@@ -333,6 +350,9 @@ impl Judge<'_, '_> {
     /// Returns whether a value consists of literals, and of names that depend on whether an exception was raised.
     fn is_only_flags(&self, id: Id) -> bool {
         let values = self.values;
+        if self.spend().is_none() {
+            return false;
+        }
         match values.node(id) {
             Node::Op(Op::Flag, _) => true,
             Node::Op(Op::Call, _) => match (values.method(id), values.call(id)) {
@@ -425,17 +445,12 @@ impl Judge<'_, '_> {
             return;
         }
         match values.node(id) {
-            Node::Op(Op::Binary(Operator::Add), parts) => {
-                for part in parts {
-                    self.add_linear(*part, sign, sum, depth - 1);
-                }
-            }
             Node::Op(Op::Binary(Operator::Sub), parts) => {
                 for (part, sign) in parts.iter().zip([sign, -sign]) {
                     self.add_linear(*part, sign, sum, depth - 1);
                 }
             }
-            Node::Op(Op::Copy, parts) => {
+            Node::Op(Op::Binary(Operator::Add) | Op::Copy, parts) => {
                 for part in parts {
                     self.add_linear(*part, sign, sum, depth - 1);
                 }
@@ -478,8 +493,7 @@ impl Judge<'_, '_> {
             Node::Op(Op::Binary(Operator::Mod), parts) => {
                 let modulus = values.literal(*parts.get(1)?).filter(|it| *it > 0.0)?;
                 let is_below = match (op, bound) {
-                    (CmpOp::Lt, Some(bound)) => bound >= modulus,
-                    (CmpOp::LtE, Some(bound)) => bound >= modulus,
+                    (CmpOp::Lt | CmpOp::LtE, Some(bound)) => bound >= modulus,
                     _ => false,
                 };
                 if is_at_least(0.0) || is_below { always } else { None }
@@ -555,7 +569,7 @@ impl Judge<'_, '_> {
                 .is_relative_to_both(difference, right)
                 .then_some((true, Vacuity::Tolerance));
         };
-        let claims: Vec<f64> = sum.keys().filter_map(|it| values.number(*it, 12)).collect();
+        let claims: Vec<f64> = sum.keys().filter_map(|it| values.number(*it)).collect();
         let is_wide = claims.iter().any(|claim| *claim != 0.0 && tolerance >= claim.abs());
         let is_huge = tolerance >= 100.0 && self.largest_literal(difference) * 10.0 < tolerance;
         (tolerance.is_infinite() || is_wide || is_huge).then_some((true, Vacuity::Tolerance))
@@ -573,7 +587,7 @@ impl Judge<'_, '_> {
         {
             return text.trim().parse().ok();
         }
-        values.number(id, 12)
+        values.number(id)
     }
 
     /// Returns whether the bound of a comparison is computed from the value that it bounds: `error <= error * 1.01`.
@@ -627,9 +641,15 @@ impl Judge<'_, '_> {
                     has_literal = true;
                     largest = largest.max(f64::from_bits(*bits).abs());
                 }
-                Node::Op(Op::Binary(Operator::Pow | Operator::Mult), _)
-                | Node::Unknown(..)
-                | Node::Op(Op::Comprehension(_) | Op::OneOf(_) | Op::List | Op::Dict, _) => {
+                Node::Op(
+                    Op::Binary(Operator::Pow | Operator::Mult)
+                    | Op::Comprehension(_)
+                    | Op::OneOf(_)
+                    | Op::List
+                    | Op::Dict,
+                    _,
+                )
+                | Node::Unknown(..) => {
                     return f64::INFINITY;
                 }
                 Node::Op(_, operands) => todo.extend(operands),
@@ -652,7 +672,7 @@ impl Judge<'_, '_> {
             names.into_iter().find_map(|name| self.tolerance(values.keyword(arguments, name)?))
         };
         let relative = of(["rel_tol", "rtol", "rel"]).is_some_and(|it| it >= 1.0);
-        let claims = [left, right].into_iter().filter_map(|it| values.number(it, 12));
+        let claims = [left, right].into_iter().filter_map(|it| values.number(it));
         let absolute = of(["abs_tol", "atol", "abs"]).is_some_and(|tolerance| {
             claims.into_iter().any(|claim| claim != 0.0 && tolerance >= claim.abs())
         });
@@ -670,8 +690,8 @@ impl Judge<'_, '_> {
             (values.method(left), values.method(right))
             && of_one.first() == of_other.first()
         {
-            let unit = values.number(*of_one.first()?, 8)?;
-            let claims = [one, other].into_iter().filter_map(|it| values.number(it, 12));
+            let unit = values.number(*of_one.first()?)?;
+            let claims = [one, other].into_iter().filter_map(|it| values.number(it));
             return claims.into_iter().any(|claim| unit >= claim.abs()).then_some(rounded?);
         }
         if let (Some([one, by]), Some([other, by_other])) = (
@@ -698,18 +718,18 @@ impl Judge<'_, '_> {
         let is_coarse = match &*path {
             "type" | "bool" => true,
             "int" | "round" | "max" | "min" | "abs" | "math.floor" => {
-                let differ = match (values.number(one, 12), values.number(other, 12)) {
-                    (Some(one), Some(other)) => one != other,
+                let differ = match (values.number(one), values.number(other)) {
+                    (Some(one), Some(other)) => (one - other).abs() > 0.0,
                     _ => false,
                 };
                 let clamped = matches!(&*path, "max" | "min");
-                let sides = (values.number(left, 12), values.number(right, 12));
+                let sides = (values.number(left), values.number(right));
                 let is_lost = |side: Option<f64>, of: Option<f64>| {
                     side == Some(0.0) && of.is_some_and(|of| of != 0.0)
                 };
                 (sides.0.is_some() && sides.0 == sides.1 && (differ || clamped))
-                    || is_lost(sides.0, values.number(one, 12))
-                    || is_lost(sides.1, values.number(other, 12))
+                    || is_lost(sides.0, values.number(one))
+                    || is_lost(sides.1, values.number(other))
             }
             _ => false,
         };

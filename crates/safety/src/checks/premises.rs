@@ -98,7 +98,7 @@ impl Judge<'_, '_> {
     }
 
     fn collect_variables(&self, id: Id, variables: &mut Vec<Id>, depth: usize) {
-        if depth == 0 || variables.len() > VARIABLES_MAX {
+        if depth == 0 || variables.len() > VARIABLES_MAX || self.spend().is_none() {
             return;
         }
         if self.is_variable(id) {
@@ -115,6 +115,7 @@ impl Judge<'_, '_> {
     /// Returns the truth value of a constraint, with these values of its variables.
     fn proposition(&self, id: Id, known: &[(Id, bool)], depth: usize) -> Option<bool> {
         let depth = depth.checked_sub(1)?;
+        self.spend()?;
         if let Some((_, value)) = known.iter().find(|(variable, _)| *variable == id) {
             return Some(*value);
         }

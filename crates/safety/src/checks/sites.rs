@@ -40,7 +40,11 @@ const REQUIRING: &[&str] = &["pytest.raises", "numpy.testing.assert_raises"];
 const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 
 /// Returns the checks of a script in source order.
-pub(crate) fn find(module: &ModModule, source: &str, work: &Work) -> Vec<Check> {
+///
+/// Takes steps of its own, so that no script is refused for its checks. If it takes too many, no reason why a check
+/// cannot fail is given.
+pub(crate) fn find(module: &ModModule, source: &str) -> Vec<Check> {
+    let work = &Work::for_checks(source);
     let mut finder = Finder {
         source,
         work,

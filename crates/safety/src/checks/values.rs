@@ -109,17 +109,27 @@ pub(super) enum Node<'a> {
     Op(Op<'a>, Box<[Id]>),
 }
 
+/// Facts about a value.
+#[derive(Debug, Clone, Copy)]
+struct Facts {
+    of: Type,
+    number: Option<f64>,
+    is_literal: bool,
+}
+
 /// All values of a script.
 #[derive(Debug, Default)]
 pub(super) struct Values<'a> {
     nodes: Vec<Node<'a>>,
+    /// The types, the numbers, and whether they are literals, of the values in `nodes`.
+    facts: Vec<Facts>,
     ids: HashMap<Node<'a>, Id>,
     unknown: u32,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn new() -> Self {
-        Self { nodes: Vec::new(), ids: HashMap::new(), unknown: 0 }
+        Self { nodes: Vec::new(), facts: Vec::new(), ids: HashMap::new(), unknown: 0 }
     }
 
     pub(super) fn add(&mut self, node: Node<'a>) -> Id {
@@ -128,6 +138,16 @@ impl<'a> Values<'a> {
         }
         let id = Id::try_from(self.nodes.len()).unwrap_or(Id::MAX);
         self.nodes.push(node.clone());
+        // All operands were added before, so nothing is computed twice.
+        self.facts.push(Facts { of: Type::Unknown, number: None, is_literal: false });
+        let facts = Facts {
+            of: self.find_type(id),
+            number: self.find_number(id),
+            is_literal: self.find_literal(id),
+        };
+        if let Some(last) = self.facts.last_mut() {
+            *last = facts;
+        }
         self.ids.insert(node, id);
         id
     }
@@ -162,6 +182,14 @@ impl<'a> Values<'a> {
 
     pub(super) fn node(&self, id: Id) -> &Node<'a> {
         usize::try_from(id).ok().and_then(|id| self.nodes.get(id)).unwrap_or(&Node::Ellipsis)
+    }
+
+    /// Returns the number of operands of a value.
+    pub(super) fn operand_count(&self, id: Id) -> usize {
+        match self.node(id) {
+            Node::Op(_, operands) => operands.len(),
+            _ => 0,
+        }
     }
 
     /// Returns the operands of a value with this operation.
@@ -216,8 +244,16 @@ impl<'a> Values<'a> {
         }
     }
 
+    fn facts(&self, id: Id) -> Option<&Facts> {
+        self.facts.get(usize::try_from(id).ok()?)
+    }
+
     /// Returns whether a value is a literal, or a display of literals.
     pub(super) fn is_literal(&self, id: Id) -> bool {
+        self.facts(id).is_some_and(|facts| facts.is_literal)
+    }
+
+    fn find_literal(&self, id: Id) -> bool {
         match self.node(id) {
             Node::Number(..)
             | Node::Text(_)
@@ -246,6 +282,10 @@ impl<'a> Values<'a> {
 
     /// Returns the type of a value, as far as it is known.
     pub(super) fn type_of(&self, id: Id) -> Type {
+        self.facts(id).map_or(Type::Unknown, |facts| facts.of)
+    }
+
+    fn find_type(&self, id: Id) -> Type {
         match self.node(id) {
             Node::Unknown(_, of) => *of,
             Node::Number(_, true) => Type::Int,
@@ -268,11 +308,12 @@ impl<'a> Values<'a> {
             Op::Set | Op::Comprehension(Of::Set) => Type::Set,
             Op::Dict | Op::Comprehension(Of::Dict) => Type::Dict,
             Op::Comprehension(Of::Generator) => Type::Generator,
-            Op::Not => Type::Bool,
             Op::Formatted => Type::Text,
             Op::Negative | Op::Copy => of(0),
             Op::IfElse if of(1) == of(2) => of(1),
-            Op::Compare(CmpOp::In | CmpOp::NotIn | CmpOp::Is | CmpOp::IsNot) => Type::Bool,
+            Op::Not | Op::Compare(CmpOp::In | CmpOp::NotIn | CmpOp::Is | CmpOp::IsNot) => {
+                Type::Bool
+            }
             Op::Compare(_) if is_plain(of(0)) && is_plain(of(1)) => Type::Bool,
             Op::Binary(operator) => type_of_arithmetic(operator, of(0), of(1)),
             Op::Call => self.type_of_call(id),
@@ -313,16 +354,16 @@ impl<'a> Values<'a> {
     }
 
     /// Returns a number for a value that consists of literals and well-known operations.
-    pub(super) fn number(&self, id: Id, depth: usize) -> Option<f64> {
-        if depth == 0 {
-            return None;
-        }
-        let of = |id: Id| self.number(id, depth - 1);
+    pub(super) fn number(&self, id: Id) -> Option<f64> {
+        self.facts(id)?.number
+    }
+
+    fn find_number(&self, id: Id) -> Option<f64> {
+        let of = |id: Id| self.number(id);
         match self.node(id) {
             Node::Number(bits, _) => Some(f64::from_bits(*bits)),
             Node::True => Some(1.0),
-            Node::False => Some(0.0),
-            Node::Op(Op::Zero, _) => Some(0.0),
+            Node::False | Node::Op(Op::Zero, _) => Some(0.0),
             Node::Op(Op::Negative, operands) => Some(-of(*operands.first()?)?),
             Node::Op(Op::Copy, operands) => of(*operands.first()?),
             Node::Op(Op::Binary(operator), operands) => match **operands {

@@ -122,7 +122,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             imports = walked.imports;
             uses = walked.uses;
             if pass.text_depth == 0 {
-                checks = checks::find(parsed.syntax(), source, pass.work);
+                checks = checks::find(parsed.syntax(), source);
             }
         }
         Some(error) => {

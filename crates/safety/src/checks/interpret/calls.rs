@@ -1,0 +1,514 @@
+//! Follows calls of the script's functions, and finds the objects that calls change.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
+
+use foldhash::{HashMap, HashMapExt as _};
+use ruff_python_ast::{CmpOp, Expr, ExprCall, Parameters, Stmt, StmtFunctionDef};
+use ruff_text_size::Ranged as _;
+
+use super::super::flags::{self};
+use super::super::influence::Changes;
+use super::super::judge::Truth;
+use super::super::vacuity::Vacuity;
+use super::super::values::{Id, Node, Op, Type};
+use super::{CALLS_MAX, Callable, Closure, Frame, Interpreter, LEVEL_MAX, is_listed};
+use crate::work::Work;
+
+/// Methods that do not change their object.
+const PURE_METHODS: &[&str] = &[
+    "check",
+    "copy",
+    "count",
+    "denominator",
+    "diff",
+    "doit",
+    "dot",
+    "encode",
+    "decode",
+    "endswith",
+    "evalf",
+    "expand",
+    "find",
+    "format",
+    "get",
+    "group",
+    "groups",
+    "index",
+    "integrate",
+    "intersection",
+    "isdigit",
+    "issubset",
+    "issuperset",
+    "items",
+    "join",
+    "keys",
+    "limit",
+    "lower",
+    "max",
+    "mean",
+    "min",
+    "model",
+    "quantize",
+    "ratio",
+    "replace",
+    "rfind",
+    "round",
+    "simplify",
+    "split",
+    "startswith",
+    "std",
+    "strip",
+    "subs",
+    "sum",
+    "title",
+    "tolist",
+    "union",
+    "upper",
+    "values",
+    "det",
+    "inv",
+    "rank",
+    "eigenvals",
+    "is_integer",
+    "as_integer_ratio",
+    "total",
+    "hexdigest",
+    "digest",
+    "isoformat",
+    "strftime",
+    "weekday",
+    "removeO",
+    "n",
+    "equals",
+    "difference",
+    "conjugate",
+    "transpose",
+    "most_common",
+    "lstrip",
+    "rstrip",
+    "splitlines",
+    "isalpha",
+    "bit_length",
+    "verify",
+];
+
+/// Functions whose result differs from call to call, or which change their argument.
+const IMPURE: &[&str] = &[
+    "next",
+    "input",
+    "iter",
+    "open",
+    "id",
+    "object",
+    "print",
+    "random.",
+    "secrets.",
+    "time.",
+    "uuid.",
+    "os.",
+    "numpy.random.",
+    "datetime.datetime.now",
+    "datetime.date.today",
+    "itertools.count",
+    "setattr",
+    "delattr",
+    "heapq.",
+    "bisect.insort",
+    "collections.deque",
+    "threading.",
+    "exec",
+    "eval",
+    "vars",
+    "globals",
+    "locals",
+];
+
+/// Functions of the standard library that only change their first argument.
+const CHANGES_FIRST: &[&str] = &[
+    "setattr",
+    "delattr",
+    "heapq.",
+    "bisect.insort",
+    "random.shuffle",
+    "next",
+    "operator.setitem",
+];
+
+/// Calls.
+impl<'a> Interpreter<'a, '_> {
+    pub(super) fn expression_of_call(&mut self, call: &'a ExprCall) -> Id {
+        let function = self.expression(&call.func);
+        let arguments = self.arguments(call);
+        if let Expr::Attribute(attribute) = &*call.func {
+            return self.method_call(call, attribute.attr.as_str(), function, &arguments);
+        }
+        let changed = self.changed_by(function, &arguments);
+        let value = self.call_value(function, &arguments);
+        for place in changed {
+            if let Some(argument) = call.arguments.args.get(place) {
+                self.change(argument);
+            }
+        }
+        value
+    }
+
+    /// Returns the values of a call's arguments, in source order.
+    pub(super) fn arguments(&mut self, call: &'a ExprCall) -> Vec<Id> {
+        let mut arguments = self.expressions(&*call.arguments.args);
+        for keyword in &call.arguments.keywords {
+            let value = self.expression(&keyword.value);
+            arguments.push(match &keyword.arg {
+                Some(name) => self.values.op(Op::Keyword(name.as_str()), [value]),
+                None => self.values.op(Op::Starred, [value]),
+            });
+        }
+        arguments
+    }
+
+    /// Returns the places of the arguments that a call may change.
+    pub(super) fn changed_by(&self, function: Id, arguments: &[Id]) -> Vec<usize> {
+        match self.values.path_of(function) {
+            Some(path) if is_listed(&path, CHANGES_FIRST) => vec![0],
+            Some(_) => Vec::new(),
+            None => match self.values.node(function) {
+                // A class of the script may keep its arguments, but a call of the class does not change them.
+                Node::Class(_) => Vec::new(),
+                Node::Function(place) => self.parameters_changed(*place),
+                _ => (0..arguments.len()).collect(),
+            },
+        }
+    }
+
+    /// Returns the places of the parameters that a function of the script may change.
+    pub(super) fn parameters_changed(&self, place: usize) -> Vec<usize> {
+        let Some(Closure { function: Callable::Function(function), .. }) = self.closures.get(place)
+        else {
+            return Vec::new();
+        };
+        let changed = Changes::of(&[&function.body], self.work).names;
+        let parameters = function.parameters.iter_non_variadic_params().enumerate();
+        parameters
+            .filter(|(_, parameter)| changed.contains(parameter.name().as_str()))
+            .map(|(place, _)| place)
+            .collect()
+    }
+
+    pub(super) fn method_call(
+        &mut self,
+        call: &'a ExprCall,
+        name: &'a str,
+        function: Id,
+        arguments: &[Id],
+    ) -> Id {
+        let Expr::Attribute(attribute) = &*call.func else { return self.fresh() };
+        if self.values.path_of(function).is_some() {
+            let changed = self.changed_by(function, arguments);
+            let value = self.call_value(function, arguments);
+            for place in changed {
+                if let Some(argument) = call.arguments.args.get(place) {
+                    self.change(argument);
+                }
+            }
+            return value;
+        }
+        let object =
+            self.values.operands(function, Op::Attribute(name)).and_then(|of| of.first().copied());
+        let Some(object) = object else { return self.fresh() };
+        match (name, arguments) {
+            ("clear", []) => {
+                let empty = match self.values.type_of(object) {
+                    Type::Dict => self.values.op(Op::Dict, []),
+                    Type::Set => self.values.op(Op::Set, []),
+                    _ => self.values.op(Op::List, []),
+                };
+                if let Expr::Name(target) = &*attribute.value {
+                    self.replace(target.id.as_str(), object, empty);
+                }
+                return self.values.add(Node::None);
+            }
+            ("copy", []) => return self.values.op(Op::Copy, [object]),
+            // Substituting a symbol in itself gives the value.
+            ("subs", [symbol, value]) if *symbol == object => return *value,
+            ("push" | "pop" | "reset", _) if self.values.type_of(object) == Type::Solver => {
+                self.constraints = None;
+            }
+            ("add" | "assert_exprs" | "append" | "insert", _)
+                if self.values.type_of(object) == Type::Solver =>
+            {
+                let added: Vec<Id> = arguments
+                    .iter()
+                    .flat_map(|constraint| self.judge().parts_of_constraint(*constraint))
+                    .collect();
+                if let Some(constraints) = &mut self.constraints {
+                    constraints.extend(added);
+                }
+            }
+            _ => {}
+        }
+        let is_pure = PURE_METHODS.contains(&name)
+            || ["verify", "is_", "has_", "get_", "to_", "as_"]
+                .iter()
+                .any(|it| name.starts_with(it))
+            || !self.is_mutable(object)
+            || is_temporary(&attribute.value);
+        if is_pure {
+            let operands = [&[function], arguments].concat();
+            return self.values.op(Op::Call, operands);
+        }
+        self.change(&attribute.value);
+        self.fresh()
+    }
+
+    pub(super) fn call_value(&mut self, function: Id, arguments: &[Id]) -> Id {
+        if let Some(path) = self.values.path_of(function) {
+            let path = path.into_owned();
+            return self.call_of_path(&path, function, arguments);
+        }
+        match self.values.node(function) {
+            Node::Class(class) => {
+                let (class, number) = (*class, self.values.fresh_number());
+                self.values.add(Node::Instance(class, number))
+            }
+            Node::Function(place) => self.call_of_function(*place, function, arguments),
+            Node::Op(Op::OneOf(_), all) => {
+                let all = all.to_vec();
+                for each in all {
+                    self.call_value(each, arguments);
+                }
+                self.fresh()
+            }
+            _ => self.fresh(),
+        }
+    }
+
+    pub(super) fn call_of_path(&mut self, path: &str, function: Id, arguments: &[Id]) -> Id {
+        match (path, arguments) {
+            (
+                "list" | "tuple" | "set" | "frozenset" | "dict" | "copy.copy" | "copy.deepcopy",
+                [of],
+            ) if self.keeps_kind(path, *of) => {
+                return self.values.op(Op::Copy, [*of]);
+            }
+            ("list", []) => return self.values.op(Op::List, []),
+            ("dict", []) => return self.values.op(Op::Dict, []),
+            ("set", []) => return self.values.op(Op::Set, []),
+            _ => {}
+        }
+        // Functions of the script that are passed on may be called.
+        for argument in arguments {
+            if let Node::Function(place) = self.values.node(*argument) {
+                let place = *place;
+                self.follow_unknown(place);
+            }
+        }
+        if is_listed(path, IMPURE) {
+            return self.fresh();
+        }
+        let operands = [&[function], arguments].concat();
+        self.values.op(Op::Call, operands)
+    }
+
+    /// Returns whether a conversion to a collection gives an equal value.
+    pub(super) fn keeps_kind(&self, path: &str, of: Id) -> bool {
+        let kind = match path {
+            "list" => Type::List,
+            "tuple" => Type::Tuple,
+            "set" => Type::Set,
+            "dict" => Type::Dict,
+            "copy.copy" | "copy.deepcopy" => return true,
+            _ => return false,
+        };
+        self.values.type_of(of) == kind
+    }
+
+    pub(super) fn call_of_function(&mut self, place: usize, id: Id, arguments: &[Id]) -> Id {
+        let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
+        let operands = [&[id], arguments].concat();
+        let opaque = |it: &mut Self| it.values.op(Op::Call, operands);
+        let Callable::Function(function) = closure.function else {
+            let Callable::Lambda(parameters, body) = closure.function else { return self.fresh() };
+            let Some(bound) = self.bind_arguments(parameters, arguments) else {
+                return opaque(self);
+            };
+            return self.follow_lambda(closure.frame, bound, body).unwrap_or_else(|| self.fresh());
+        };
+        let is_straight = is_straight(&function.body);
+        let calls = is_straight || self.may_check(function);
+        if !calls || self.calls >= CALLS_MAX || self.level > LEVEL_MAX / 2 {
+            return if is_pure(function, self.work) { opaque(self) } else { self.fresh() };
+        }
+        let bound = self.bind_arguments(Some(&function.parameters), arguments);
+        let returned = self.follow(closure, bound.unwrap_or_default());
+        if function.is_async {
+            return self.fresh();
+        }
+        match returned {
+            Some(value) if is_straight => value,
+            _ if is_straight => self.values.add(Node::None),
+            // A function that decorates another one returns a function.
+            Some(value) if matches!(self.values.node(value), Node::Function(_)) => value,
+            _ if is_pure(function, self.work) => opaque(self),
+            _ => self.fresh(),
+        }
+    }
+
+    /// Returns whether a call of a function may reach a check: the function has one, or calls another function.
+    pub(super) fn may_check(&self, function: &'a StmtFunctionDef) -> bool {
+        self.has_check(function.range()) || calls_names(&function.body, self.work)
+    }
+
+    pub(super) fn follow_unknown(&mut self, place: usize) {
+        let Some(closure) = self.closures.get(place).copied() else { return };
+        if let Callable::Function(function) = closure.function
+            && self.has_check(function.range())
+            && self.calls < CALLS_MAX
+        {
+            self.follow(closure, HashMap::new());
+        }
+    }
+
+    /// Follows the body of a function with these values of its parameters. Other parameters are unknown. Returns the
+    /// value that the function returns, if its last statement returns it.
+    pub(super) fn follow(
+        &mut self,
+        closure: Closure<'a>,
+        mut names: HashMap<&'a str, Id>,
+    ) -> Option<Id> {
+        let Callable::Function(function) = closure.function else { return None };
+        self.followed.insert(function.start());
+        for parameter in &function.parameters {
+            let name = parameter.name().as_str();
+            if !names.contains_key(name) {
+                let unknown = self.fresh();
+                names.insert(name, unknown);
+            }
+        }
+        self.in_frame(closure.frame, names, |it| {
+            it.statements(&function.body);
+            it.frames.get(it.frame).and_then(|frame| frame.returned)
+        })
+    }
+
+    pub(super) fn follow_lambda(
+        &mut self,
+        around: usize,
+        names: HashMap<&'a str, Id>,
+        body: &'a Expr,
+    ) -> Option<Id> {
+        if self.calls >= CALLS_MAX {
+            return None;
+        }
+        self.in_frame(around, names, |it| Some(it.expression(body)))
+    }
+
+    pub(super) fn in_frame<T>(
+        &mut self,
+        around: usize,
+        names: HashMap<&'a str, Id>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.work.spend(2 + names.len());
+        let outer = self.frame;
+        self.frames.push(Frame { names, around, ..Frame::default() });
+        self.frame = self.frames.len() - 1;
+        self.calls += 1;
+        let done = work(self);
+        self.calls -= 1;
+        self.frame = outer;
+        done
+    }
+
+    /// Returns the values of a function's parameters in a call; `None` if they cannot be matched.
+    pub(super) fn bind_arguments(
+        &mut self,
+        parameters: Option<&'a Parameters>,
+        arguments: &[Id],
+    ) -> Option<HashMap<&'a str, Id>> {
+        let mut bound = HashMap::new();
+        let Some(parameters) = parameters else { return arguments.is_empty().then_some(bound) };
+        let mut positional = parameters.posonlyargs.iter().chain(&parameters.args);
+        for argument in arguments {
+            if let Node::Op(Op::Keyword(name), value) = self.values.node(*argument) {
+                bound.insert(*name, *value.first()?);
+            } else if self.values.operands(*argument, Op::Starred).is_some() {
+                // The values of the remaining parameters are not known.
+                return Some(bound);
+            } else if let Some(parameter) = positional.next() {
+                bound.insert(parameter.name().as_str(), *argument);
+            } else {
+                // The remaining arguments go to the variadic parameter.
+                parameters.vararg.as_ref()?;
+            }
+        }
+        let all =
+            parameters.posonlyargs.iter().chain(&parameters.args).chain(&parameters.kwonlyargs);
+        for parameter in all {
+            let name = parameter.name().as_str();
+            if !bound.contains_key(name)
+                && let Some(default) = parameter.default()
+            {
+                let value = self.expression(default);
+                bound.insert(name, value);
+            }
+        }
+        Some(bound)
+    }
+
+    /// Returns the truth value of a condition. A proof from contradictory premises proves nothing, and neither does a
+    /// model of constraints that hold for all values.
+    pub(super) fn premised(&self, condition: Id) -> Truth {
+        let judge = self.judge();
+        let constraints = self.constraints.as_deref().unwrap_or_default();
+        if let Node::Op(Op::Compare(op), sides) = self.values.node(condition)
+            && let Some((_, premises)) = constraints.split_last()
+            && sides.iter().any(|side| self.values.type_of(*side) == Type::CheckResult)
+        {
+            let is_result = |path: &str| {
+                sides.iter().any(|side| self.values.path_of(*side).is_some_and(|it| it == path))
+            };
+            let is_equal = *op == CmpOp::Eq;
+            // The last constraint is the negation of the claim.
+            if is_result("z3.unsat")
+                && (judge.contradict(premises) || judge.is_any_false(constraints))
+            {
+                return Some((is_equal, Vacuity::Premises));
+            }
+            if is_result("z3.sat") && judge.are_valid(constraints) {
+                return Some((is_equal, Vacuity::AlwaysTrue));
+            }
+        }
+        judge.truth(condition)
+    }
+}
+
+/// Returns whether a body consists of assignments, and of one `return` at its end.
+fn is_straight(body: &[Stmt]) -> bool {
+    body.iter().enumerate().all(|(place, stmt)| match stmt {
+        Stmt::Assign(_)
+        | Stmt::AnnAssign(_)
+        | Stmt::Global(_)
+        | Stmt::Pass(_)
+        | Stmt::FunctionDef(_) => true,
+        Stmt::Expr(it) => matches!(&*it.value, Expr::StringLiteral(_)),
+        Stmt::Return(_) => place + 1 == body.len(),
+        _ => false,
+    })
+}
+
+/// Returns whether a function has no effects beyond its parameters, and always returns the same value for the same
+/// arguments, as far as its statements show.
+fn is_pure(function: &StmtFunctionDef, work: &Work) -> bool {
+    !function.is_async && flags::is_pure(&function.body, work, &|path| is_listed(path, IMPURE))
+}
+
+/// Returns whether an expression is the result of a call, so that no name refers to it.
+fn is_temporary(expr: &Expr) -> bool {
+    matches!(expr, Expr::Call(call) if !matches!(&*call.func, Expr::Attribute(_)) || {
+        let Expr::Attribute(attribute) = &*call.func else { return false };
+        is_temporary(&attribute.value)
+    })
+}
+
+fn calls_names(body: &[Stmt], work: &Work) -> bool {
+    flags::calls_names(body, work)
+}

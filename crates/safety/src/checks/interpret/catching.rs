@@ -1,0 +1,232 @@
+//! Finds the statements that catch the failure of a check, so that the script ends successfully.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
+
+use foldhash::HashSet;
+use ruff_python_ast::{ExceptHandler, Expr, Number, Stmt, StmtTry, StmtWith};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::super::flags::{self};
+use super::super::imports::Imports;
+use super::super::influence::{Changes, Influence};
+use super::super::values::{Id, Node};
+use super::{Callable, Catch, Closure, Flow, Interpreter};
+
+/// Statements that catch exceptions.
+impl<'a> Interpreter<'a, '_> {
+    pub(super) fn with(&mut self, it: &'a StmtWith) -> Flow {
+        let mut catches = 0;
+        for item in &it.items {
+            if let Expr::Call(call) = &item.context_expr
+                && self.is_check(call.range())
+            {
+                self.check(call.range(), None);
+            }
+            let value = self.expression(&item.context_expr);
+            if let Some(target) = &item.optional_vars {
+                self.bind_target(target, value);
+            }
+            if let Some(catch) = self.suppression(value)
+                && self.is_forgotten(&[&it.body], &[])
+            {
+                self.catches.push(catch);
+                catches += 1;
+            }
+        }
+        let flow = self.statements(&it.body);
+        self.catches.truncate(self.catches.len() - catches);
+        if catches > 0 { Flow::On } else { flow }
+    }
+
+    /// Returns the exceptions that a context manager suppresses.
+    pub(super) fn suppression(&self, manager: Id) -> Option<Catch> {
+        if let Node::Instance(class, _) = self.values.node(manager) {
+            let suppresses = self.facts.get(*class).is_some_and(|facts| facts.suppresses);
+            return suppresses.then_some(Catch { assertions: true, exits: true, others: true });
+        }
+        let (path, classes) = self.values.call(manager)?;
+        if *path != *"contextlib.suppress" {
+            return None;
+        }
+        Some(catch_of(
+            classes
+                .iter()
+                .map(|class| self.values.path_of(*class).map(std::borrow::Cow::into_owned)),
+        ))
+    }
+
+    pub(super) fn attempt(&mut self, it: &'a StmtTry) -> Flow {
+        let before = self.names_now();
+        let replaced = replaces_exit(&it.finalbody, self.imports);
+        let catch = if replaced {
+            Some(Catch { assertions: true, exits: true, others: true })
+        } else {
+            self.quiet_catch(it)
+        };
+        self.catches.extend(catch);
+        let flow = self.statements(&it.body);
+        if catch.is_some() {
+            self.catches.pop();
+        }
+        let flow = if flow == Flow::On { self.statements(&it.orelse) } else { flow };
+        let mut after = Vec::new();
+        if flow == Flow::On {
+            after.push(self.names_now());
+        }
+        let changes = Changes::of(&[&it.body], self.work).names;
+        for ExceptHandler::ExceptHandler(handler) in &it.handlers {
+            self.set_names(before.clone());
+            self.forget(&changes);
+            if let Some(name) = &handler.name {
+                let unknown = self.fresh();
+                self.bind(name.as_str(), unknown);
+            }
+            if self.statements(&handler.body) == Flow::On {
+                after.push(self.names_now());
+            }
+        }
+        let Some(last) = after.pop() else {
+            self.statements(&it.finalbody);
+            return Flow::Ends;
+        };
+        self.set_names(last);
+        self.join(&after);
+        self.statements(&it.finalbody)
+    }
+
+    /// Returns the exceptions that the handlers of a `try` catch without any effect on the end of the script.
+    pub(super) fn quiet_catch(&mut self, it: &'a StmtTry) -> Option<Catch> {
+        let mut all = Catch { assertions: false, exits: false, others: false };
+        let mut quiet: Vec<&'a [Stmt]> = Vec::new();
+        for ExceptHandler::ExceptHandler(handler) in &it.handlers {
+            let classes: Vec<Option<String>> = match handler.type_.as_deref() {
+                None => vec![Some("BaseException".to_owned())],
+                Some(Expr::Tuple(it)) => it.elts.iter().map(|of| self.imports.path(of)).collect(),
+                Some(class) => vec![self.imports.path(class)],
+            };
+            let catch = catch_of(classes.into_iter());
+            if ends_unsuccessfully(&handler.body, self.imports) {
+                // Later handlers do not get these exceptions.
+                if catch.assertions {
+                    break;
+                }
+                continue;
+            }
+            all.assertions |= catch.assertions;
+            all.exits |= catch.exits;
+            all.others |= catch.others;
+            quiet.push(&handler.body);
+        }
+        let is_any = all.assertions || all.exits || all.others;
+        (is_any && self.is_forgotten(&[&it.body, &it.orelse], &quiet)).then_some(all)
+    }
+
+    /// Returns whether no condition that can still end the script depends on how the statements ended.
+    pub(super) fn is_forgotten(&mut self, bodies: &[&'a [Stmt]], handlers: &[&'a [Stmt]]) -> bool {
+        let all: Vec<&'a [Stmt]> = bodies.iter().chain(handlers).copied().collect();
+        let mut changes = Changes::of(&all, self.work);
+        if changes.returns || changes.leaves_loop {
+            changes.names.extend(self.names_around(all.first().copied().unwrap_or_default()));
+        }
+        let (body, conditions, work) = (self.body, self.conditions, self.work);
+        let influence = self.influence.get_or_insert_with(|| {
+            let caught = flags::caught_ranges(body, work);
+            let outside: Vec<TextRange> = conditions
+                .iter()
+                .filter(|of| !caught.iter().any(|range| range.contains_range(**of)))
+                .copied()
+                .collect();
+            Influence::of(body, &outside, work)
+        });
+        !influence.reaches(&changes.names)
+    }
+
+    /// Returns the names that the function and the loops around a body bind or change, and the function's own name.
+    pub(super) fn names_around(&self, body: &'a [Stmt]) -> HashSet<&'a str> {
+        let Some(first) = body.first() else { return HashSet::default() };
+        flags::names_around(self.body, first.range(), self.work)
+    }
+
+    /// Notes that an uncaught exception does not end the script unsuccessfully.
+    pub(super) fn note_excepthook(&mut self, targets: &'a [Expr], value: Id) {
+        let is_hook = targets
+            .iter()
+            .any(|target| self.imports.path(target).is_some_and(|path| path == "sys.excepthook"));
+        if let Node::Function(place) = self.values.node(value)
+            && is_hook
+            && let Some(Closure { function: Callable::Function(function), .. }) =
+                self.closures.get(*place)
+            && exits_successfully(&function.body, self.imports)
+        {
+            self.catches.push(Catch { assertions: true, exits: false, others: true });
+        }
+    }
+}
+
+/// Returns the exceptions that a list of classes catches. A class that is not known catches others.
+fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
+    let mut catch = Catch { assertions: false, exits: false, others: false };
+    for class in classes {
+        match class.as_deref() {
+            Some("AssertionError") => catch.assertions = true,
+            Some("SystemExit") => catch.exits = true,
+            Some("Exception") => (catch.assertions, catch.others) = (true, true),
+            Some("BaseException") => {
+                catch = Catch { assertions: true, exits: true, others: true };
+            }
+            _ => catch.others = true,
+        }
+    }
+    catch
+}
+
+/// Returns whether statements may end the script unsuccessfully: they raise, exit with a status, or call a function
+/// that may do so.
+fn ends_unsuccessfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
+    flags::any_statement(body, &|stmt| match stmt {
+        Stmt::Raise(_) => true,
+        Stmt::Expr(it) => match &*it.value {
+            Expr::Call(call) => {
+                let Some(path) = imports.path(&call.func) else { return false };
+                let is_exit = matches!(&*path, "sys.exit" | "exit" | "quit" | "os._exit");
+                let is_success = call.arguments.args.first().is_none_or(is_zero);
+                (is_exit && !is_success)
+                    || path == "fail"
+                    || path.rsplit_once('.').is_some_and(|(_, name)| name == "fail")
+            }
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+/// Returns whether statements exit with the status 0.
+fn exits_successfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
+    flags::any_statement(body, &|stmt| match stmt {
+        Stmt::Expr(it) => match &*it.value {
+            Expr::Call(call) => {
+                imports
+                    .path(&call.func)
+                    .is_some_and(|path| matches!(&*path, "os._exit" | "sys.exit" | "exit" | "quit"))
+                    && call.arguments.args.first().is_none_or(is_zero)
+            }
+            _ => false,
+        },
+        _ => false,
+    })
+}
+
+/// Returns whether a `finally` replaces the exception or the exit of its `try`.
+fn replaces_exit(body: &[Stmt], imports: &Imports<'_>) -> bool {
+    body.iter().any(|stmt| matches!(stmt, Stmt::Return(_) | Stmt::Break(_) | Stmt::Continue(_)))
+        || exits_successfully(body, imports)
+}
+
+fn is_zero(status: &Expr) -> bool {
+    match status {
+        Expr::NumberLiteral(it) => matches!(&it.value, Number::Int(it) if *it == 0),
+        Expr::NoneLiteral(_) => true,
+        Expr::BooleanLiteral(it) => !it.value,
+        _ => false,
+    }
+}

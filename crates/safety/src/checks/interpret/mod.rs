@@ -1,0 +1,414 @@
+//! Follows the values of a script forward through its statements, and judges the checks on the way. Never runs any of
+//! the script's code.
+//!
+//! A name that is assigned in a loop, or differently in the branches of a statement, gets an unknown value. So does an
+//! object that something may have changed. Calls of the script's own functions are followed to a small depth, so that a
+//! check in a function is judged with the arguments of its calls.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
+
+mod calls;
+mod catching;
+mod elements;
+mod expressions;
+mod statements;
+mod verdicts;
+
+use std::cell::Cell;
+
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+use ruff_python_ast::{Expr, Parameters, Stmt, StmtClassDef, StmtFunctionDef};
+use ruff_text_size::{Ranged as _, TextRange, TextSize};
+
+use super::flags::{Flag, exception_flags};
+use super::imports::Imports;
+use super::influence::Influence;
+use super::judge::{BUDGET, ClassFacts, Judge};
+use super::vacuity::Vacuity;
+use super::values::{Id, Node, Op, Type, Values};
+use super::{Check, CheckKind};
+use crate::work::Work;
+
+/// The maximum number of calls that are followed, one in another.
+const CALLS_MAX: usize = 4;
+/// The maximum nesting of statements and expressions that are followed.
+const LEVEL_MAX: usize = 60;
+/// The maximum number of values. A script with more is not judged.
+const VALUES_MAX: usize = 40_000;
+/// The maximum number of functions in a collection that are all followed.
+const FUNCTIONS_MAX: usize = 30;
+
+/// Fills in the reasons why checks cannot fail. `conditions` are the ranges of the checks' conditions. Returns for each
+/// check the expression that a run evaluates for each element of the collection that the check is about.
+pub(super) fn judge(
+    body: &[Stmt],
+    imports: &Imports<'_>,
+    conditions: &[TextRange],
+    checks: &mut [Check],
+    work: &Work,
+) -> Vec<Option<TextRange>> {
+    let places = conditions.iter().enumerate().map(|(place, range)| (range.start(), place));
+    let mut interpreter = Interpreter {
+        body,
+        imports,
+        conditions,
+        kinds: checks.iter().map(|check| (check.kind, check.is_assertion)).collect(),
+        work,
+        places: places.collect(),
+        verdicts: vec![Verdict::Unseen; checks.len()],
+        elements: vec![None; checks.len()],
+        comprehensions: HashMap::new(),
+        values: Values::new(),
+        frames: vec![Frame::default()],
+        frame: 0,
+        closures: Vec::new(),
+        followed: HashSet::default(),
+        classes: Vec::new(),
+        facts: Vec::new(),
+        catches: Vec::new(),
+        influence: None,
+        flags: None,
+        calls: 0,
+        level: 0,
+        bound: 0,
+        constraints: Some(Vec::new()),
+        is_quiet: false,
+    };
+    interpreter.run();
+    if interpreter.is_over() {
+        return vec![None; checks.len()];
+    }
+    for (check, verdict) in checks.iter_mut().zip(interpreter.verdicts) {
+        if let Verdict::Vacuous(why) = verdict {
+            check.vacuous = Some(why);
+        }
+    }
+    interpreter.elements
+}
+
+/// The verdict on a check, over all places from which it is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Unseen,
+    Vacuous(Vacuity),
+    /// The check can fail, at least when it is reached from one place.
+    CanFail,
+}
+
+/// The names of a function's call, or of the module.
+#[derive(Debug, Clone, Default)]
+struct Frame<'a> {
+    names: HashMap<&'a str, Id>,
+    globals: HashSet<&'a str>,
+    /// The frame of the function around the function.
+    around: usize,
+    /// The value that the function returns, if it is known.
+    returned: Option<Id>,
+    /// Whether the function has changed one of its parameters.
+    changed_parameters: HashSet<&'a str>,
+}
+
+/// A function of the script, in the frame in which it was defined.
+#[derive(Debug, Clone, Copy)]
+struct Closure<'a> {
+    function: Callable<'a>,
+    frame: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Callable<'a> {
+    Function(&'a StmtFunctionDef),
+    Lambda(Option<&'a Parameters>, &'a Expr),
+}
+
+/// An enclosing statement that catches exceptions, and lets the script go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Catch {
+    assertions: bool,
+    exits: bool,
+    others: bool,
+}
+
+/// Whether the statement after a statement is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    On,
+    Ends,
+}
+
+struct Interpreter<'a, 'i> {
+    body: &'a [Stmt],
+    imports: &'i Imports<'a>,
+    conditions: &'i [TextRange],
+    kinds: Vec<(CheckKind, bool)>,
+    work: &'i Work,
+    places: HashMap<TextSize, usize>,
+    verdicts: Vec<Verdict>,
+    /// For each check, the expression that is evaluated for each element of the collection that the check is about.
+    elements: Vec<Option<TextRange>>,
+    /// The expressions that comprehensions evaluate for each element that they take, and for each element that they
+    /// give.
+    comprehensions: HashMap<Id, [TextRange; 2]>,
+    values: Values<'a>,
+    frames: Vec<Frame<'a>>,
+    frame: usize,
+    closures: Vec<Closure<'a>>,
+    /// The definitions of the functions that were followed from a call.
+    followed: HashSet<TextSize>,
+    classes: Vec<&'a StmtClassDef>,
+    facts: Vec<ClassFacts>,
+    catches: Vec<Catch>,
+    influence: Option<Influence<'a>>,
+    flags: Option<HashMap<&'a str, Flag<'a>>>,
+    calls: usize,
+    level: usize,
+    bound: u32,
+    /// The constraints that the script gives to solvers; `None` if a solver also removes constraints.
+    constraints: Option<Vec<Id>>,
+    /// Whether checks are passed over, because their function is only followed for its result.
+    is_quiet: bool,
+}
+
+impl<'a> Interpreter<'a, '_> {
+    pub(super) fn run(&mut self) {
+        self.statements(self.body);
+        // Functions that were not followed may be called in a way that is not seen, with any arguments.
+        let mut place = 0;
+        while let Some(closure) = self.closures.get(place).copied() {
+            place += 1;
+            if let Callable::Function(function) = closure.function
+                && !self.followed.contains(&function.start())
+                && self.has_check(function.range())
+            {
+                let arguments = HashMap::new();
+                self.follow(closure, arguments);
+            }
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.work.is_spent() || self.values.len() > VALUES_MAX
+    }
+
+    pub(super) fn has_check(&self, range: TextRange) -> bool {
+        self.work.spend(1 + self.conditions.len() / 16);
+        self.conditions.iter().any(|condition| range.contains_range(*condition))
+    }
+
+    pub(super) fn judge(&self) -> Judge<'_, 'a> {
+        Judge { values: &self.values, classes: &self.facts, budget: Cell::new(BUDGET) }
+    }
+}
+
+/// Names.
+impl<'a> Interpreter<'a, '_> {
+    pub(super) fn current(&mut self) -> Option<&mut Frame<'a>> {
+        let frame = self.frame;
+        self.frames.get_mut(frame)
+    }
+
+    pub(super) fn read(&mut self, name: &'a str) -> Id {
+        let mut at = self.frame;
+        while let Some(frame) = self.frames.get(at) {
+            let is_global = frame.globals.contains(name);
+            if !is_global && let Some(id) = frame.names.get(name) {
+                return *id;
+            }
+            if at == 0 {
+                break;
+            }
+            at = if is_global { 0 } else { frame.around };
+        }
+        if let Some(flag) = self.exception_flags().get(name).copied() {
+            let value = match flag {
+                Flag::Value(value) => self.expression(value),
+                Flag::Collection => self.values.path(name),
+            };
+            return self.values.op(Op::Flag, [value]);
+        }
+        match self.imports.of(name) {
+            Some(path) => self.values.path(path),
+            None => self.values.path(name),
+        }
+    }
+
+    /// Returns whether a statement that was followed has bound the name.
+    pub(super) fn is_bound(&self, name: &str) -> bool {
+        let mut at = self.frame;
+        while let Some(frame) = self.frames.get(at) {
+            if frame.names.contains_key(name) {
+                return true;
+            }
+            if at == 0 {
+                break;
+            }
+            at = frame.around;
+        }
+        false
+    }
+
+    pub(super) fn bind(&mut self, name: &'a str, value: Id) {
+        if self.exception_flags().contains_key(name) {
+            return;
+        }
+        let Some(frame) = self.current() else { return };
+        let at = if frame.globals.contains(name) { 0 } else { self.frame };
+        if let Some(frame) = self.frames.get_mut(at) {
+            frame.names.insert(name, value);
+        }
+    }
+
+    pub(super) fn bind_target(&mut self, target: &'a Expr, value: Id) {
+        match target {
+            Expr::Name(name) => self.bind(name.id.as_str(), value),
+            Expr::Tuple(it) => self.bind_parts(&it.elts, value),
+            Expr::List(it) => self.bind_parts(&it.elts, value),
+            Expr::Starred(it) => {
+                let unknown = self.values.unknown_of(Type::List);
+                self.bind_target(&it.value, unknown);
+            }
+            Expr::Attribute(it) => self.change(&it.value),
+            Expr::Subscript(it) => self.change(&it.value),
+            _ => {}
+        }
+    }
+
+    pub(super) fn bind_parts(&mut self, targets: &'a [Expr], value: Id) {
+        for (place, target) in targets.iter().enumerate() {
+            let part = self.part(value, place, targets.len());
+            self.bind_target(target, part);
+        }
+    }
+
+    /// Returns the element at an index of a sequence with `count` elements.
+    pub(super) fn part(&mut self, value: Id, place: usize, count: usize) -> Id {
+        let items = match self.values.node(value) {
+            Node::Op(Op::Tuple | Op::List, items) if items.len() == count => items.to_vec(),
+            Node::Op(Op::OneOf(number), all) => {
+                let (number, all) = (*number, all.to_vec());
+                let parts: Vec<Id> =
+                    all.into_iter().map(|each| self.part(each, place, count)).collect();
+                return self.values.op(Op::OneOf(number), parts);
+            }
+            _ => Vec::new(),
+        };
+        if let Some(item) = items.get(place) {
+            return *item;
+        }
+        let bits = f64::from(u32::try_from(place).unwrap_or(u32::MAX)).to_bits();
+        let key = self.values.add(Node::Number(bits, true));
+        self.values.op(Op::Item, [value, key])
+    }
+
+    /// Makes the object that an expression refers to unknown, because something has changed it.
+    pub(super) fn change(&mut self, object: &'a Expr) {
+        let name = match object {
+            Expr::Name(name) => name.id.as_str(),
+            Expr::Attribute(it) => return self.change(&it.value),
+            Expr::Subscript(it) => return self.change(&it.value),
+            Expr::Call(it) => return self.change(&it.func),
+            _ => return,
+        };
+        let old = self.read(name);
+        let kept = self.values.type_of(old);
+        let new = self.values.unknown_of(kept);
+        self.replace(name, old, new);
+    }
+
+    /// Replaces the value of all names that refer to the same object.
+    pub(super) fn replace(&mut self, name: &'a str, old: Id, new: Id) {
+        self.work.spend(1);
+        if self.values.is_literal(old) && !self.is_mutable(old) {
+            return;
+        }
+        if let Some(frame) = self.current()
+            && frame.names.contains_key(name)
+        {
+            frame.changed_parameters.insert(name);
+        }
+        let mut at = self.frame;
+        while let Some(frame) = self.frames.get_mut(at) {
+            self.work.spend(frame.names.len() / 8);
+            for value in frame.names.values_mut().filter(|value| **value == old) {
+                *value = new;
+            }
+            if at == 0 {
+                break;
+            }
+            at = frame.around;
+        }
+    }
+
+    pub(super) fn is_mutable(&self, id: Id) -> bool {
+        !matches!(
+            self.values.type_of(id),
+            Type::Bool
+                | Type::Int
+                | Type::Float
+                | Type::Fraction
+                | Type::Decimal
+                | Type::Text
+                | Type::Bytes
+                | Type::None
+        )
+    }
+
+    /// Makes the names that statements assign unknown.
+    pub(super) fn forget(&mut self, names: &HashSet<&'a str>) {
+        for name in names {
+            let is_import = self.imports.of(name).is_some() && !self.is_bound(name);
+            if is_import {
+                continue;
+            }
+            let old = self.read(name);
+            let kept = match self.values.type_of(old) {
+                kept @ (Type::Solver | Type::List | Type::Dict | Type::Set) => kept,
+                _ => Type::Unknown,
+            };
+            let unknown = self.values.unknown_of(kept);
+            self.bind(name, unknown);
+        }
+    }
+
+    /// Keeps the values of names that are the same in all of `others` and now.
+    pub(super) fn join(&mut self, others: &[HashMap<&'a str, Id>]) {
+        let Some(frame) = self.frames.get(self.frame) else { return };
+        let mut differ: HashSet<&'a str> = HashSet::default();
+        for other in others {
+            self.work.spend(other.len() / 4);
+            differ.extend(
+                other
+                    .iter()
+                    .filter(|(name, id)| frame.names.get(*name) != Some(*id))
+                    .map(|it| *it.0),
+            );
+            differ.extend(frame.names.keys().filter(|name| !other.contains_key(*name)));
+        }
+        self.forget(&differ);
+    }
+
+    pub(super) fn names_now(&self) -> HashMap<&'a str, Id> {
+        let names =
+            self.frames.get(self.frame).map(|frame| frame.names.clone()).unwrap_or_default();
+        self.work.spend(1 + names.len() / 4);
+        names
+    }
+
+    pub(super) fn set_names(&mut self, names: HashMap<&'a str, Id>) {
+        if let Some(frame) = self.current() {
+            frame.names = names;
+        }
+    }
+
+    /// Returns the names that only have literal values, and a different one if an exception was caught.
+    pub(super) fn exception_flags(&mut self) -> &HashMap<&'a str, Flag<'a>> {
+        let (body, conditions, work) = (self.body, self.conditions, self.work);
+        self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))
+    }
+}
+
+/// Returns whether a qualified name is in a list. An entry that ends with a dot stands for all members.
+fn is_listed(path: &str, list: &[&str]) -> bool {
+    list.iter()
+        .any(|entry| if entry.ends_with('.') { path.starts_with(entry) } else { path == *entry })
+}

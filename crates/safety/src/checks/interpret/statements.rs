@@ -1,0 +1,333 @@
+//! Follows statements.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
+
+use ruff_python_ast::{Expr, ExprCall, Stmt, StmtClassDef, StmtFor, StmtFunctionDef};
+use ruff_text_size::Ranged as _;
+
+use super::super::CheckKind;
+use super::super::imports::Imports;
+use super::super::influence::Changes;
+use super::super::judge::ClassFacts;
+use super::super::values::{Id, Node, Of, Op, Type};
+use super::{Callable, Closure, FUNCTIONS_MAX, Flow, Interpreter, LEVEL_MAX};
+
+/// Decorators that return the function, or one that behaves in the same way.
+const KEEPING_DECORATORS: &[&str] = &[
+    "functools.lru_cache",
+    "functools.cache",
+    "lru_cache",
+    "cache",
+    "staticmethod",
+    "functools.wraps",
+    "wraps",
+];
+
+/// Statements.
+impl<'a> Interpreter<'a, '_> {
+    pub(super) fn statements(&mut self, body: &'a [Stmt]) -> Flow {
+        for stmt in body {
+            if self.is_over() {
+                return Flow::On;
+            }
+            self.work.spend(1);
+            self.level += 1;
+            let flow = if self.level > LEVEL_MAX { Flow::On } else { self.statement(stmt) };
+            self.level -= 1;
+            if flow == Flow::Ends {
+                return Flow::Ends;
+            }
+        }
+        Flow::On
+    }
+
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind of statement")]
+    fn statement(&mut self, stmt: &'a Stmt) -> Flow {
+        match stmt {
+            Stmt::Assign(it) => {
+                let value = self.expression(&it.value);
+                self.note_excepthook(&it.targets, value);
+                for target in &it.targets {
+                    self.bind_target(target, value);
+                }
+            }
+            Stmt::AnnAssign(it) => {
+                if let Some(value) = &it.value {
+                    let value = self.expression(value);
+                    self.bind_target(&it.target, value);
+                }
+            }
+            Stmt::AugAssign(it) => {
+                let value = self.expression(&it.value);
+                if let Expr::Name(name) = &*it.target {
+                    let old = self.read(name.id.as_str());
+                    if self.is_mutable(old) && self.values.type_of(old) != Type::Unknown {
+                        self.change(&it.target);
+                    } else {
+                        let new = self.values.op(Op::Binary(it.op), [old, value]);
+                        self.bind(name.id.as_str(), new);
+                    }
+                } else {
+                    self.change(&it.target);
+                }
+            }
+            Stmt::Expr(it) => self.expression_statement(&it.value),
+            Stmt::Assert(it) => {
+                let condition = self.expression(&it.test);
+                let truth = self.premised(condition);
+                self.check(it.test.range(), truth);
+                self.note_elements(it.test.range(), condition);
+            }
+            Stmt::If(_) => return self.conditional(stmt),
+            Stmt::For(it) => self.for_loop(it),
+            Stmt::While(it) => {
+                let changes = Changes::of(&[&it.body], self.work).names;
+                self.forget(&changes);
+                self.expression(&it.test);
+                self.statements(&it.body);
+                self.forget(&changes);
+                self.statements(&it.orelse);
+            }
+            Stmt::With(it) => return self.with(it),
+            Stmt::Try(it) => return self.attempt(it),
+            Stmt::Match(it) => {
+                self.expression(&it.subject);
+                let before = self.names_now();
+                let mut after = vec![before.clone()];
+                for case in &it.cases {
+                    self.set_names(before.clone());
+                    let bound = Changes::of(&[&case.body], self.work).names;
+                    if self.statements(&case.body) == Flow::On {
+                        after.push(self.names_now());
+                    }
+                    self.forget(&bound);
+                }
+                self.join(&after);
+            }
+            Stmt::FunctionDef(it) => self.define(it),
+            Stmt::ClassDef(it) => self.define_class(it),
+            Stmt::Return(it) => {
+                let value = match &it.value {
+                    Some(value) => self.expression(value),
+                    None => self.values.add(Node::None),
+                };
+                if let Some(frame) = self.current() {
+                    frame.returned = Some(value);
+                }
+                return Flow::Ends;
+            }
+            Stmt::Raise(it) => {
+                if let Some(Expr::Call(call)) = it.exc.as_deref() {
+                    self.check_exit(call);
+                }
+                self.check(stmt.range(), None);
+                return Flow::Ends;
+            }
+            Stmt::Global(it) => {
+                if let Some(frame) = self.current() {
+                    frame.globals.extend(it.names.iter().map(ruff_python_ast::Identifier::as_str));
+                }
+            }
+            Stmt::Delete(it) => {
+                for target in &it.targets {
+                    self.change(target);
+                }
+            }
+            Stmt::Break(_) | Stmt::Continue(_) => return Flow::Ends,
+            _ => {}
+        }
+        Flow::On
+    }
+
+    pub(super) fn expression_statement(&mut self, expr: &'a Expr) {
+        if let Expr::Call(call) = expr {
+            if self.is_check(call.range()) && !self.is_check_of_raise(call) {
+                return self.check_call(call);
+            }
+            self.check_exit(call);
+        }
+        self.expression(expr);
+        if self.is_check(expr.range()) {
+            self.check(expr.range(), None);
+        }
+    }
+
+    pub(super) fn is_check_of_raise(&self, call: &ExprCall) -> bool {
+        let place = self.places.get(&call.start()).copied().unwrap_or(usize::MAX);
+        self.kinds.get(place).is_some_and(|(kind, _)| *kind == CheckKind::Skipped)
+    }
+
+    /// Judges an exit with a computed status.
+    pub(super) fn check_exit(&mut self, call: &'a ExprCall) {
+        if let Some(status) = call.arguments.args.first()
+            && self.is_check(status.range())
+        {
+            let value = self.expression(status);
+            let truth = self.judge().truth(value);
+            self.check(status.range(), truth);
+        }
+    }
+
+    pub(super) fn conditional(&mut self, stmt: &'a Stmt) -> Flow {
+        let Stmt::If(it) = stmt else { return Flow::On };
+        let mut after = Vec::new();
+        let mut is_complete = false;
+        let bodies = std::iter::once((Some(&*it.test), &it.body))
+            .chain(it.elif_else_clauses.iter().map(|clause| (clause.test.as_ref(), &clause.body)));
+        let mut before = self.names_now();
+        for (test, body) in bodies {
+            self.set_names(before.clone());
+            if let Some(test) = test {
+                let condition = self.expression(test);
+                let truth = self.premised(condition);
+                self.check(test.range(), truth);
+                self.note_elements(test.range(), condition);
+                before = self.names_now();
+            } else {
+                is_complete = true;
+            }
+            if self.statements(body) == Flow::On {
+                after.push(self.names_now());
+            }
+        }
+        if !is_complete {
+            after.push(before);
+        }
+        let Some(last) = after.pop() else { return Flow::Ends };
+        self.set_names(last);
+        self.join(&after);
+        Flow::On
+    }
+
+    pub(super) fn for_loop(&mut self, it: &'a StmtFor) {
+        let iterable = self.expression(&it.iter);
+        let changes = Changes::of(&[&it.body], self.work).names;
+        self.forget(&changes);
+        let element = self.element(iterable);
+        self.bind_target(&it.target, element);
+        self.statements(&it.body);
+        self.forget(&changes);
+        self.statements(&it.orelse);
+    }
+
+    /// Returns a value for any element of an iterable.
+    pub(super) fn element(&mut self, iterable: Id) -> Id {
+        if let Some((object, "items", [])) = self.values.method(iterable)
+            && self.elements(iterable).is_none()
+        {
+            // A pair of a key, and the value at that key.
+            let key = self.fresh();
+            let value = self.item(object, key);
+            return self.values.op(Op::Tuple, [key, value]);
+        }
+        let items = self.elements(iterable);
+        match items.as_deref() {
+            Some([]) | None => self.fresh(),
+            Some(items) if items.windows(2).all(|pair| pair.first() == pair.get(1)) => {
+                items.first().copied().unwrap_or_default()
+            }
+            Some(items) if items.len() <= FUNCTIONS_MAX => {
+                let number = self.values.fresh_number();
+                let items: Box<[Id]> = items.into();
+                self.values.op(Op::OneOf(number), items)
+            }
+            Some(_) => self.fresh(),
+        }
+    }
+
+    pub(super) fn fresh(&mut self) -> Id {
+        self.values.unknown()
+    }
+
+    pub(super) fn elements(&mut self, iterable: Id) -> Option<Vec<Id>> {
+        let iterable = self.values.original(iterable);
+        self.work.spend(self.values.operand_count(iterable) / 8);
+        match self.values.node(iterable) {
+            Node::Op(Op::Tuple | Op::List | Op::Set, items) => return Some(items.to_vec()),
+            Node::Op(Op::Dict, items) => return Some(items.iter().copied().step_by(2).collect()),
+            // All elements are the same literal.
+            Node::Op(Op::Comprehension(Of::List | Of::Generator), parts) => {
+                let element = parts.first().copied()?;
+                return self.values.is_literal(element).then(|| vec![element]);
+            }
+            _ => {}
+        }
+        let (object, name, _) = self.values.method(iterable)?;
+        let pairs: Vec<Id> = self.values.operands(object, Op::Dict)?.to_vec();
+        let pairs: Vec<(Id, Id)> = pairs
+            .chunks_exact(2)
+            .filter_map(|pair| Some((*pair.first()?, *pair.get(1)?)))
+            .collect();
+        match name {
+            "values" => Some(pairs.iter().map(|(_, value)| *value).collect()),
+            "keys" => Some(pairs.iter().map(|(key, _)| *key).collect()),
+            "items" => {
+                let items = pairs.into_iter();
+                Some(items.map(|(key, value)| self.values.op(Op::Tuple, [key, value])).collect())
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn define(&mut self, function: &'a StmtFunctionDef) {
+        let closure = self.values_of_closure(Callable::Function(function));
+        let mut value = closure;
+        for decorator in function.decorator_list.iter().rev() {
+            let of = self.expression(&decorator.expression);
+            let called = self.values.operands(of, Op::Call).and_then(|of| of.first().copied());
+            let path = self.values.path_of(called.unwrap_or(of)).map(std::borrow::Cow::into_owned);
+            if path.is_some_and(|path| KEEPING_DECORATORS.contains(&&*path)) {
+                continue;
+            }
+            value = self.call_value(of, &[value]);
+        }
+        self.bind(&function.name, value);
+    }
+
+    pub(super) fn values_of_closure(&mut self, function: Callable<'a>) -> Id {
+        self.closures.push(Closure { function, frame: self.frame });
+        self.values.add(Node::Function(self.closures.len() - 1))
+    }
+
+    pub(super) fn define_class(&mut self, class: &'a StmtClassDef) {
+        let place = self.classes.len();
+        self.classes.push(class);
+        let facts = facts_of(class, self.imports);
+        self.facts.push(facts);
+        let value = self.values.add(Node::Class(place));
+        self.bind(&class.name, value);
+        // The methods are followed later, with unknown arguments.
+        let before = self.names_now();
+        self.statements(&class.body);
+        self.set_names(before);
+        self.bind(&class.name, value);
+    }
+}
+
+/// Returns the facts about a class of the script.
+fn facts_of(class: &StmtClassDef, imports: &Imports<'_>) -> ClassFacts {
+    let method = |name: &str| {
+        class.body.iter().find_map(|stmt| match stmt {
+            Stmt::FunctionDef(it) if it.name.as_str() == name => Some(it),
+            _ => None,
+        })
+    };
+    let returned = |name: &str| match method(name)?.body.last()? {
+        Stmt::Return(it) => it.value.as_deref(),
+        _ => None,
+    };
+    let is_true =
+        |value: Option<&Expr>| matches!(value, Some(Expr::BooleanLiteral(it)) if it.value);
+    let is_plain =
+        class.bases().iter().all(|base| imports.path(base).is_some_and(|it| it == "object"));
+    let has_bool = method("__bool__").is_some() || method("__len__").is_some();
+    let is_isinstance = |value: Option<&Expr>| match value {
+        Some(Expr::Call(call)) => imports.path(&call.func).is_some_and(|it| it == "isinstance"),
+        _ => false,
+    };
+    ClassFacts {
+        is_true: is_plain && !has_bool,
+        equals_all: is_true(returned("__eq__")) || is_isinstance(returned("__eq__")),
+        suppresses: is_true(returned("__exit__")),
+    }
+}

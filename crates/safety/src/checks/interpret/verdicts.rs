@@ -1,0 +1,128 @@
+//! Judges the checks that are reached, and combines the judgements of all calls.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
+
+use ruff_python_ast::{CmpOp, Expr, ExprCall};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::super::CheckKind;
+use super::super::judge::Truth;
+use super::super::vacuity::Vacuity;
+use super::super::values::{Id, Type};
+use super::{Interpreter, Verdict};
+
+/// Verdicts on checks.
+impl<'a> Interpreter<'a, '_> {
+    /// Judges the check at `range`, if there is one. `truth` is the truth value of its condition.
+    pub(super) fn check(&mut self, range: TextRange, truth: Truth) {
+        let Some(place) = self.places.get(&range.start()).copied() else { return };
+        if self.is_quiet || self.conditions.get(place) != Some(&range) {
+            return;
+        }
+        let Some((kind, is_assertion)) = self.kinds.get(place).copied() else { return };
+        let holds_if = !matches!(kind, CheckKind::FailsIf | CheckKind::Exit);
+        let why = match truth {
+            _ if kind == CheckKind::Tuple => Some(Vacuity::Tuple),
+            Some((_, why @ Vacuity::Constant)) => Some(why),
+            Some((truth, why)) if truth == holds_if => Some(why),
+            _ => None,
+        };
+        let is_swallowed = self.catches.iter().any(|catch| match kind {
+            CheckKind::Exit => catch.exits,
+            _ if is_assertion => catch.assertions,
+            _ => catch.others,
+        });
+        let why = why.or(is_swallowed.then_some(Vacuity::Swallowed));
+        if let Some(verdict) = self.verdicts.get_mut(place) {
+            *verdict = match (*verdict, why) {
+                (Verdict::CanFail, _) | (_, None) => Verdict::CanFail,
+                (Verdict::Unseen, Some(why)) => Verdict::Vacuous(why),
+                (known @ Verdict::Vacuous(_), Some(_)) => known,
+            };
+        }
+    }
+
+    pub(super) fn is_check(&self, range: TextRange) -> bool {
+        self.places
+            .get(&range.start())
+            .is_some_and(|place| self.conditions.get(*place) == Some(&range))
+    }
+
+    /// Judges a call of an assertion function.
+    pub(super) fn check_call(&mut self, call: &'a ExprCall) {
+        if !self.is_check(call.range()) {
+            return;
+        }
+        let arguments = self.arguments(call);
+        let name = match &*call.func {
+            Expr::Attribute(attribute) => attribute.attr.as_str(),
+            Expr::Name(name) => name.id.as_str(),
+            _ => "",
+        };
+        let truth = self.truth_of_assertion(name, &arguments);
+        self.check(call.range(), truth);
+    }
+
+    pub(super) fn truth_of_assertion(&self, name: &str, arguments: &[Id]) -> Truth {
+        let judge = self.judge();
+        let compare = |op| {
+            let (left, right) = (arguments.first()?, arguments.get(1)?);
+            judge.compare(op, *left, *right, 8)
+        };
+        let op = match name {
+            "assertTrue" => return judge.truth(*arguments.first()?),
+            "assertFalse" => return judge.truth(*arguments.first()?).map(|(of, why)| (!of, why)),
+            "assertIsNotNone" => {
+                let of = self.values.type_of(*arguments.first()?);
+                let is_known = !matches!(of, Type::Unknown | Type::None);
+                return is_known.then_some((true, Vacuity::AlwaysTrue));
+            }
+            "assertAlmostEqual" | "assert_almost_equal" | "assert_approx_equal" => {
+                return self.truth_of_almost_equal(arguments);
+            }
+            "assert_allclose" => {
+                return judge.is_close(*arguments.first()?, *arguments.get(1)?, arguments);
+            }
+            "assertNotEqual" => CmpOp::NotEq,
+            "assertGreater" => CmpOp::Gt,
+            "assertGreaterEqual" => CmpOp::GtE,
+            "assertLess" => CmpOp::Lt,
+            "assertLessEqual" => CmpOp::LtE,
+            "assertIs" => CmpOp::Is,
+            "assertIsNot" => CmpOp::IsNot,
+            "assertIn" => CmpOp::In,
+            "assertNotIn" => CmpOp::NotIn,
+            "assertEqual"
+            | "assertListEqual"
+            | "assertSequenceEqual"
+            | "assertDictEqual"
+            | "assertSetEqual"
+            | "assertTupleEqual"
+            | "assertCountEqual"
+            | "assert_equal"
+            | "assert_array_equal"
+            | "assert_frame_equal"
+            | "assert_series_equal" => CmpOp::Eq,
+            _ => return None,
+        };
+        compare(op)
+    }
+
+    pub(super) fn truth_of_almost_equal(&self, arguments: &[Id]) -> Truth {
+        let (values, judge) = (&self.values, self.judge());
+        let (left, right) = (*arguments.first()?, *arguments.get(1)?);
+        if let Some(truth) = judge.compare(CmpOp::Eq, left, right, 8).filter(|(holds, _)| *holds) {
+            return Some(truth);
+        }
+        let places = ["places", "decimal"]
+            .into_iter()
+            .find_map(|name| values.number(values.keyword(arguments, name)?));
+        let places = places.or_else(|| values.literal(*arguments.get(2)?));
+        let delta = values.keyword(arguments, "delta").and_then(|it| values.number(it));
+        let claims = [left, right].into_iter().filter_map(|it| values.number(it));
+        let is_wide = delta.is_some_and(|delta| {
+            claims.into_iter().any(|claim| claim != 0.0 && delta >= claim.abs())
+        });
+        (is_wide || places.is_some_and(|places| places < 0.0)).then_some((true, Vacuity::Tolerance))
+    }
+}
