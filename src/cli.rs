@@ -137,6 +137,9 @@ enum Command {
         /// The form of the output
         #[arg(long, value_enum, default_value = "text")]
         format: check::CheckFormat,
+        /// Also exit with 1 if a script has no check that can fail
+        #[arg(long)]
+        require_check: bool,
     },
     /// Check whether skills may be loaded, by their manifests
     ///
@@ -395,7 +398,9 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(options) => serve::run(*options),
         Command::Run(options) => Ok(run::run(&options)),
-        Command::Check { files, format } => check::check(&files, format),
+        Command::Check { files, format, require_check } => {
+            check::check(&files, format, require_check)
+        }
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),

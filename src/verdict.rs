@@ -85,4 +85,45 @@ impl Verdict {
     pub(crate) fn proof_ref(&self) -> Option<&str> {
         self.document.pointer("/context/evidence/proof_ref")?.as_str()
     }
+
+    /// Returns the verdict in one line, for a person.
+    pub(crate) fn summary(&self) -> String {
+        let lines_of = |state| {
+            let lines: Vec<String> = self
+                .checks
+                .iter()
+                .filter(|check| check.state == state)
+                .map(|check| check.line.to_string())
+                .collect();
+            let word = if lines.len() == 1 { "line" } else { "lines" };
+            format!("{word} {}", lines.join(", "))
+        };
+        match self.outcome {
+            Conclusion::Verified => {
+                let held = self.checks.iter().filter(|check| check.state == CheckState::Held);
+                match held.count() + self.checks_omitted {
+                    1 => "verified: 1 check held".to_owned(),
+                    held => format!("verified: {held} checks held"),
+                }
+            }
+            Conclusion::Refuted => format!("refuted: {}", lines_of(CheckState::Failed)),
+            Conclusion::NothingChecked => "nothing was checked".to_owned(),
+            Conclusion::Vacuous if self.has_failed() => format!(
+                "not verified: a check failed, and the script ended successfully: {}",
+                lines_of(CheckState::Failed)
+            ),
+            Conclusion::Vacuous => {
+                format!("not verified: these checks cannot fail: {}", lines_of(CheckState::Held))
+            }
+            Conclusion::Inconclusive => {
+                "not verified: the run was cut short, or its result can differ between runs"
+                    .to_owned()
+            }
+            Conclusion::Blocked => "not verified: the script was not run".to_owned(),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.checks.iter().any(|check| check.state == CheckState::Failed)
+    }
 }

@@ -1,10 +1,13 @@
 //! The answer to a line of a batch, and the status of the answer. This module never runs or writes anything.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::executor::{Ending, Outcome, Start};
 use crate::gateway::{DecisionFinding, VerificationId};
+use crate::verdict::Verdict;
 
 /// The status of the answer to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -136,6 +139,8 @@ pub(super) struct RunEnd {
     /// The names of the output streams that were cut off at the limit.
     pub(super) truncated: Vec<&'static str>,
     pub(super) warm: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verification: Option<Arc<Verdict>>,
 }
 
 impl RunEnd {
@@ -146,6 +151,7 @@ impl RunEnd {
             exit_code: outcome.ending.exit_code(),
             truncated: cut_off.map(|(name, _)| name).collect(),
             warm: outcome.start == Start::Warm,
+            verification: outcome.verdict,
             stdout: outcome.stdout.text,
             stderr: outcome.stderr.text,
         }

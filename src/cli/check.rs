@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::output::{document, print, print_styled};
-use crate::safety::{self, Analysis, Finding, Severity};
+use crate::safety::{self, Analysis, Check, Finding, Severity, Vacuity};
 use crate::terminal::{BOLD, DIM, Label, visible};
 
 /// The format of the output.
@@ -35,7 +35,13 @@ struct Checked {
 
 /// Analyses the files and prints the findings, or a single line if there are no findings. The exit code is 0 without
 /// findings, 1 with findings, and 2 if a file could not be read or analysed.
-pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<ExitCode> {
+///
+/// With `requires_check`, a script without a check that can fail counts as a finding too.
+pub(super) fn check(
+    files: &[PathBuf],
+    format: CheckFormat,
+    requires_check: bool,
+) -> anyhow::Result<ExitCode> {
     let mut checked = Vec::new();
     let mut has_failed = false;
     for file in files {
@@ -54,7 +60,14 @@ pub(super) fn check(files: &[PathBuf], format: CheckFormat) -> anyhow::Result<Ex
         CheckFormat::Json => print("the findings", &document(as_json(&checked))),
         CheckFormat::Sarif => print("the findings", &format!("{:#}\n", sarif::log(&checked))),
     }?;
-    let has_findings = checked.iter().any(|file| !file.analysis.findings.is_empty());
+    let lacks_check = |file: &Checked| {
+        requires_check && file.analysis.checks.iter().all(|check| check.vacuous.is_some())
+    };
+    for file in checked.iter().filter(|file| lacks_check(file)) {
+        Label::Error.say(format_args!("{}: no check of the script can fail", file.name));
+    }
+    let has_findings =
+        checked.iter().any(|file| !file.analysis.findings.is_empty() || lacks_check(file));
     Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))
 }
 
@@ -83,6 +96,16 @@ fn as_text(checked: &[Checked]) -> String {
             let _ = writeln!(text, "{place}: {label}: {finding}{}", rule.unwrap_or_default());
         }
     }
+    for Checked { name, analysis } in checked {
+        for (check, why) in vacuous(analysis) {
+            let place = painted(BOLD, &format!("{name}:{}", check.line));
+            let label = painted(Label::Note.style(), "note");
+            let id = painted(DIM, &format!(" [check/{}]", why.id()));
+            let text_of = visible(&check.text);
+            let _ =
+                writeln!(text, "{place}: {label}: `{text_of}` proves nothing: {}{id}", why.why());
+        }
+    }
     let is_clean = checked.iter().all(|file| file.analysis.findings.is_empty());
     if is_clean && !checked.is_empty() {
         let files = match checked.len() {
@@ -104,10 +127,25 @@ fn as_json(checked: &[Checked]) -> Value {
                 "blocked": !analysis.findings.is_empty(),
                 "findings": list(&analysis.findings),
                 "notes": list(&analysis.notes),
+                "checks": analysis.checks.iter().map(check_json).collect::<Value>(),
             })
         })
         .collect();
     json!({ "files": files })
+}
+
+fn check_json(check: &Check) -> Value {
+    json!({
+        "line": check.line,
+        "text": check.text,
+        "vacuous": check.vacuous.map(Vacuity::id),
+        "why": check.vacuous.map(Vacuity::why),
+    })
+}
+
+/// Returns the checks that cannot fail, with the reasons.
+fn vacuous(analysis: &Analysis) -> impl Iterator<Item = (&Check, Vacuity)> {
+    analysis.checks.iter().filter_map(|check| Some((check, check.vacuous?)))
 }
 
 fn finding_json(finding: &Finding) -> Value {

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,6 +27,7 @@ use crate::jobs::RequestKey;
 use crate::ledger::Presented;
 use crate::server::{CallContext, CallEnd, Reply, Server};
 use crate::terminal::Label;
+use crate::verdict::{Conclusion, Verdict};
 use screen::{Printed, Screen};
 
 /// The maximum value of `--timeout`, in seconds. It is the same as for a background job.
@@ -72,6 +74,7 @@ pub(super) fn check(
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag of the command line")]
 pub(super) struct Options {
     /// The script, or - for standard input
     #[arg(required_unless_present = "batch")]
@@ -97,6 +100,15 @@ pub(super) struct Options {
     /// threads and secrets can still differ.
     #[arg(long)]
     deterministic: bool,
+    /// Print what the script verified, also if standard error is not a terminal
+    #[arg(long, conflicts_with = "batch")]
+    verdict: bool,
+    /// Write the Verification Context (a JSON document) to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    verification: Option<PathBuf>,
+    /// Exit with 1 if the script ended with 0 and verified nothing
+    #[arg(long, conflicts_with = "batch")]
+    require_verified: bool,
     #[command(flatten)]
     batch: batch::Options,
 }
@@ -132,7 +144,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
 }
 
 fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let Options { file, json, pictures: folder, .. } = options;
+    let Options { file, pictures: folder, .. } = options;
     let file = file.as_deref().unwrap_or(Path::new("-"));
     if file == Path::new("-") && io::stdin().is_terminal() {
         Label::Note
@@ -160,7 +172,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     let receipts = super::receipt::writer_of_scripts(settings)?;
     let server = Server::new(settings, executor, None, None, receipts.as_ref());
     super::in_runtime(|runtime| {
-        runtime.block_on(call(&server, (code, stdin), *json, folder.as_deref()))
+        runtime.block_on(call(&server, (code, stdin), options, folder.as_deref()))
     })
 }
 
@@ -175,9 +187,10 @@ fn read_stdin(file: &Path) -> io::Result<Stdin> {
 async fn call(
     server: &Server,
     (code, stdin): (String, Stdin),
-    is_json: bool,
+    options: &Options,
     folder: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
+    let is_json = options.json;
     let mut interrupts = signal(SignalKind::interrupt())?;
     let cancel = CancellationToken::new();
     let screen = Screen::open(&cancel);
@@ -214,15 +227,28 @@ async fn call(
         return Ok(ExitCode::from(code::UNREAD));
     }
     let code = if is_interrupted { code::INTERRUPTED } else { exit_code(reply.end) };
+    let is_verified =
+        reply.verdict.as_ref().is_some_and(|verdict| verdict.outcome == Conclusion::Verified);
+    let code = if options.require_verified && code == 0 && !is_verified { 1 } else { code };
+    let shows_verdict = options.verdict || (!is_json && io::stderr().is_terminal());
+    let document = options.verification.clone();
     let folder = folder.map(Path::to_owned);
     // Print on another thread, because the terminal, or a disk that does not respond, can block the write. Ctrl-C still
     // works.
     let shown = tokio::task::spawn_blocking(move || {
-        if is_json {
+        let verdict = reply.verdict.clone();
+        if let (Some(verdict), Some(file)) = (&verdict, &document) {
+            write_document(verdict, file)?;
+        }
+        let shown = if is_json {
             show_json(reply, folder.as_deref())
         } else {
             show(&reply, folder.as_deref(), elapsed)
+        };
+        if let Some(verdict) = verdict.filter(|_| shows_verdict) {
+            Label::Note.say(verdict.summary());
         }
+        shown
     });
     let Some(shown) = unless_interrupted(&mut interrupts, shown).await else {
         return Ok(ExitCode::from(code::INTERRUPTED));
@@ -237,6 +263,14 @@ fn show(reply: &Reply, folder: Option<&Path>, elapsed: Duration) -> anyhow::Resu
     let delivered = pictures::deliver(&reply.pictures, folder);
     print_end(reply, elapsed);
     delivered
+}
+
+/// Writes the Verification Context to a file.
+fn write_document(verdict: &Verdict, file: &Path) -> anyhow::Result<()> {
+    let document = format!("{:#}\n", verdict.document);
+    std::fs::write(file, document).with_context(|| {
+        format!("the Verification Context could not be written to {}", file.display())
+    })
 }
 
 /// Prints the result of the call as JSON, and writes the pictures if `folder` is given.

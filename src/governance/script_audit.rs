@@ -313,8 +313,8 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         "advice": advice,
     });
     // Jobs of earlier versions have no verdict.
-    if let Some(verdict) = verdict {
-        figures["verdict"] = json!(verdict);
+    if let (Some(verdict), Some(figures)) = (verdict, figures.as_object_mut()) {
+        figures.insert("verdict".to_owned(), json!(verdict));
     }
     let figures = canonical_json(&figures);
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);

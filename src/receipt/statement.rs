@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::executor::Environment;
 use crate::gateway::AskedBy;
 use crate::ledger::AuditPlace;
+use crate::verdict::{Conclusion, Verdict};
 
 /// The type that every in-toto statement of version 1 has.
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
@@ -95,9 +96,33 @@ pub(crate) struct Predicate<'a> {
     /// run of tests. Also `None` in receipts of older versions, which omitted an empty list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) may_differ_by: Option<Vec<Cow<'static, str>>>,
+    /// What the script verified. `None` in receipts of older versions, and for a call without a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) verification: Option<Verification>,
     /// The place of the last row about this call in the audit log. `None` without an audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) audit: Option<AuditPlace>,
+}
+
+/// What a script verified.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Verification {
+    pub(crate) outcome: Conclusion,
+    /// The commitment to the evidence of a verified script.
+    pub(crate) proof_ref: Option<String>,
+    /// The digest of the Verification Context.
+    pub(crate) document_digest: String,
+}
+
+impl Verification {
+    pub(crate) fn of(verdict: &Verdict) -> Self {
+        Self {
+            outcome: verdict.outcome,
+            proof_ref: verdict.proof_ref().map(str::to_owned),
+            document_digest: verdict.document_digest.clone(),
+        }
+    }
 }
 
 /// The program that made the decision.

@@ -17,6 +17,7 @@ use thiserror::Error;
 use super::keys::{SigningKey, to_milliseconds};
 use super::outputs::{ReservedOutputs, remove_abandoned_outputs};
 use super::reserved::{ReservedFile, remove_abandoned};
+use super::statement::Verification;
 use super::statement::{
     Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox, Statement,
     Subject, TEST_RESULT_TYPE, TestResult,
@@ -521,6 +522,9 @@ impl Draft {
             deterministic: determinism
                 .map(|it| Deterministic { fixed_addresses: it.fixes_addresses }),
             may_differ_by: Some(differences::as_texts(&may_differ_by)),
+            verification: outcome
+                .and_then(|outcome| outcome.verdict.as_deref())
+                .map(Verification::of),
             audit,
             ..Predicate::default()
         };

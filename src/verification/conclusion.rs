@@ -21,8 +21,8 @@ impl Tally {
             CheckKind::FailsIf | CheckKind::Skipped => (second, first),
             CheckKind::Call => (second, first.saturating_sub(second)),
             CheckKind::Exit if exit_code != 0 => (0, first),
-            // The tuple of an `assert` always holds. No other kinds exist.
-            _ => (first, 0),
+            // The tuple of an `assert` always holds.
+            CheckKind::Tuple | CheckKind::Exit | _ => (first, 0),
         };
         Self { held, failed, is_empty: check.counts_elements && elements == 0 }
     }

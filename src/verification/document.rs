@@ -99,7 +99,7 @@ pub(crate) fn verdict_without_run(code: Option<&str>, model: Option<String>) -> 
         interpretation: interpretation(None, &Circumstances::default()),
         configuration: None,
         dependencies: None,
-        evidence: json!({ "script": code.map(|code| digest(code)), "refuted": false }),
+        evidence: json!({ "script": code.map(digest), "refuted": false }),
     };
     verdict(Conclusion::Blocked, Vec::new(), parts)
 }
@@ -114,39 +114,45 @@ fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, parts: Parts) -> V
 
 fn document(outcome: Conclusion, parts: Parts) -> Value {
     let Parts { statement, model, interpretation, configuration, dependencies, evidence } = parts;
-    let mut proof = json!({
-        "verifier": env!("CARGO_PKG_NAME"),
-        "verifier_version": env!("CARGO_PKG_VERSION"),
-        "outcome_treatment": OUTCOME_TREATMENT,
-    });
-    if let Some(configuration) = configuration {
-        proof["configuration"] = configuration;
-    }
-    if let Some(dependencies) = dependencies {
-        proof["trusted_dependencies"] = json!(dependencies);
-    }
+    let proof = object([
+        ("verifier", Some(json!(env!("CARGO_PKG_NAME")))),
+        ("verifier_version", Some(json!(env!("CARGO_PKG_VERSION")))),
+        ("configuration", configuration),
+        ("trusted_dependencies", dependencies.map(|dependencies| json!(dependencies))),
+        ("outcome_treatment", Some(json!(OUTCOME_TREATMENT))),
+    ]);
     let admission = if outcome == Conclusion::Verified { "ADMIT" } else { "DENY" };
-    let mut context = json!({
-        "interpretation": interpretation,
-        "proof": proof,
-        "evidence": { "evidence": evidence },
-        "decision": { "admission": admission },
-    });
+    let context = |evidence: Value| {
+        json!({
+            "interpretation": interpretation,
+            "proof": proof,
+            "evidence": evidence,
+            "decision": { "admission": admission },
+        })
+    };
     let proof_ref = (outcome == Conclusion::Verified).then(|| {
-        let bound = json!({ "formal_statement": statement, "context": context });
-        digest(canonical(&bound))
+        // The bound payload has everything but the commitment itself.
+        let context = context(json!({ "evidence": evidence }));
+        digest(canonical(&json!({ "formal_statement": statement, "context": context })))
     });
-    context["evidence"]["proof_ref"] = json!(proof_ref);
-    let mut formalization = Map::from_iter([("verified".to_owned(), Value::Bool(false))]);
-    if let Some(model) = model {
-        formalization.insert("translator".to_owned(), Value::String(model));
-    }
+    let context = context(json!({ "evidence": evidence, "proof_ref": proof_ref }));
+    let formalization =
+        object([("verified", Some(Value::Bool(false))), ("translator", model.map(Value::String))]);
     json!({
         "spec_version": SPEC_VERSION,
         "object": { "formal_statement": statement, "formalization": formalization },
         "context": context,
         "verdict": outcome.verdict(),
     })
+}
+
+/// Returns an object with the members that have a value.
+fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let members = members.into_iter();
+    members
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect::<Map<_, _>>()
+        .into()
 }
 
 fn document_digest(document: &Value) -> String {
@@ -184,15 +190,17 @@ fn script_statement(source: &str) -> String {
 }
 
 fn interpretation(script: Option<&AuthorizedScript>, circumstances: &Circumstances) -> Value {
-    let mut fields = json!({ "policy_version": format!("sha256:{}", *RULES_SHA256) });
-    if let Some(script) = script {
+    let theory = script.map(|script| {
         let (imports, source) = (script.imports().unwrap_or_default(), script.source().as_str());
-        fields["theory"] = json!(theory::theory(imports, circumstances.packages(), source));
-    }
-    if let Some(surroundings) = &circumstances.surroundings {
-        fields["language"] = json!(format!("Python {}", surroundings.version));
-    }
-    fields
+        json!(theory::theory(imports, circumstances.packages(), source))
+    });
+    let surroundings = circumstances.surroundings.as_ref();
+    let language = surroundings.map(|of| json!(format!("Python {}", of.version)));
+    object([
+        ("theory", theory),
+        ("language", language),
+        ("policy_version", Some(json!(format!("sha256:{}", *RULES_SHA256)))),
+    ])
 }
 
 fn configuration(limits: RunLimits, circumstances: &Circumstances, tier: Option<Tier>) -> Value {

@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::{Checked, Finding, Severity, findings_of};
+use super::{Check, Checked, Finding, Severity, Vacuity, findings_of, vacuous};
 use crate::safety::rules;
 
 const SCHEMA: &str =
@@ -23,7 +23,11 @@ pub(super) fn log(checked: &[Checked]) -> Value {
         .iter()
         .flat_map(|file| {
             let findings = findings_of(&file.analysis).into_iter();
-            findings.map(|(finding, severity)| result(&file.name, finding, severity))
+            let findings =
+                findings.map(|(finding, severity)| result(&file.name, finding, severity));
+            let checks =
+                vacuous(&file.analysis).map(|(check, why)| result_of_check(&file.name, check, why));
+            findings.chain(checks).collect::<Vec<_>>()
         })
         .collect();
     json!({
@@ -48,6 +52,13 @@ fn driver() -> Value {
             })
         })
         .collect();
+    rules.extend(Vacuity::all().map(|why| {
+        json!({
+            "id": format!("check/{}", why.id()),
+            "shortDescription": { "text": format!("The check proves nothing: {}", why.why()) },
+            "defaultConfiguration": { "level": level(Severity::Note) },
+        })
+    }));
     rules.push(json!({
         "id": NO_RULE,
         "shortDescription": { "text": "the source cannot be analysed, or there is more in it" },
@@ -75,6 +86,18 @@ fn result(file: &str, finding: &Finding, severity: Severity) -> Value {
         "level": level(severity),
         "message": { "text": finding.to_string() },
         "locations": [{ "physicalLocation": location }],
+    })
+}
+
+fn result_of_check(file: &str, check: &Check, why: Vacuity) -> Value {
+    json!({
+        "ruleId": format!("check/{}", why.id()),
+        "level": level(Severity::Note),
+        "message": { "text": format!("`{}` proves nothing: {}", check.text, why.why()) },
+        "locations": [{ "physicalLocation": {
+            "artifactLocation": { "uri": uri(file) },
+            "region": { "startLine": check.line },
+        } }],
     })
 }
 

@@ -48,6 +48,11 @@ const REASONS: [(Vacuity, &str, &str); 12] = [
 ];
 
 impl Vacuity {
+    /// Returns all reasons.
+    pub fn all() -> impl Iterator<Item = Self> {
+        REASONS.iter().map(|(reason, ..)| *reason)
+    }
+
     /// Returns the stable identifier of the reason.
     pub fn id(self) -> &'static str {
         self.row().1
