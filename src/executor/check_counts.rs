@@ -37,6 +37,11 @@ impl CheckCounts {
         is_whole.then(|| Self(triples.iter().map(|three| three.map(count)).collect()))
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_test(counts: &[[u64; 3]]) -> Self {
+        Self(counts.to_vec())
+    }
+
     /// Returns the counts, if there are `checks` of them.
     pub(crate) fn of(&self, checks: usize) -> Option<&[[u64; 3]]> {
         (self.0.len() == checks).then_some(&self.0)

@@ -1,1 +1,192 @@
+//! Tests of conclusions and documents, with outcomes that need no interpreter.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::config::AdminGate;
+use crate::executor::{CheckCounts, Ending, Outcome, RunLimits};
+use crate::gateway::{Arguments, AuthorizedScript, Decision, Grant, RiskBasedExecutionGateway};
+use crate::verdict::{CheckState, Conclusion, Verdict};
+
+use super::{Circumstances, verdict_on_run, verdict_without_run};
+
+/// Returns the permission to run a script.
+fn authorized(code: &str) -> AuthorizedScript {
+    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
+    let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
+    match gateway.evaluate(arguments).unwrap().confirm(Ok(None)) {
+        Decision::Allow { grant: Grant::Execute(script), .. } => script,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the verdict on a run of a script that ended with `exit_code`, and whose checks were counted so.
+fn verdict(code: &str, exit_code: i32, counts: &[[u64; 3]]) -> Verdict {
+    let outcome = Outcome {
+        ending: Ending::Exited(exit_code),
+        check_counts: Some(CheckCounts::for_test(counts)),
+        ..Outcome::never_started()
+    };
+    let limits = RunLimits::of_script(Duration::from_secs(30));
+    verdict_on_run(&authorized(code), limits, &Circumstances::default(), &outcome)
+}
+
+#[test]
+fn the_first_rule_that_applies_decides() {
+    let one = "assert 2 ** 10 == 1024";
+    let caught = "try:\n    assert 2 ** 10 == 1000\nexcept AssertionError:\n    pass";
+    let required = "def check(x):\n    assert x > 0\ntry:\n    check(-1)\nexcept AssertionError:\n    \
+                    pass\nelse:\n    raise AssertionError('not checked')";
+    let control = "def positive(x):\n    if x < 0:\n        raise ValueError(x)\n    return x\n\
+                   try:\n    positive(-1)\nexcept ValueError:\n    pass\nassert positive(3) ** 2 == 9";
+    for (code, exit_code, counts, expected) in [
+        (one, 0, &[[1, 0, 0]][..], Conclusion::Verified),
+        (one, 1, &[[0, 1, 0]], Conclusion::Refuted),
+        // The script fails for another reason.
+        (one, 1, &[[1, 0, 0]], Conclusion::Inconclusive),
+        (one, 0, &[[0, 0, 0]], Conclusion::NothingChecked),
+        // Counts that were not sent, or do not fit to the checks.
+        (one, 0, &[], Conclusion::NothingChecked),
+        (one, -9, &[[1, 0, 0]], Conclusion::Inconclusive),
+        ("print(1)", 0, &[], Conclusion::NothingChecked),
+        ("assert 1 == 1", 0, &[[1, 0, 0]], Conclusion::Vacuous),
+        (caught, 0, &[[0, 1, 0]], Conclusion::Vacuous),
+        (required, 0, &[[0, 1, 0], [0, 1, 0]], Conclusion::Verified),
+        (required, 0, &[[0, 2, 0], [0, 1, 0]], Conclusion::Vacuous),
+        (control, 0, &[[1, 1, 0], [1, 0, 0]], Conclusion::Verified),
+        ("import time\nassert time.time() > 0.5", 0, &[[1, 0, 0]], Conclusion::Inconclusive),
+        ("import sys\nsys.exit(len('a') - 1)", 0, &[[1, 0, 0]], Conclusion::Verified),
+        ("import sys\nsys.exit(len('a'))", 1, &[[1, 0, 0]], Conclusion::Refuted),
+        (
+            "xs = [x for x in '' if x]\nassert all(x > 'a' for x in xs)",
+            0,
+            &[[1, 0, 0]],
+            Conclusion::Vacuous,
+        ),
+        (
+            "xs = [x for x in 'b' if x]\nassert all(x > 'a' for x in xs)",
+            0,
+            &[[1, 0, 1]],
+            Conclusion::Verified,
+        ),
+    ] {
+        assert_eq!(
+            verdict(code, exit_code, counts).outcome,
+            expected,
+            "{code} {exit_code} {counts:?}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_cut_short_verifies_nothing() {
+    let run = |ending, is_truncated| {
+        let mut outcome = Outcome { ending, ..Outcome::never_started() };
+        outcome.check_counts = Some(CheckCounts::for_test(&[[1, 0, 0]]));
+        outcome.stdout.is_truncated = is_truncated;
+        let limits = RunLimits::of_script(Duration::from_secs(30));
+        let script = authorized("assert 2 ** 10 == 1024");
+        verdict_on_run(&script, limits, &Circumstances::default(), &outcome).outcome
+    };
+    assert_eq!(run(Ending::Exited(0), false), Conclusion::Verified);
+    for ending in [Ending::TimedOut, Ending::Cancelled, Ending::OutOfMemory] {
+        assert_eq!(run(ending, false), Conclusion::Inconclusive, "{ending:?}");
+    }
+    assert_eq!(run(Ending::Exited(0), true), Conclusion::Inconclusive);
+}
+
+#[test]
+fn a_document_has_only_the_fields_of_the_specification() {
+    let verdict = verdict("assert 2 ** 10 == 1024", 0, &[[1, 0, 0]]);
+    let names = |value: &Value| -> BTreeSet<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    let document = &verdict.document;
+    assert_eq!(
+        names(document).into_iter().collect::<Vec<_>>(),
+        ["context", "object", "spec_version", "verdict"]
+    );
+    assert_eq!(document["object"]["formal_statement"], "2 ** 10 == 1024");
+    assert_eq!(document["object"]["formalization"], json!({ "verified": false }));
+    assert_eq!(document["context"]["decision"]["admission"], "ADMIT");
+    assert_eq!(document["context"]["evidence"]["evidence"]["refuted"], false);
+    assert!(verdict.proof_ref().unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn only_a_verified_script_has_a_commitment() {
+    for (code, exit_code, counts) in
+        [("print(1)", 0, &[][..]), ("assert 2 ** 2 == 5", 1, &[[0, 1, 0]])]
+    {
+        let verdict = verdict(code, exit_code, counts);
+        assert_eq!(verdict.document["verdict"], "UNVERIFIABLE");
+        assert_eq!(verdict.document["context"]["decision"]["admission"], "DENY");
+        assert_eq!(
+            (verdict.proof_ref(), &verdict.document["context"]["evidence"]["proof_ref"]),
+            (None, &Value::Null)
+        );
+    }
+    let blocked = verdict_without_run(Some("import os"), None);
+    assert_eq!(
+        (blocked.outcome, &blocked.document["verdict"]),
+        (Conclusion::Blocked, &json!("BLOCKED"))
+    );
+    let none = verdict_without_run(None, None);
+    assert_eq!(none.document["object"]["formal_statement"], "no script");
+}
+
+#[test]
+fn the_commitment_binds_the_evidence_and_the_digest_not_the_model() {
+    let code = "assert 2 ** 10 == 1024";
+    let first = verdict(code, 0, &[[1, 0, 0]]);
+    assert_eq!(first, verdict(code, 0, &[[1, 0, 0]]));
+    let twice = verdict(code, 0, &[[2, 0, 0]]);
+    assert_ne!(first.proof_ref(), twice.proof_ref());
+    assert_ne!(first.document_digest, twice.document_digest);
+    let with_model =
+        |model: Option<&str>| verdict_without_run(Some(code), model.map(str::to_owned));
+    let (named, unnamed) = (with_model(Some("claude")), with_model(None));
+    assert_eq!(named.document["object"]["formalization"]["translator"], "claude");
+    assert_eq!(named.document_digest, unnamed.document_digest);
+}
+
+#[test]
+fn a_long_statement_is_cut_and_names_the_script() {
+    let checks = 100;
+    let code: String =
+        (0..checks).map(|number| format!("assert {number} ** 2 < 10_000\n")).collect();
+    let verdict = verdict(&code, 0, &vec![[1, 0, 0]; checks]);
+    let statement = verdict.document["object"]["formal_statement"].as_str().unwrap();
+    let last = statement.lines().last().unwrap();
+    assert!(last.starts_with("… and 36 more checks, script sha256:"), "{last}");
+    assert_eq!(statement.lines().count(), 65);
+    assert_eq!((verdict.checks.len(), verdict.checks_omitted), (64, 36));
+}
+
+#[test]
+fn a_verdict_is_one_line_for_a_person() {
+    for (code, exit_code, counts, expected) in [
+        ("assert 2 ** 10 == 1024", 0, &[[1, 0, 0]][..], "verified: 1 check held"),
+        ("x = 2 ** 3\nassert x == 9", 1, &[[0, 1, 0]], "refuted: line 2"),
+        ("print(1)", 0, &[], "nothing was checked"),
+        ("assert 1", 0, &[[1, 0, 0]], "not verified: these checks cannot fail: line 1"),
+    ] {
+        assert_eq!(verdict(code, exit_code, counts).summary(), expected);
+    }
+}
+
+#[test]
+fn states_follow_from_counts() {
+    let verdict = verdict(
+        "def f(x):\n    if x < 0:\n        raise ValueError(x)\nf(1)\nassert f(2) is None\nassert f(3) != 1",
+        1,
+        &[[0, 2, 0], [1, 0, 0], [0, 0, 0]],
+    );
+    let states: Vec<_> =
+        verdict.checks.iter().map(|check| (check.line, check.state, check.times)).collect();
+    let expected =
+        [(2, CheckState::Held, 2), (5, CheckState::Held, 1), (6, CheckState::NotReached, 0)];
+    assert_eq!(states, expected);
+}

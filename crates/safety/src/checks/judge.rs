@@ -158,11 +158,11 @@ impl Judge<'_, '_> {
 
     fn truth_of_call(&self, id: Id, depth: usize) -> Truth {
         let values = self.values;
+        if matches!(values.type_of(id), Type::Solver | Type::CheckResult) {
+            return Some((true, Vacuity::TrueObject));
+        }
         if let Some((object, name, arguments)) = values.method(id) {
             match (name, arguments) {
-                ("check", _) if values.type_of(object) == Type::Solver => {
-                    return Some((true, Vacuity::TrueObject));
-                }
                 (name, _) if name.starts_with("verify") && self.is_guard(object) => {
                     return Some((true, Vacuity::TrueObject));
                 }
@@ -203,7 +203,6 @@ impl Judge<'_, '_> {
                 (false, why) => Some((false, why)),
                 (true, _) => None,
             },
-            path if is_true_object(path) => Some((true, Vacuity::TrueObject)),
             _ => None,
         }
     }
@@ -384,7 +383,7 @@ impl Judge<'_, '_> {
             return true;
         }
         let (one, other) = (self.linear(left), self.linear(right));
-        one.len() + other.len() > 2 && one == other
+        !one.is_empty() && one == other
     }
 
     /// Returns the value without functions that keep it equal: `list(x)`, `sorted(x)`, `x.copy()`.
@@ -739,9 +738,4 @@ impl Judge<'_, '_> {
 
 fn is_positive(op: CmpOp, bound: Option<f64>) -> bool {
     matches!((op, bound), (CmpOp::Gt, Some(bound)) if bound <= 0.0)
-}
-
-/// Returns whether calls of a class return objects that are always true.
-fn is_true_object(path: &str) -> bool {
-    matches!(path, "z3.Solver" | "z3.Optimize" | "z3.SimpleSolver" | "z3.SolverFor")
 }

@@ -19,6 +19,8 @@ mod interpret;
 mod judge;
 mod premises;
 mod sites;
+#[cfg(test)]
+mod tests;
 mod vacuity;
 mod values;
 

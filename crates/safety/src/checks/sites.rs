@@ -55,6 +55,7 @@ pub(crate) fn find(module: &ModModule, source: &str) -> Vec<Check> {
         path: Vec::new(),
         this: None,
         is_in_test_class: false,
+        requires_failure: false,
         checks: Vec::new(),
         conditions: Vec::new(),
     };
@@ -160,6 +161,8 @@ struct Finder<'a, 'w> {
     this: Option<&'a str>,
     /// Whether the statement is in the body of a class for `unittest`.
     is_in_test_class: bool,
+    /// Whether the next check holds if the code before it fails with an `AssertionError`.
+    requires_failure: bool,
     checks: Vec<Check>,
     /// The ranges of the conditions of `checks`.
     conditions: Vec<TextRange>,
@@ -316,16 +319,33 @@ impl<'a> Finder<'a, '_> {
     /// Finds the checks of a `try`. A raise at the end of its body, or in its `else`, is skipped if an exception was
     /// raised before. A raise in a handler only reports an exception, so it is not a check.
     fn attempt(&mut self, it: &'a StmtTry) {
+        let catches = it.handlers.iter().any(|ExceptHandler::ExceptHandler(handler)| {
+            handler.type_.as_deref().is_none_or(|class| self.catches_assertions(class))
+        });
         if !it.handlers.is_empty() {
+            self.requires_failure = catches;
             self.skipped(&it.body, 'b', 0);
+            self.requires_failure = false;
         }
         self.body('b', &it.body);
         for (index, ExceptHandler::ExceptHandler(handler)) in it.handlers.iter().enumerate() {
             self.within('h', index, |finder| finder.body('b', &handler.body));
         }
+        self.requires_failure = catches;
         self.skipped(&it.orelse, 'o', 0);
+        self.requires_failure = false;
         self.body('o', &it.orelse);
         self.body('f', &it.finalbody);
+    }
+
+    /// Returns whether a handler for a class, or for a tuple of classes, catches an `AssertionError`.
+    fn catches_assertions(&self, class: &Expr) -> bool {
+        match class {
+            Expr::Tuple(it) => it.elts.iter().any(|class| self.catches_assertions(class)),
+            class => self.imports.path(class).is_some_and(|path| {
+                matches!(&*path, "AssertionError" | "Exception" | "BaseException")
+            }),
+        }
     }
 
     fn match_cases(&mut self, it: &'a StmtMatch) {
@@ -384,6 +404,8 @@ impl<'a> Finder<'a, '_> {
             _ => None,
         });
         if let Some(call) = required {
+            let class = call.arguments.args.first();
+            self.requires_failure = class.is_some_and(|class| self.catches_assertions(class));
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
             self.add(CheckKind::Call, stmt, call.range(), true, edits);
         }
@@ -479,6 +501,7 @@ impl<'a> Finder<'a, '_> {
         is_assertion: bool,
         edits: Vec<Edit>,
     ) {
+        let requires_failure = std::mem::take(&mut self.requires_failure);
         let lines = self.lines.get_or_insert_with(|| LineIndex::from_source_text(self.source));
         let line = lines.line_index(stmt.start()).get();
         let text = self.source.get(condition.to_std_range()).map(one_line).unwrap_or_default();
@@ -489,7 +512,7 @@ impl<'a> Finder<'a, '_> {
             line,
             text,
             is_assertion,
-            requires_failure: false,
+            requires_failure,
             vacuous: None,
             counts_elements: false,
             edits,

@@ -1,5 +1,5 @@
-//! Records uses with a result that depends on the addresses of objects or on uninitialised memory. Never refuses a
-//! script because of such a use.
+//! Records uses with a result that depends on the addresses of objects, on uninitialised memory, or on a missing seed.
+//! Never refuses a script because of such a use.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
 
@@ -19,6 +19,19 @@ const SHOWN_OBJECT: &str = "builtins.repr()";
 
 /// Array types that return uninitialised memory when they are called. Other uses of these types only name a type.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
+
+/// Functions whose result only differs from run to run if they are called without arguments: without a seed, or for
+/// the current time.
+const WITHOUT_ARGUMENTS: [&str; 8] = [
+    "numpy.random.RandomState",
+    "numpy.random.SeedSequence",
+    "numpy.random.default_rng",
+    "random.Random",
+    "time.asctime",
+    "time.ctime",
+    "time.gmtime",
+    "time.localtime",
+];
 
 impl<'a> Analyzer<'a, '_> {
     /// Records a call if its result depends on addresses or on uninitialised memory.
@@ -43,7 +56,12 @@ impl<'a> Analyzer<'a, '_> {
                     self.record_shown(of);
                 }
             }
-            Some(path) if ARRAYS.contains(&path) => self.record_use(&[path, "()"].concat()),
+            Some(path)
+                if ARRAYS.contains(&path)
+                    || (WITHOUT_ARGUMENTS.contains(&path) && arguments.all().next().is_none()) =>
+            {
+                self.record_use(&[path, "()"].concat());
+            }
             _ => {}
         }
         match method {

@@ -165,6 +165,12 @@ impl<'a> Analyzer<'a, '_> {
             self.record_member(&["where=", name].concat());
         }
         for keyword in &call.arguments.keywords {
+            if let Some(name @ ("random_state" | "seed")) =
+                keyword.arg.as_ref().map(|it| it.as_str())
+            {
+                let function = last_name(&call.func).unwrap_or_default();
+                self.record_member(&[name, "=", function].concat());
+            }
             let values = self.evaluate(&keyword.value, Role::Value);
             match &keyword.arg {
                 Some(name) => arguments.push(Some(name.as_str()), &keyword.value, values),

@@ -18,6 +18,7 @@ use std::cell::Cell;
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 use ruff_python_ast::{Expr, Parameters, Stmt, StmtClassDef, StmtFunctionDef};
+use ruff_python_stdlib::builtins::is_python_builtin;
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::flags::{Flag, exception_flags};
@@ -228,7 +229,15 @@ impl<'a> Interpreter<'a, '_> {
         }
         match self.imports.of(name) {
             Some(path) => self.values.path(path),
-            None => self.values.path(name),
+            None if is_python_builtin(name, u8::MAX, false) => self.values.path(name),
+            None => {
+                // Something binds the name that was not followed. It has one value until it is bound again.
+                let unknown = self.fresh();
+                if let Some(module) = self.frames.first_mut() {
+                    module.names.insert(name, unknown);
+                }
+                unknown
+            }
         }
     }
 

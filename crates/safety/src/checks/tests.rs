@@ -1,0 +1,266 @@
+//! Tests of the search for checks, and of the reasons why they cannot fail.
+
+use super::{CheckKind, Vacuity, check_plan};
+use crate::{Check, analyze};
+
+fn checks(source: &str) -> Vec<Check> {
+    let analysis = analyze(source).unwrap();
+    assert_eq!(analysis.findings, [], "{source}");
+    analysis.checks
+}
+
+/// Asserts the kinds and the lines of the checks in a source.
+#[track_caller]
+fn assert_kinds(source: &str, expected: &[(CheckKind, usize)]) {
+    let found: Vec<_> = checks(source).iter().map(|check| (check.kind, check.line)).collect();
+    assert_eq!(found, expected, "{source}");
+}
+
+/// Asserts the reason why the only check of a source cannot fail.
+#[track_caller]
+fn assert_vacuous(source: &str, expected: Option<Vacuity>) {
+    let found: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
+    assert_eq!(found, [expected], "{source}");
+}
+
+#[test]
+fn every_form_of_check_is_found() {
+    use CheckKind::{Assert, Call, Exit, FailsIf, FailsUnless, Skipped, Tuple};
+    for (source, expected) in [
+        ("assert f(1) == 2", &[(Assert, 1)][..]),
+        ("assert (f(1) == 2, 'm')", &[(Tuple, 1)]),
+        ("if f(1) != 2:\n    raise ValueError", &[(FailsIf, 1)]),
+        ("if f(1) == 2:\n    print('ok')\nelse:\n    raise SystemExit(1)", &[(FailsUnless, 1)]),
+        ("import sys\nif f(1):\n    pass\nelif f(2):\n    sys.exit('no')", &[(FailsIf, 4)]),
+        ("from sys import exit as stop\nif f(1):\n    stop(3)", &[(FailsIf, 2)]),
+        ("import sys\nsys.exit(f(1))", &[(Exit, 2)]),
+        ("raise SystemExit(not f(1))", &[(Exit, 1)]),
+        ("for x in f(1):\n    if x:\n        break\nelse:\n    raise ValueError", &[(Skipped, 5)]),
+        (
+            "match f(1):\n    case 1:\n        pass\n    case _:\n        raise ValueError",
+            &[(Skipped, 5)],
+        ),
+        (
+            "try:\n    f(1)\nexcept ValueError:\n    pass\nelse:\n    raise AssertionError",
+            &[(Skipped, 6)],
+        ),
+        ("import numpy as np\nnp.testing.assert_allclose(f(1), 2)", &[(Call, 2)]),
+        ("from numpy.testing import assert_array_equal as same\nsame(f(1), 2)", &[(Call, 2)]),
+        ("def fail(m):\n    raise AssertionError(m)\nif f(1):\n    fail('m')", &[(FailsIf, 3)]),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(1), 2)\n",
+            &[(Call, 4)],
+        ),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        with self.assertRaises(E):\n            \
+             f(1)\n",
+            &[(Call, 4)],
+        ),
+    ] {
+        assert_kinds(source, expected);
+    }
+}
+
+#[test]
+fn other_statements_are_no_checks() {
+    for source in [
+        "print('VERIFIED')",
+        "x = f(1) == 2",
+        "f(1) == 2",
+        "import sys\nsys.exit(0)",
+        "import sys\nif f(1):\n    sys.exit()",
+        "raise SystemExit",
+        "raise ValueError",
+        "def f(x):\n    raise ValueError(x)",
+        // A handler that raises only reports an exception.
+        "try:\n    f(1)\nexcept ValueError:\n    raise AssertionError",
+        "class T:\n    def assertEqual(self, a, b):\n        pass\n    def test(self):\n        self.assertEqual(1, 2)",
+    ] {
+        assert_kinds(source, &[]);
+    }
+}
+
+#[test]
+fn a_plan_names_statements_as_python_does() {
+    let source = "if a:\n    pass\nelif b:\n    raise ValueError\nelse:\n    assert c == 1\n";
+    assert_eq!(check_plan(&checks(source)), "2 t1:b0.o0.o0 t0:b0.o0");
+    let source = "try:\n    f()\nexcept E:\n    assert a == 1\nfinally:\n    assert b == 1\n";
+    assert_eq!(check_plan(&checks(source)), "2 t1:b0.f0 t0:b0.h0.b0");
+    let source = "for x in y:\n    pass\nelse:\n    print()\n    raise E\n";
+    assert_eq!(check_plan(&checks(source)), "1 y0:b0 x0:b0.o1");
+    // The element that is counted, by its lines and columns.
+    let source = "x = [n for n in y if n > 0 and odd(n)]\nassert not x\n";
+    assert_eq!(check_plan(&checks(source)), "1 e0:b0@1-31-1-37 t0:b1");
+    assert_eq!(check_plan(&[]), "");
+}
+
+#[test]
+fn a_check_is_shown_on_one_line() {
+    let source = "assert (\n    f(1)\n    ==   'a  b'\n)";
+    assert_eq!(checks(source)[0].text, "f(1) == 'a  b'");
+}
+
+#[test]
+fn checks_that_cannot_fail_have_a_reason() {
+    use Vacuity::{
+        AlwaysTrue, Constant, NoException, OrTrue, Premises, Rounding, SameValue, Swallowed,
+        Tolerance, TrueObject, Tuple,
+    };
+    for (source, expected) in [
+        ("assert (f(1) == 2, 'm')", Tuple),
+        ("assert 1 == 1", Constant),
+        ("ok = f(1) == 2\nok = True\nassert ok", Constant),
+        ("def check(a, b):\n    assert a == b\ncheck(5050, 5050)", Constant),
+        ("def total(n):\n    return 5050\nassert total(100) == 5050", Constant),
+        ("errors = []\nerrors.append(f(1))\nerrors.clear()\nassert not errors", Constant),
+        ("total = f(1)\nassert total == total", SameValue),
+        ("a = f(1)\nb = a\nassert a <= b", SameValue),
+        (
+            "expected = {'a': f(1)}\nactual = dict(expected)\nassert actual['a'] == expected['a']",
+            SameValue,
+        ),
+        (
+            "claim = 8311.9\ndeposit = 8000\ninterest = claim - deposit\nassert deposit + interest == claim",
+            SameValue,
+        ),
+        (
+            "def a(x):\n    return sorted(x)\ndef b(x):\n    return a(x)\ny = f(1)\nassert a(y) == b(y)",
+            SameValue,
+        ),
+        ("x = f(1)\nif x != x:\n    raise ValueError", SameValue),
+        ("error = abs(f(1))\nassert error <= error * 1.01", SameValue),
+        ("from z3 import Solver\ns = Solver()\nassert s", TrueObject),
+        (
+            "from z3 import Solver, Int\ns = Solver()\ns.add(Int('x') > 3)\nassert s.check()",
+            TrueObject,
+        ),
+        ("assert (f(x) for x in y)", TrueObject),
+        ("assert lambda: f(1)", TrueObject),
+        ("assert {'verified': f(1)}", TrueObject),
+        ("assert len(f(1)) >= 0", AlwaysTrue),
+        ("assert abs(f(1)) >= 0", AlwaysTrue),
+        ("x = f(1)\nassert max(x) >= min(x)", AlwaysTrue),
+        ("assert isinstance(1500 * 1.02 ** 12, (int, float))", AlwaysTrue),
+        ("assert f(1) == 2 or True", OrTrue),
+        ("assert f(1) == 2 or 'must be two'", OrTrue),
+        ("p = f(1)\nassert p or not p", OrTrue),
+        ("a = f(1)\nassert a > 2 or a < 2 or a == 2", OrTrue),
+        ("assert abs(f(1) - 0.85) <= 2", Tolerance),
+        ("import math\nassert math.isclose(f(1), 3.5, rel_tol=2)", Tolerance),
+        ("assert abs(f(1) - 3.5) < float('inf')", Tolerance),
+        ("assert int(0.0725) == int(0.0199)", Rounding),
+        ("assert round(f(1), -4) == round(999.99, -4)", Rounding),
+        ("assert bool(f(1)) == bool(0.05)", Rounding),
+        ("try:\n    assert f(1) == 2\nexcept AssertionError:\n    print('no')", Swallowed),
+        (
+            "import contextlib\nwith contextlib.suppress(Exception):\n    assert f(1) == 2",
+            Swallowed,
+        ),
+        ("import sys\ntry:\n    assert f(1) == 2\nfinally:\n    sys.exit(0)", Swallowed),
+        (
+            "class Quiet:\n    def __enter__(self):\n        return self\n    def __exit__(self, *of):\n        return True\n\
+             with Quiet():\n    assert f(1) == 2",
+            Swallowed,
+        ),
+        (
+            "ok = False\ntry:\n    f(1)\n    ok = True\nexcept ValueError:\n    ok = False\nassert ok",
+            NoException,
+        ),
+        (
+            "from z3 import Bool, Not, Solver, unsat\np = Bool('p')\ns = Solver()\ns.add(p)\ns.add(Not(p))\ns.add(f(p))\n\
+             assert s.check() == unsat",
+            Premises,
+        ),
+    ] {
+        assert_vacuous(source, Some(expected));
+    }
+}
+
+#[test]
+fn checks_that_can_fail_have_no_reason() {
+    for source in [
+        "assert 2 ** 10 == 1024",
+        "assert f(1) == 2",
+        "x = f(1)\ny = f(2)\nassert x == y",
+        "import random\nassert random.random() != random.random()",
+        "x = f(1)\nx = g(x)\nassert x == 3",
+        // The list changes between the two uses.
+        "before = list(x)\nx.sort()\nassert x == before",
+        "a = []\nb = a\nc = list(a)\nb.append(1)\nassert a == c",
+        "total = 0\nfor n in y:\n    total += n\nassert total == 0",
+        "for a in y:\n    for b in y:\n        assert a == b",
+        "def check(a, b):\n    assert a == b\ncheck(f(1), 5050)\ncheck(1, 1)",
+        "assert isinstance(f(1), int)",
+        "assert len(f(1)) > 0",
+        "assert abs(f(1) - 0.85) <= 0.01",
+        "assert round(f(1), 2) == 3.14",
+        "assert bool(f(1))",
+        "assert f(1) == 2 or f(2) == 3",
+        "a = f(1)\nassert a > 2 or a < 2",
+        // The handler ends the script unsuccessfully, or a later check reads what it notes.
+        "import sys\ntry:\n    assert f(1) == 2\nexcept AssertionError:\n    sys.exit(1)",
+        // A required exception.
+        "raised = False\ntry:\n    f(1)\nexcept ValueError:\n    raised = True\nassert raised",
+        "from z3 import Int, Solver, unsat\nx = Int('x')\ns = Solver()\ns.add(x > 5)\ns.add(x < 3)\nassert s.check() == unsat",
+        "import re\nassert re.match('a', f(1)) is not None",
+    ] {
+        let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
+        assert!(reasons.iter().all(Option::is_none), "{source}: {reasons:?}");
+    }
+}
+
+#[test]
+fn a_failure_that_a_later_check_reads_is_not_swallowed() {
+    let source = "failures = []\nfor x in y:\n    try:\n        assert f(x) == 2\n    except AssertionError as error:\n        \
+                  failures.append(error)\nif failures:\n    raise SystemExit(1)\n";
+    let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
+    assert_eq!(reasons, [None, None]);
+    // Without the later check, it is.
+    let source = source.replace("raise SystemExit(1)", "print(failures)");
+    assert_vacuous(&source, Some(Vacuity::Swallowed));
+}
+
+#[test]
+fn a_check_in_a_function_is_judged_by_all_its_calls() {
+    let source = "def run(claim):\n    try:\n        claim()\n    except AssertionError:\n        print('no')\n\
+                  def one():\n    assert f(1) == 2\ndef two():\n    assert f(2) == 3\nrun(one)\n";
+    let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
+    assert_eq!(reasons, [Some(Vacuity::Swallowed), None]);
+    let reasons: Vec<_> =
+        checks(&format!("{source}one()\n")).iter().map(|check| check.vacuous).collect();
+    assert_eq!(reasons, [None, None]);
+}
+
+/// Values that are used twice in each of their users must not be looked at exponentially often.
+#[test]
+fn the_search_is_linear() {
+    let doubled = "x = x + x\n".repeat(2_000);
+    let either = "x = x or x\n".repeat(2_000);
+    let calls: String = (1..200)
+        .map(|n| format!("def f{n}(x):\n    f{}(x)\n    f{}(x)\n    assert x == x\n", n - 1, n - 1))
+        .collect();
+    let nested = format!("{}assert x", "if x:\n".replace("if", "if y and")).repeat(1);
+    let branches = "if y:\n    z = 1\n".repeat(5_000);
+    for source in [
+        format!("x = f(1)\n{doubled}assert x == x"),
+        format!("x = f(1)\n{either}assert x"),
+        format!("def f0(x):\n    assert x == 1\n{calls}f199(1)\n"),
+        format!("{branches}assert z == 1"),
+        "assert f(1) == 2\n".repeat(30_000),
+        nested.replace("\nassert", "\n    assert"),
+    ] {
+        let analysis = analyze(&source).unwrap();
+        assert!(!analysis.checks.is_empty());
+        assert!(analysis.checks.len() <= 1_000);
+    }
+}
+
+#[test]
+fn every_reason_has_an_identifier_and_an_explanation() {
+    let mut ids: Vec<_> = Vacuity::all().map(Vacuity::id).collect();
+    assert!(Vacuity::all().all(|reason| !reason.why().is_empty()));
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+}
