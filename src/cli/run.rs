@@ -230,7 +230,8 @@ async fn call(
     let is_verified =
         reply.verdict.as_ref().is_some_and(|verdict| verdict.outcome == Conclusion::Verified);
     let code = if options.require_verified && code == 0 && !is_verified { 1 } else { code };
-    let shows_verdict = options.verdict || (!is_json && io::stderr().is_terminal());
+    let has_exited = matches!(reply.end, CallEnd::Ran(Ending::Exited(0..)));
+    let shows_verdict = options.verdict || (!is_json && has_exited && io::stderr().is_terminal());
     let document = options.verification.clone();
     let folder = folder.map(Path::to_owned);
     // Print on another thread, because the terminal, or a disk that does not respond, can block the write. Ctrl-C still

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::side_channel::{HEAD_BYTES, frames};
+use super::frames::{HEAD_BYTES, frames};
 
 /// The letter of the frame with the counts.
 pub(super) const KIND: u8 = b'C';

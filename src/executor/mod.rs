@@ -29,6 +29,7 @@ mod echo;
 mod environment;
 #[cfg(test)]
 pub(crate) mod fake;
+mod frames;
 mod given;
 mod interpreter;
 mod limits;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::check_counts;
-use super::side_channel::{HEAD_BYTES, frames};
+use super::frames::{HEAD_BYTES, frames};
 
 /// The maximum number of pictures of a run. A person does not look at more, and a model has no room for more in its
 /// context.

@@ -13,14 +13,12 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::check_counts::{self, CheckCounts};
+use super::frames::frames;
 use super::output::Capture;
 use super::pictures::{self, Pictures};
 
 /// Allows one run at a time to decode its pictures, so that many runs that end together do not occupy all processors.
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
-
-/// The size of a frame's letter and length, in bytes.
-pub(super) const HEAD_BYTES: usize = 5;
 
 /// The maximum number of bytes that are read from the pipe of a run.
 const FRAMES_BYTES_MAX: usize = pictures::FRAMES_BYTES_MAX + check_counts::FRAMES_BYTES_MAX;
@@ -85,16 +83,4 @@ impl SideChannel {
         let pictures = Arc::new(pictures.unwrap_or_else(|_panic| Pictures::unusable()));
         Sent { pictures, check_counts }
     }
-}
-
-/// Returns the letters and contents of the frames, up to the first incomplete frame.
-pub(super) fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
-    std::iter::from_fn(move || {
-        let (kind, rest) = bytes.split_first()?;
-        let (length, rest) = rest.split_first_chunk()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let (content, rest) = rest.split_at_checked(length)?;
-        bytes = rest;
-        Some((*kind, content))
-    })
 }

@@ -1,4 +1,4 @@
-//! Concludes what a run has verified, from the counts of its checks and from its ending.
+//! Concludes from the counts of a run's checks, and from its ending, whether the run has verified anything.
 
 use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, Vacuity};

@@ -4,7 +4,7 @@
 struct Source {
     /// The qualified names of the functions. A name that ends with a dot stands for all members.
     calls: &'static str,
-    /// Functions and keywords after whose use the calls return the same values in each run.
+    /// Functions and keywords that make the calls return the same values in each run.
     unless: &'static str,
     /// Whether deterministic runs set the seed.
     is_seeded_by_server: bool,
@@ -59,7 +59,7 @@ const SOURCES: [Source; 7] = [
     },
 ];
 
-/// Returns whether a script calls a function whose results differ between runs. `uses` are the names that the script
+/// Returns whether a script calls a function with results that differ between runs. `uses` are the names that the script
 /// uses ([`Analysis::uses`](crate::safety::Analysis::uses)).
 pub(super) fn differ(uses: &[String], is_deterministic: bool) -> bool {
     let is_used = |call: &str| {

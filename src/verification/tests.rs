@@ -16,13 +16,14 @@ use super::{Circumstances, verdict_on_run, verdict_without_run};
 fn authorized(code: &str) -> AuthorizedScript {
     let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-    match gateway.evaluate(arguments).unwrap().confirm(Ok(None)) {
-        Decision::Allow { grant: Grant::Execute(script), .. } => script,
-        other => panic!("{other:?}"),
-    }
+    let decision = gateway.evaluate(arguments).unwrap().confirm(Ok(None));
+    let Decision::Allow { grant: Grant::Execute(script), .. } = decision else {
+        panic!("{decision:?}");
+    };
+    script
 }
 
-/// Returns the verdict on a run of a script that ended with `exit_code`, and whose checks were counted so.
+/// Returns the verdict on a run that ended with `exit_code` and with these counts of its checks.
 fn verdict(code: &str, exit_code: i32, counts: &[[u64; 3]]) -> Verdict {
     let outcome = Outcome {
         ending: Ending::Exited(exit_code),
@@ -155,8 +156,9 @@ fn the_commitment_binds_the_evidence_and_the_digest_not_the_model() {
 #[test]
 fn a_long_statement_is_cut_and_names_the_script() {
     let checks = 100;
-    let code: String =
-        (0..checks).map(|number| format!("assert {number} ** 2 < 10_000\n")).collect();
+    let lines: Vec<String> =
+        (0..checks).map(|number| format!("assert {number} ** 2 < 10_000")).collect();
+    let code = lines.join("\n");
     let verdict = verdict(&code, 0, &vec![[1, 0, 0]; checks]);
     let statement = verdict.document["object"]["formal_statement"].as_str().unwrap();
     let last = statement.lines().last().unwrap();

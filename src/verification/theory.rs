@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::executor::Package;
 
-/// A package whose import decides how the statements of a script are to be read.
+/// A package that gives the statements of the scripts that import it their meaning.
 struct Theory {
     /// The module that scripts import. For a name that ends with `_`, all modules that start with it.
     module: &'static str,

@@ -40,6 +40,7 @@ mod step_down;
 mod supply_chain;
 mod tasks;
 mod terminal;
+mod verdicts;
 mod warm;
 mod wire;
 
@@ -77,6 +78,7 @@ fn main() -> std::process::ExitCode {
         supply_chain::tests(),
         tasks::tests(),
         terminal::tests(),
+        verdicts::tests(),
         warm::tests(),
         wire::tests(),
     ];

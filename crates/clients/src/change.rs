@@ -1,5 +1,5 @@
 //! Installs and removes this server's entry: reads the file, chooses the entry, edits it, shows the difference, and
-//! then writes. Only [`Change::make`] writes.
+//! then writes. Only [`Change::apply`] writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};

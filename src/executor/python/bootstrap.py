@@ -110,7 +110,11 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
                 pass
 
     def seed_linecache(module):
-        module.cache[name] = (len(source), None, source.splitlines(True), name)
+        lines = source.splitlines(True)
+        # linecache ends the last line of a file in the same way. Without it, carets are in the wrong column.
+        if lines and not lines[-1].endswith("\n"):
+            lines[-1] += "\n"
+        module.cache[name] = (len(source), None, lines, name)
 
     def seed_threading(module):
         # Before Python 3.13, the default hook cannot show the lines of a script that is not in a file.

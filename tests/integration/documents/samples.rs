@@ -440,6 +440,9 @@ fn replies_are_what_the_documents_show() {
     let request: Value = serde_json::from_str(&of_reference("{\"jsonrpc\"")).unwrap();
     let mut reply = server.request(request["method"].as_str().unwrap(), &request["params"]);
     reply["id"] = json!(4);
+    // The page leaves the document out.
+    let verification = &mut reply["result"]["_meta"]["qwed.ai/verification"];
+    verification["document"] = json!({});
     let shown: Value = serde_json::from_str(&of_reference("{\n  \"jsonrpc\"")).unwrap();
     let pretty = |value: &Value| normalised(&serde_json::to_string_pretty(value).unwrap());
     assert_eq!(pretty(&reply), pretty(&shown));

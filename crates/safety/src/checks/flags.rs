@@ -10,16 +10,16 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::influence::{Changes, names};
 use crate::work::Work;
 
-/// A name that only has literal values, and another one if an exception was caught.
+/// A name that only has literal values. The value is different if an exception was caught.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Flag<'a> {
     /// The value if nothing was raised.
     Value(&'a Expr),
-    /// A collection, whose elements are literals.
+    /// A collection of literals.
     Collection,
 }
 
-/// Returns the names whose value only depends on whether an exception was raised.
+/// Returns the names with a value that only depends on whether an exception was raised.
 pub(super) fn exception_flags<'a>(
     body: &'a [Stmt],
     conditions: &[TextRange],
@@ -238,8 +238,8 @@ pub(super) fn calls_names(body: &[Stmt], work: &Work) -> bool {
     })
 }
 
-/// Returns whether a function body changes nothing outside of the function, and calls no function whose results differ
-/// from call to call. `is_impure` judges the names of functions.
+/// Returns whether a function body changes nothing outside of the function, and calls no function with results that
+/// differ from call to call. `is_impure` judges the names of functions.
 pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bool) -> bool {
     let has_effects =
         any_statement(body, &|stmt| matches!(stmt, Stmt::Global(_) | Stmt::Nonlocal(_)));

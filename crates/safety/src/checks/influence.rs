@@ -19,7 +19,7 @@ pub(super) struct Influence<'a> {
 }
 
 impl<'a> Influence<'a> {
-    /// Reads all statements. `conditions` are the conditions of checks whose failure ends the script.
+    /// Reads all statements. `conditions` are the conditions of checks that end the script if they fail.
     pub(super) fn of(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -> Self {
         let mut reader = Reader {
             influence: Self::default(),

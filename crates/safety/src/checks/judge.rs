@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use ruff_python_ast::{CmpOp, Operator};
 
-use super::premises::mirrored;
 use super::vacuity::Vacuity;
-use super::values::{Id, Node, Of, Op, Type, Values};
+use super::values::{Id, Node, Of, Op, Type, Values, mirrored};
 
 /// The maximum depth to which a condition is followed.
 const DEPTH_MAX: usize = 40;
@@ -207,7 +206,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value is a guard of a QWED package, whose results are objects that are always true.
+    /// Returns whether a value is a guard of a QWED package. The results of guards are objects that are always true.
     fn is_guard(&self, object: Id) -> bool {
         self.values.call(object).is_some_and(|(path, _)| path.starts_with("qwed_"))
     }
@@ -426,7 +425,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the sum of which a value consists, as the factor of each part. Numbers are parts too, so that constants
+    /// Returns a value as a sum: the factor of each part. Numbers are parts too, so that constants
     /// are never computed.
     fn linear(&self, id: Id) -> BTreeMap<Id, i32> {
         let mut sum = BTreeMap::new();
@@ -678,7 +677,7 @@ impl Judge<'_, '_> {
         (relative || absolute).then_some((true, Vacuity::Tolerance))
     }
 
-    /// Judges an equation whose sides are rounded in the same way.
+    /// Judges an equation with sides that are rounded in the same way.
     fn by_rounding(&self, op: CmpOp, left: Id, right: Id, depth: usize) -> Truth {
         if op != CmpOp::Eq || depth == 0 {
             return None;

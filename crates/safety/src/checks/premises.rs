@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ruff_python_ast::CmpOp;
 
 use super::judge::Judge;
-use super::values::{Id, Node, Op};
+use super::values::{Id, Node, Op, mirrored};
 
 /// The maximum number of propositional variables.
 const VARIABLES_MAX: usize = 8;
@@ -42,7 +42,7 @@ impl Judge<'_, '_> {
         !constraints.is_empty() && constraints.iter().all(is_valid)
     }
 
-    /// Returns the constraints of which a constraint consists.
+    /// Returns the parts of a constraint.
     pub(super) fn parts_of_constraint(&self, id: Id) -> Vec<Id> {
         let parts = match self.values.node(id) {
             Node::Op(Op::List | Op::Tuple | Op::And, parts) => &**parts,
@@ -164,7 +164,7 @@ impl Judge<'_, '_> {
         self.values.operands(id, Op::List).map_or_else(|| vec![id], <[Id]>::to_vec)
     }
 
-    /// Returns whether one of the values is the negation of another one.
+    /// Returns whether the values include a value and its negation.
     fn has_complement(&self, all: &[Id]) -> bool {
         all.iter().any(|id| {
             self.values.call(*id).is_some_and(|(path, of)| {
@@ -194,16 +194,5 @@ fn narrow(bounds: &mut Bounds, op: CmpOp, bound: f64) {
         upper.filter(|it| it.0 < bounds.upper.0 || (it.0 <= bounds.upper.0 && !it.1))
     {
         bounds.upper = upper;
-    }
-}
-
-/// Returns the comparison with exchanged sides.
-pub(super) fn mirrored(op: CmpOp) -> CmpOp {
-    match op {
-        CmpOp::Lt => CmpOp::Gt,
-        CmpOp::LtE => CmpOp::GtE,
-        CmpOp::Gt => CmpOp::Lt,
-        CmpOp::GtE => CmpOp::LtE,
-        other => other,
     }
 }

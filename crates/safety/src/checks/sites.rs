@@ -19,8 +19,8 @@ use crate::work::Work;
 /// The maximum number of checks of a script that a run counts.
 const CHECKS_MAX: usize = 1_000;
 
-/// The modules whose functions with `assert` at the start of their name raise an `AssertionError` if a condition does
-/// not hold.
+/// Modules with assertion functions. A function in one of them that starts with `assert` raises an `AssertionError` if a
+/// condition does not hold.
 const ASSERTING_MODULES: &[&str] = &[
     "numpy.testing",
     "pandas.testing",
@@ -30,10 +30,10 @@ const ASSERTING_MODULES: &[&str] = &[
     "sympy.testing.pytest",
 ];
 
-/// Functions that raise, whatever their arguments are.
+/// Functions that raise for all arguments.
 const RAISING: &[&str] = &["pytest.fail"];
 
-/// Functions whose result is a context manager that raises unless its block raises a certain exception.
+/// Functions that return a context manager. It raises unless its block raises a certain exception.
 const REQUIRING: &[&str] = &["pytest.raises", "numpy.testing.assert_raises"];
 
 /// Functions that end the script, with the status as their argument.
@@ -387,7 +387,7 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    /// Finds an exit whose status is not a constant.
+    /// Finds an exit with a status that is not a constant.
     fn computed_exit(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
         if let Some(status) = self.status(call)
             && constant_status(status).is_none()
@@ -433,7 +433,7 @@ impl<'a> Finder<'a, '_> {
         body.iter().find_map(|stmt| self.failure_of(stmt))
     }
 
-    /// Returns the failure in which a statement ends, whatever the values of its names are.
+    /// Returns the failure in which a statement always ends.
     fn failure_of(&self, stmt: &Stmt) -> Option<Failure> {
         match stmt {
             Stmt::Raise(raise) => match raise.exc.as_deref() {

@@ -78,7 +78,7 @@ pub(super) enum Op<'a> {
     /// One of the operands. The number distinguishes loops over the same elements.
     OneOf(u32),
     Formatted,
-    /// A name whose value only depends on whether an exception was raised. The operand is its value if none was.
+    /// A name with a value that only depends on whether an exception was raised. The operand is its value if none was.
     Flag,
     /// The value 0, or an empty set: the difference of a value and itself.
     Zero,
@@ -272,7 +272,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the value of which `id` is an equal copy, or `id` itself.
+    /// Returns the copied value if `id` is an equal copy, otherwise `id` itself.
     pub(super) fn original(&self, mut id: Id) -> Id {
         while let Some([of]) = self.operands(id, Op::Copy) {
             id = *of;
@@ -471,5 +471,16 @@ fn type_of_arithmetic(operator: Operator, left: Type, right: Type) -> Type {
         (Type::Text, Type::Text) => Type::Text,
         (Type::Set, Type::Set) => Type::Set,
         _ => Type::Unknown,
+    }
+}
+
+/// Returns the comparison with exchanged sides.
+pub(super) fn mirrored(op: CmpOp) -> CmpOp {
+    match op {
+        CmpOp::Lt => CmpOp::Gt,
+        CmpOp::LtE => CmpOp::GtE,
+        CmpOp::Gt => CmpOp::Lt,
+        CmpOp::GtE => CmpOp::LtE,
+        other => other,
     }
 }

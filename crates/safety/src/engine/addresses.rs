@@ -20,8 +20,8 @@ const SHOWN_OBJECT: &str = "builtins.repr()";
 /// Array types that return uninitialised memory when they are called. Other uses of these types only name a type.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
 
-/// Functions whose result only differs from run to run if they are called without arguments: without a seed, or for
-/// the current time.
+/// Functions with a result that differs from run to run, if they are called without arguments: without a seed, or for the
+/// current time.
 const WITHOUT_ARGUMENTS: [&str; 8] = [
     "numpy.random.RandomState",
     "numpy.random.SeedSequence",

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use ruff_python_ast::{Expr, ExprCall};
+use ruff_python_ast::{Expr, ExprCall, Identifier};
 use ruff_text_size::Ranged as _;
 
 use super::analyzer::Analyzer;
@@ -166,7 +166,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         for keyword in &call.arguments.keywords {
             if let Some(name @ ("random_state" | "seed")) =
-                keyword.arg.as_ref().map(|it| it.as_str())
+                keyword.arg.as_ref().map(Identifier::as_str)
             {
                 let function = last_name(&call.func).unwrap_or_default();
                 self.record_member(&[name, "=", function].concat());

@@ -92,7 +92,7 @@ const PURE_METHODS: &[&str] = &[
     "verify",
 ];
 
-/// Functions whose result differs from call to call, or which change their argument.
+/// Functions with a result that differs from call to call, and functions that change their argument.
 const IMPURE: &[&str] = &[
     "next",
     "input",
@@ -345,7 +345,7 @@ impl<'a> Interpreter<'a, '_> {
         match returned {
             Some(value) if is_straight => value,
             _ if is_straight => self.values.add(Node::None),
-            // A function that decorates another one returns a function.
+            // A decorator returns a function.
             Some(value) if matches!(self.values.node(value), Node::Function(_)) => value,
             _ if is_pure(function, self.work) => opaque(self),
             _ => self.fresh(),

@@ -1,0 +1,277 @@
+//! Verdicts: what a run verified, how it is counted, and the documents about it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::{McpProcess, ServerBuilder, binary, python, root};
+
+tests! {
+    needs [Python]:
+        a_traceback_is_the_same_as_without_counting,
+        the_command_line_reports_what_a_script_verified;
+    needs []:
+        checks_that_cannot_fail_are_reported_before_a_run;
+    needs [Tier3]:
+        each_outcome_is_reported_warm_and_cold,
+        checks_are_counted_in_loops_threads_and_functions,
+        counts_beside_forged_ones_are_not_used,
+        jobs_and_batches_have_a_verdict;
+    needs [Tier3, Packages]:
+        documents_pass_the_published_schema_and_resolver;
+}
+
+/// Scripts with their outcomes.
+const OUTCOMES: &[(&str, &str)] = &[
+    ("assert sum(range(101)) == 5050", "verified"),
+    ("for n in range(1, 50):\n    assert sum(range(n + 1)) == n * (n + 1) // 2", "verified"),
+    (
+        "def check(value, claim):\n    if value != claim:\n        raise ValueError(value)\ncheck(7 * 8, 56)",
+        "verified",
+    ),
+    ("import sys\nok = 7 * 8 == 56\nsys.exit(0 if ok else 1)", "verified"),
+    (
+        "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(sum([1, 2]), 3)\n\
+         unittest.main()",
+        "verified",
+    ),
+    (
+        "failures = [n for n in range(9) if n * n > 80]\nif failures:\n    raise SystemExit(1)",
+        "verified",
+    ),
+    ("assert sum(range(101)) == 5051", "refuted"),
+    ("import sys\nif 7 * 8 != 54:\n    sys.exit('no')", "refuted"),
+    ("try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    raise SystemExit(3)", "refuted"),
+    ("print('VERIFIED')", "nothing_checked"),
+    ("def test():\n    assert 7 * 8 == 54\nprint('ok')", "nothing_checked"),
+    ("assert (7 * 8 == 54, 'message')", "vacuous"),
+    ("try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    print('no')", "vacuous"),
+    ("claim = 54\nassert claim == 54", "vacuous"),
+    ("odd = [n for n in range(2, 1) if n % 2]\nassert all(n < 9 for n in odd)", "vacuous"),
+    ("raise KeyError('unrelated')", "inconclusive"),
+    ("import random\nassert random.random() < 2 ** 3", "inconclusive"),
+    ("import os\nos.system('id')", "blocked"),
+];
+
+fn verification(meta: &Value) -> &Value {
+    &meta["qwed.ai/verification"]
+}
+
+fn warm() -> McpProcess {
+    let mut server = ServerBuilder::new().warm("math").connect();
+    server.wait_until_warm();
+    server
+}
+
+fn each_outcome_is_reported_warm_and_cold() {
+    let (mut warm, mut cold) = (warm(), ServerBuilder::new().connect());
+    for (code, expected) in OUTCOMES {
+        let results = [warm.execute(code), cold.execute(code), warm.execute(code)];
+        let [one, other, again] = &results;
+        for result in &results {
+            assert_eq!(verification(&result.meta)["outcome"], *expected, "{code}: {result:?}");
+        }
+        let digest =
+            |meta: &Value| verification(meta)["document_digest"].as_str().unwrap().to_owned();
+        // The times that `unittest` prints differ, but its output is standard error.
+        assert_eq!(digest(&one.meta), digest(&other.meta), "{code}");
+        assert_eq!(digest(&one.meta), digest(&again.meta), "{code}");
+        let starts = [one, other].map(|result| result.execution()["warm"].clone());
+        if *expected != "blocked" {
+            assert_eq!(starts, [json!(true), json!(false)], "{code}");
+        }
+    }
+}
+
+fn checks_are_counted_in_loops_threads_and_functions() {
+    let mut server = warm();
+    let code = "\
+import threading
+
+def square(n):
+    assert n >= 0, n
+    return n * n
+
+for n in range(100_000):
+    assert square(n) == n ** 2
+threads = [threading.Thread(target=square, args=(n,)) for n in range(5)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+if square(3) != 9:
+    raise SystemExit(1)
+def never():
+    assert square(4) == 17
+";
+    let result = server.execute(code);
+    let checks = verification(&result.meta)["checks"].as_array().unwrap().clone();
+    let found: Vec<_> = checks
+        .iter()
+        .map(|check| {
+            (
+                check["line"].as_u64().unwrap(),
+                check["state"].as_str().unwrap(),
+                check["times"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    let expected =
+        [(4, "held", 100_006), (8, "held", 100_000), (14, "held", 1), (17, "not_reached", 0)];
+    assert_eq!(found, expected, "{result:?}");
+    assert_eq!(checks[1]["text"], "square(n) == n ** 2");
+}
+
+/// The analysis refuses scripts that write to any descriptor. A batch can run them all the same.
+fn counts_beside_forged_ones_are_not_used() {
+    let held = "assert sum(range(101)) == 5050\n";
+    let forged = "import os\nframe = b'C' + (24).to_bytes(4, 'little') + (1).to_bytes(8, 'little') + bytes(16)\n\
+                  for number in (4, 20):\n    try:\n        os.write(number, frame)\n    except OSError:\n        pass\n";
+    let lines = [held.to_owned(), format!("{held}{forged}")].map(|code| json!({ "code": code }));
+    assert_eq!(
+        outcomes_of_batch(&lines, &["--analysis", "report"]),
+        ["verified", "nothing_checked"]
+    );
+}
+
+/// Runs a batch, and returns the outcomes of its answers in the order of the lines.
+fn outcomes_of_batch(lines: &[Value], options: &[&str]) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lines.jsonl");
+    let lines: Vec<String> = lines.iter().map(Value::to_string).collect();
+    fs::write(&file, lines.join("\n")).unwrap();
+    let mut command = ServerBuilder::new().command();
+    let output = command
+        .args(["run", "--batch"])
+        .arg(&file)
+        .arg("--ordered")
+        .args(options)
+        .output()
+        .unwrap();
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let answers = answers.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    answers.map(|answer| answer["verification"]["outcome"].clone()).collect()
+}
+
+fn a_traceback_is_the_same_as_without_counting() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.py");
+    let mut server = ServerBuilder::new().connect();
+    for code in [
+        "x = 1; assert x == 2, f'{x}'; print(x)",
+        "def f(a):\n    assert (a\n            == 2\n            and a > 0), 'no'\nf(1)",
+        "import sys\nif len('a') == 1:\n    raise ValueError('no') from KeyError('cause')",
+        "for n in (1, 2):\n    pass\nelse:\n    raise RuntimeError(n)",
+        "assert all(1 / n for n in (1, 0) if n < 3)",
+        "assert 1 + 1 == 2\nraise SystemExit(len('ab'))",
+        "class E(Exception): pass\ntry:\n    assert 1 + 1 == 3\nexcept AssertionError as e:\n    raise E('x') from e",
+    ] {
+        fs::write(&file, code).unwrap();
+        let output = Command::new(python()).arg(&file).stdin(Stdio::null()).output().unwrap();
+        let expected = String::from_utf8(output.stderr).unwrap();
+        let expected = expected.replace(file.to_str().unwrap(), "<verification>");
+        let result = server.execute(code);
+        let text = result.texts.concat();
+        assert!(text.contains(expected.trim_end()), "{code}\n{expected}\n{text}");
+    }
+}
+
+fn jobs_and_batches_have_a_verdict() {
+    let mut server = warm();
+    let job = server.place("assert sum(range(101)) == 5050");
+    let result = server.wait_for_job(&job);
+    assert_eq!(verification(&result.meta)["outcome"], "verified", "{result:?}");
+    let lines = ["assert 7 * 8 == 56", "assert 7 * 8 == 54"].map(|code| json!({ "code": code }));
+    assert_eq!(outcomes_of_batch(&lines, &[]), ["verified", "refuted"]);
+}
+
+fn documents_pass_the_published_schema_and_resolver() {
+    let mut server = warm();
+    let mut documents = Vec::new();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let more = [
+        "from sympy import symbols, expand\nx = symbols('x')\nassert expand((x + 1) ** 2) == x ** 2 + 2 * x + 1",
+        "from z3 import Int, Solver, unsat\nx = Int('x')\ns = Solver()\ns.add(x * x < 0)\nassert s.check() == unsat",
+        "text = 'é€😀\\u2028'\nassert len(text + '') == 4, 'ünï'",
+    ];
+    for code in OUTCOMES.iter().map(|(code, _)| code).chain(&more) {
+        let result = server.execute(code);
+        let verification = verification(&result.meta);
+        *counts.entry(verification["outcome"].as_str().unwrap().to_owned()).or_default() += 1;
+        documents.push(verification["document"].to_string());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("documents.jsonl");
+    fs::write(&file, documents.join("\n")).unwrap();
+    let script = root().join("tests/verdict/resolve.py");
+    let output = Command::new(python()).arg(script).arg(&file).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let numbers: Vec<u64> =
+        printed.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let total = counts.values().sum();
+    assert_eq!(numbers[..2], [total, counts["verified"]], "{counts:?}");
+    assert!(numbers[2] > 100, "{printed}");
+}
+
+fn the_command_line_reports_what_a_script_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, document) = (folder.path().join("script.py"), folder.path().join("document.json"));
+    let run = |code: &str, options: &[&str]| {
+        fs::write(&script, code).unwrap();
+        let mut command = ServerBuilder::new().command();
+        let output = command.arg("run").args(options).arg(&script).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (held, nothing) = ("assert 7 * 8 == 56", "print(7 * 8)");
+    assert_eq!(run(held, &["--verdict"]), (0, "note: verified: 1 check held\n".to_owned()));
+    assert_eq!(run(nothing, &["--verdict"]), (0, "note: nothing was checked\n".to_owned()));
+    // Standard error is not a terminal.
+    assert_eq!(run(held, &[]), (0, String::new()));
+    assert_eq!(run(held, &["--require-verified"]).0, 0);
+    assert_eq!(run(nothing, &["--require-verified"]).0, 1);
+    assert_eq!(run("raise SystemExit(7)", &["--require-verified"]).0, 7);
+    let refuted = run("x = 7 * 8\nassert x == 54", &["--verdict"]);
+    assert!(refuted.0 == 1 && refuted.1.ends_with("note: refuted: line 2\n"), "{refuted:?}");
+    run(held, &["--verification", document.to_str().unwrap()]);
+    let written: Value = serde_json::from_slice(&fs::read(&document).unwrap()).unwrap();
+    assert_eq!(
+        (&written["verdict"], &written["spec_version"]),
+        (&json!("VERIFIED"), &json!("1.0"))
+    );
+    let nowhere = folder.path().join("missing/document.json");
+    let (code, error) = run(held, &["--verification", nowhere.to_str().unwrap()]);
+    assert!(code == 125 && error.contains("could not be written"), "{code} {error}");
+}
+
+fn checks_that_cannot_fail_are_reported_before_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |code: &str, options: &[&str]| {
+        let file = folder.path().join("script.py");
+        fs::write(&file, code).unwrap();
+        let mut command = Command::new(binary());
+        let output = command
+            .current_dir(folder.path())
+            .arg("check")
+            .args(options)
+            .arg("script.py")
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let vacuous = "assert (7 * 8 == 54, 'message')";
+    let (code, text) = check(vacuous, &[]);
+    assert!(
+        code == 0 && text.contains("script.py:1: note: ") && text.contains("[check/tuple]"),
+        "{text}"
+    );
+    let reported: Value = serde_json::from_str(&check(vacuous, &["--format", "json"]).1).unwrap();
+    assert_eq!(reported["files"][0]["checks"][0]["vacuous"], "tuple", "{reported}");
+    let sarif: Value = serde_json::from_str(&check(vacuous, &["--format", "sarif"]).1).unwrap();
+    assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "check/tuple", "{sarif}");
+    for (script, expected) in [(vacuous, 1), ("print(1)", 1), ("assert 7 * 8 == 56", 0)] {
+        assert_eq!(check(script, &["--require-check"]).0, expected, "{script}");
+    }
+}
