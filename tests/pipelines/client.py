@@ -105,6 +105,18 @@ class Answers(unittest.TestCase):
         self.assertRegex(result.line_sha256, "^[0-9a-f]{64}$")
         self.assertGreaterEqual(result.duration_ms, 0)
 
+    def test_a_result_has_the_verdict_of_the_server(self):
+        for code, passed, outcome in [
+            ("assert 7 * 8 == 56", True, "verified"),
+            ("assert 7 * 8 == 54", False, "refuted"),
+            ("print(56)", True, "nothing_checked"),
+            ("assert (7 * 8 == 54, 'message')", True, "vacuous"),
+        ]:
+            result = self.verifier.run(code)
+            self.assertEqual([result.passed, result.outcome], [passed, outcome], code)
+        self.assertEqual(result.verification["document"]["verdict"], "UNVERIFIABLE")
+        self.assertIsNone(self.verifier.run("eval('1')").outcome)
+
     def test_verdicts(self):
         echo = "print(input()[::-1])"
         for passed, status, code, asked in [

@@ -57,7 +57,18 @@ class Result:
     analysis: Optional[str] = None
     attempt: int = 1
     message: str = ""
+    # The server's verdict on the last run: `outcome`, `checks`, `document_digest` and `document`. Empty if nothing ran.
+    verification: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     meta: Any = field(default=None, compare=False)
+
+    @property
+    def outcome(self) -> Optional[str]:
+        """Returns what the run verified: `verified`, `refuted`, `nothing_checked`, `vacuous` or `inconclusive`.
+
+        Returns None if nothing ran. A script can pass without a check, so `passed` can be true for any outcome except
+        `refuted`.
+        """
+        return self.verification.get("outcome")
 
     def verdict(self) -> bool:
         """Returns whether the script passed.
@@ -112,4 +123,5 @@ def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
         analysis=answer.get("analysis"),
         attempt=int(answer.get("attempt") or 1) + earlier_attempts,
         message=str(answer.get("error") or ""),
+        verification=dict(answer.get("verification") or {}),
     )

@@ -230,6 +230,9 @@ impl Judge<'_, '_> {
     /// Returns whether a value is certainly an empty collection.
     pub(super) fn is_empty(&self, id: Id) -> bool {
         let values = self.values;
+        if self.spend().is_none() {
+            return false;
+        }
         match values.node(values.original(id)) {
             Node::Op(Op::Tuple | Op::List | Op::Set | Op::Dict, items) => items.is_empty(),
             Node::Op(Op::Comprehension(_), parts) => {
@@ -256,6 +259,9 @@ impl Judge<'_, '_> {
 
     /// Returns whether `of` is certainly the class, or one of the classes, in `classes`.
     fn has_type(&self, of: Type, classes: Id) -> bool {
+        if self.spend().is_none() {
+            return false;
+        }
         if let Some(classes) = self.values.operands(classes, Op::Tuple) {
             return classes.iter().any(|class| self.has_type(of, *class));
         }

@@ -260,6 +260,46 @@ fn the_search_is_linear() {
     }
 }
 
+/// Values that refer to each other through long chains must not exhaust the stack.
+#[test]
+fn long_chains_of_values_are_followed_a_little_way() {
+    let chain =
+        |first: &str, line: &str| format!("{first}\n{}", format!("{line}\n").repeat(20_000));
+    for (source, condition) in [
+        (chain("import math\ny = math", "y = y.a"), "y.b(1) == 2"),
+        (chain("t = int", "t = (t, int)"), "isinstance(1, t)"),
+        (chain("x = f(1)", "x = enumerate(x)"), "all(x)"),
+        (chain("x = f(1)", "x = not x"), "not x"),
+        (chain("x = f(1)", "x = (x, x)"), "x == x"),
+        (chain("x = f(1)", "x = [x for _ in x]"), "all(x)"),
+        (chain("x = f(1)", "x = x if x else x"), "x"),
+        (chain("x = f(1)", "x = list(x)"), "x == f(2)"),
+        (chain("x = f(1)", "x = x - 1 + x"), "x == 1"),
+    ] {
+        let analysis = analyze(&format!("{source}assert {condition}\n")).unwrap();
+        assert_eq!(analysis.checks.len(), 1, "{condition}");
+    }
+}
+
+/// A loop over the variables of other loops must not be followed exponentially often.
+#[test]
+fn loops_over_variables_of_loops_are_followed_once() {
+    let mut source = "def f():\n    assert g(1) == 2\nv0 = u0 = f\n".to_owned();
+    for level in 1..=40 {
+        let (indent, below) = (" ".repeat(level - 1), level - 1);
+        let [one, other] = if level % 2 == 0 { ["u", "v"] } else { ["v", "u"] };
+        let lines = [
+            format!("{indent}for {one}{level} in [v{below}, u{below}, f]:"),
+            format!("{indent} {other}{level} = {one}{level}"),
+        ];
+        source += &lines.join("\n");
+        source += "\n";
+    }
+    source += &" ".repeat(40);
+    source += "v40()\n";
+    assert_eq!(analyze(&source).unwrap().checks.len(), 1);
+}
+
 #[test]
 fn every_reason_has_an_identifier_and_an_explanation() {
     let mut ids: Vec<_> = Vacuity::all().map(Vacuity::id).collect();

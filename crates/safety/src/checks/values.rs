@@ -10,6 +10,9 @@ use ruff_python_ast::{CmpOp, Operator};
 /// The number of a value.
 pub(super) type Id = u32;
 
+/// The maximum number of attributes in a qualified name.
+const PATH_PARTS_MAX: usize = 16;
+
 /// The type of a value, as far as conditions depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Type {
@@ -202,14 +205,22 @@ impl<'a> Values<'a> {
 
     /// Returns the qualified name of a builtin or an imported object. For a member of an imported object, joins both.
     pub(super) fn path_of(&self, id: Id) -> Option<Cow<'_, str>> {
-        match self.node(id) {
-            Node::Path(path) => Some(Cow::Borrowed(path)),
-            Node::Op(Op::Attribute(name), operands) => {
-                let object = self.path_of(*operands.first()?)?;
-                Some(Cow::Owned(format!("{object}.{name}")))
+        let mut names = Vec::new();
+        let mut at = id;
+        while let Node::Op(Op::Attribute(name), operands) = self.node(at) {
+            if names.len() == PATH_PARTS_MAX {
+                return None;
             }
-            _ => None,
+            names.push(*name);
+            at = *operands.first()?;
         }
+        let Node::Path(path) = self.node(at) else { return None };
+        if names.is_empty() {
+            return Some(Cow::Borrowed(path));
+        }
+        names.push(path);
+        names.reverse();
+        Some(Cow::Owned(names.join(".")))
     }
 
     /// Returns the function of a call by its qualified name, and its positional arguments.

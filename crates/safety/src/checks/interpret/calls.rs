@@ -260,6 +260,10 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     pub(super) fn call_value(&mut self, function: Id, arguments: &[Id]) -> Id {
+        self.work.spend(1);
+        if self.is_over() {
+            return self.fresh();
+        }
         if let Some(path) = self.values.path_of(function) {
             let path = path.into_owned();
             return self.call_of_path(&path, function, arguments);

@@ -15,7 +15,7 @@ use super::{Callable, Catch, Closure, Flow, Interpreter};
 /// Statements that catch exceptions.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn with(&mut self, it: &'a StmtWith) -> Flow {
-        let mut catches = 0;
+        let catches = self.catches.len();
         for item in &it.items {
             if let Expr::Call(call) = &item.context_expr
                 && self.is_check(call.range())
@@ -30,12 +30,12 @@ impl<'a> Interpreter<'a, '_> {
                 && self.is_forgotten(&[&it.body], &[])
             {
                 self.catches.push(catch);
-                catches += 1;
             }
         }
         let flow = self.statements(&it.body);
-        self.catches.truncate(self.catches.len() - catches);
-        if catches > 0 { Flow::On } else { flow }
+        let has_caught = self.catches.len() > catches;
+        self.catches.truncate(catches);
+        if has_caught { Flow::On } else { flow }
     }
 
     /// Returns the exceptions that a context manager suppresses.
@@ -63,11 +63,10 @@ impl<'a> Interpreter<'a, '_> {
         } else {
             self.quiet_catch(it)
         };
+        let catches = self.catches.len();
         self.catches.extend(catch);
         let flow = self.statements(&it.body);
-        if catch.is_some() {
-            self.catches.pop();
-        }
+        self.catches.truncate(catches);
         let flow = if flow == Flow::On { self.statements(&it.orelse) } else { flow };
         let mut after = Vec::new();
         if flow == Flow::On {

@@ -33,6 +33,10 @@ impl Interpreter<'_, '_> {
     /// hold if there are no elements. `holds` is whether the check needs the condition to be true.
     pub(super) fn collection_of(&self, condition: Id, holds: bool) -> Option<TextRange> {
         let values = &self.values;
+        let (mut condition, mut holds) = (condition, holds);
+        while let Some([of]) = values.operands(condition, Op::Not) {
+            (condition, holds) = (*of, !holds);
+        }
         // A violation that is not found: the elements that the comprehension takes count.
         let taken = |id: Id| {
             let mut of = id;
@@ -46,7 +50,6 @@ impl Interpreter<'_, '_> {
         };
         let given = |id: Id| self.comprehensions.get(&values.original(id)).map(|[_, given]| *given);
         match values.node(condition) {
-            Node::Op(Op::Not, of) => self.collection_of(*of.first()?, !holds),
             Node::Op(Op::Call, _) => match values.call(condition)? {
                 (path, [of]) if path == "all" && holds => given(*of),
                 (path, [of]) if path == "any" && !holds => given(*of),

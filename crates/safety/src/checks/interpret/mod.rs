@@ -291,6 +291,10 @@ impl<'a> Interpreter<'a, '_> {
 
     /// Returns the element at an index of a sequence with `count` elements.
     pub(super) fn part(&mut self, value: Id, place: usize, count: usize) -> Id {
+        self.work.spend(1);
+        if self.is_over() {
+            return self.fresh();
+        }
         let items = match self.values.node(value) {
             Node::Op(Op::Tuple | Op::List, items) if items.len() == count => items.to_vec(),
             Node::Op(Op::OneOf(number), all) => {
