@@ -19,11 +19,18 @@ def check_counters(channel):
         # or True, and creates no frame, so tracebacks are the same as without counters.
         import _ast, atexit, builtins, itertools
 
-        tree = compile(script, "<string>", "exec", ONLY_AST, dont_inherit=True)
+        def uncounted():
+            return compile(script, "<string>", "exec", dont_inherit=True)
+
+        try:
+            tree = compile(script, "<string>", "exec", ONLY_AST, dont_inherit=True)
+        except (RecursionError, MemoryError):
+            # Python can compile deeper scripts than it can make a tree of.
+            return uncounted()
         # The number of checks, and the changes of the tree, the last ones in the source first.
         total, *edits = plan.split(" ")
         total, own_number = int(total), os.getpid()
-        counters = []
+        counters, not_found = [], []
         names = vars(builtins)
         load, new_name, new_call = _ast.Load(), _ast.Name, _ast.Call
 
@@ -42,7 +49,8 @@ def check_counters(channel):
             )
 
         def count_elements(statement, check, place):
-            # Finds an expression of a comprehension by its place, and counts its evaluations.
+            # Finds an expression of a comprehension by its place, and counts its evaluations. If it is not found,
+            # the collection counts as not empty.
             nodes = [statement]
             while nodes:
                 node = nodes.pop()
@@ -65,6 +73,7 @@ def check_counters(channel):
                         nodes.extend(item for item in part if isinstance(item, _ast.AST))
                     elif isinstance(part, _ast.AST):
                         nodes.append(part)
+            not_found.append(3 * check + 2)
 
         def edit(action, check, path):
             path, _, place = path.partition("@")
@@ -82,6 +91,8 @@ def check_counters(channel):
                 line, column = status.lineno, status.col_offset
                 pair = _ast.Tuple([status, count(3 * check, line, column)], load, lineno=line, col_offset=column)
                 first = _ast.Constant(0, lineno=line, col_offset=column)
+                if sys.version_info < (3, 9):
+                    first = _ast.Index(first)
                 call.args[0] = _ast.Subscript(pair, first, load, lineno=line, col_offset=column)
             elif action == "t":
                 test = node.test
@@ -97,13 +108,21 @@ def check_counters(channel):
                 counter = count(3 * check + is_after, line, column)
                 body.insert(index + is_after, _ast.Expr(counter, lineno=line, col_offset=column))
 
-        for part in edits:
-            check, path = part[1:].split(":")
-            edit(part[0], int(check), path)
+        try:
+            for part in edits:
+                check, path = part[1:].split(":")
+                edit(part[0], int(check), path)
+            code = compile(tree, "<string>", "exec", dont_inherit=True)
+        except (LookupError, AttributeError, TypeError, ValueError, RecursionError, MemoryError):
+            # This version of Python has another tree than the server expects, or cannot compile a tree that is
+            # so deep. The script runs without counters.
+            return uncounted()
         for number in range(3 * total):
             counter = itertools.repeat(None if number % 3 == 1 else True, COUNT_MAX)
             counters.append(counter)
             names[PREFIX + str(number)] = counter.__next__
+        for number in not_found:
+            next(counters[number])
 
         def send():
             # A child of the script has the descriptor too, but must not send anything.
@@ -116,6 +135,6 @@ def check_counters(channel):
                 rest = rest[os.write(channel, rest):]
 
         atexit.register(send)
-        return compile(tree, "<string>", "exec", dont_inherit=True)
+        return code
 
     return counted
