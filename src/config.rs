@@ -87,6 +87,17 @@ pub enum SandboxMode {
     Off,
 }
 
+/// The verdicts about which a result has a text for the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerdictNote {
+    /// None.
+    Off,
+    /// Scripts with checks that prove nothing. This is the default.
+    Vacuous,
+    /// Scripts with checks that prove nothing, and scripts without a check.
+    All,
+}
+
 /// Whether scripts are analysed before they run. Only tests of the sandbox turn the analysis off, and only debug builds
 /// allow this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +163,8 @@ pub struct Settings {
     /// The maximum number of runs that one fork server starts. Tests can lower it in debug builds
     /// (`QWED_MCP_TEST_FORK_SERVER_RUNS`).
     pub(crate) fork_server_runs_max: u64,
+    /// The verdicts about which a result has a text for the model (`QWED_MCP_VERDICT_NOTE`).
+    pub verdict_note: VerdictNote,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
     /// The root of the virtual environment that is activated, if any (`VIRTUAL_ENV`).
@@ -265,6 +278,7 @@ impl Settings {
             warm_idle: variables.warm_idle(),
             preload: variables.preload(),
             fork_server_runs_max: variables.fork_server_runs_max(),
+            verdict_note: variables.verdict_note(),
             pictures: variables.is_on("QWED_MCP_PICTURES"),
             virtual_env: variables.path("VIRTUAL_ENV"),
             skill_manifest: variables.path("QWED_SKILL_MANIFEST"),
@@ -403,6 +417,17 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         let value = self.text(name).unwrap_or_default();
         let is = format!("{value:?}, and only the value true allows scripts to run");
         self.parsed(name, AdminGate::Closed, parse, &is)
+    }
+
+    fn verdict_note(&mut self) -> VerdictNote {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "off" => Some(VerdictNote::Off),
+            "vacuous" => Some(VerdictNote::Vacuous),
+            "all" => Some(VerdictNote::All),
+            _ => None,
+        };
+        let is = "not off, vacuous or all; using vacuous";
+        self.parsed("QWED_MCP_VERDICT_NOTE", VerdictNote::Vacuous, parse, is)
     }
 
     fn sandbox_mode(&mut self) -> SandboxMode {

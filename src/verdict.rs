@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::VerdictNote;
+use crate::safety::Vacuity;
+
 /// The conclusion about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,7 +126,47 @@ impl Verdict {
         }
     }
 
+    /// Returns the text for the model about a script that verified nothing. `None` if `wanted` does not include the
+    /// reason.
+    pub(crate) fn note(&self, wanted: VerdictNote) -> Option<String> {
+        match (self.outcome, wanted) {
+            (Conclusion::Vacuous, VerdictNote::Vacuous | VerdictNote::All) => {}
+            (Conclusion::NothingChecked, VerdictNote::All) => {
+                return Some("Nothing was verified: no check was executed.".to_owned());
+            }
+            _ => return None,
+        }
+        let is_failed = self.has_failed();
+        let state = if is_failed { CheckState::Failed } else { CheckState::Held };
+        let mut checks = self.checks.iter().filter(|check| check.state == state);
+        let first: Vec<String> = checks.by_ref().take(NOTED_MAX).map(noted).collect();
+        let more = match checks.count() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Some(format!("Nothing was verified: {}{more}.", first.join("; ")))
+    }
+
     fn has_failed(&self) -> bool {
         self.checks.iter().any(|check| check.state == CheckState::Failed)
+    }
+}
+
+/// The maximum number of checks in a text for the model.
+const NOTED_MAX: usize = 3;
+/// The maximum length of a check in a text for the model, in characters.
+const NOTED_CHARS_MAX: usize = 120;
+
+/// Returns the reason why a check proves nothing, for the model.
+fn noted(check: &CheckReport) -> String {
+    let CheckReport { line, text, state, vacuous, .. } = check;
+    let text = match text.char_indices().nth(NOTED_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.clone(),
+    };
+    let why = Vacuity::all().find(|why| vacuous.as_deref() == Some(why.id()));
+    match why.filter(|_| *state != CheckState::Failed) {
+        Some(why) => format!("`{text}` (line {line}) cannot fail: {}", why.why()),
+        None => format!("`{text}` (line {line}) failed, and the script ended successfully"),
     }
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::print;
 use super::pictures;
-use crate::config::Settings;
+use crate::config::{Settings, VerdictNote};
 use crate::executor::{Echo, Ending, OneShotExecutor};
 use crate::gateway::{Arguments, AskedBy, Stdin, Tool};
 use crate::jobs::RequestKey;
@@ -134,6 +134,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     super::doctor::warn_of_unknown_variables();
     settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
     settings.deterministic |= options.deterministic;
+    // A person gets the verdict in a line of its own.
+    settings.verdict_note = VerdictNote::Off;
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }

@@ -25,6 +25,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             code_analysis: CodeAnalysis::On,
             python: None,
             warm: true,
+            verdict_note: VerdictNote::Vacuous,
             pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),

@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use tokio_util::task::TaskTracker;
 
 use crate::aibom::Session;
-use crate::config::{AdminGate, Settings};
+use crate::config::{AdminGate, Settings, VerdictNote};
 use crate::executor::{EnvironmentCache, ForkServers};
 use crate::executor::{Executor, Readiness, Ready, StepDown, Turns};
 use crate::gateway::Gateway;
@@ -47,6 +47,8 @@ pub(crate) struct Scripts {
     receipts: Option<Arc<Receipts>>,
     /// The interpreter and the packages of scripts, for verdicts.
     environment: Arc<EnvironmentCache>,
+    /// The verdicts about which a result has a text for the model.
+    verdict_note: VerdictNote,
     turns: Arc<Turns>,
     /// The tier of the sandbox. It is not set before an interpreter was found and tested in the sandbox.
     ready: OnceLock<Ready>,
@@ -66,6 +68,7 @@ impl Scripts {
             session: None,
             receipts: None,
             environment: Arc::default(),
+            verdict_note: settings.verdict_note,
             turns: Arc::new(Turns::of(settings)),
             ready: OnceLock::new(),
             lookups: TaskTracker::new(),

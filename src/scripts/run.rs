@@ -127,9 +127,7 @@ impl Scripts {
             outcome.advice = self.advice(module, dependencies).await;
         }
         if let Ok(outcome) = &mut outcome {
-            let circumstances = self.circumstances().await;
-            let verdict = verdict_on_run(&judged, limits, &circumstances, outcome);
-            outcome.verdict = Some(Arc::new(verdict));
+            self.judge(outcome, &judged, limits).await;
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -261,6 +259,17 @@ impl Scripts {
         let installation = self.executor.installation().await?;
         let advice = move || advice(&module, &dependencies, &installation);
         tokio::task::spawn_blocking(advice).await.ok()
+    }
+
+    /// Adds the verdict to the outcome of a run. If the script verified nothing, also adds a text for the model, unless
+    /// the outcome has another remark.
+    async fn judge(&self, outcome: &mut Outcome, script: &AuthorizedScript, limits: RunLimits) {
+        let circumstances = self.circumstances().await;
+        let verdict = verdict_on_run(script, limits, &circumstances, outcome);
+        if outcome.advice.is_none() {
+            outcome.advice = verdict.note(self.verdict_note);
+        }
+        outcome.verdict = Some(Arc::new(verdict));
     }
 
     /// Returns the interpreter and the packages of scripts, as far as they are known.

@@ -18,6 +18,7 @@ tests! {
         each_outcome_is_reported_warm_and_cold,
         checks_are_counted_in_loops_threads_and_functions,
         counts_beside_forged_ones_are_not_used,
+        the_model_is_told_if_nothing_was_verified,
         jobs_and_batches_have_a_verdict;
     needs [Tier3, Packages]:
         documents_pass_the_published_schema_and_resolver;
@@ -122,6 +123,47 @@ def never():
         [(4, "held", 100_006), (8, "held", 100_000), (14, "held", 1), (17, "not_reached", 0)];
     assert_eq!(found, expected, "{result:?}");
     assert_eq!(checks[1]["text"], "square(n) == n ** 2");
+}
+
+fn the_model_is_told_if_nothing_was_verified() {
+    let tuple = "assert (7 * 8 == 54, 'message')";
+    let caught = "try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    print('no')";
+    let many = "assert 1 == 1\n".repeat(5);
+    let server =
+        |note: &str| ServerBuilder::new().variable("QWED_MCP_VERDICT_NOTE", note).connect();
+    let (mut usual, mut all, mut off) =
+        (ServerBuilder::new().connect(), server("all"), server("off"));
+    for (code, expected) in [
+        (
+            tuple,
+            "Nothing was verified: `(7 * 8 == 54, 'message')` (line 1) cannot fail: it asserts a tuple, which is always \
+             true; remove the parentheses.",
+        ),
+        (
+            caught,
+            "Nothing was verified: `7 * 8 == 54` (line 2) failed, and the script ended successfully.",
+        ),
+    ] {
+        for server in [&mut usual, &mut all] {
+            assert_eq!(server.execute(code).texts[1..], [expected], "{code}");
+        }
+        assert_eq!(off.execute(code).texts.len(), 1, "{code}");
+    }
+    assert!(usual.execute(&many).texts[1].ends_with("; and 2 more."));
+    for code in ["assert 7 * 8 == 56", "print(7 * 8)"] {
+        assert_eq!(usual.execute(code).texts.len(), 1, "{code}");
+    }
+    assert_eq!(
+        all.execute("print(1)").texts[1..],
+        ["Nothing was verified: no check was executed."]
+    );
+    let job = usual.place(tuple);
+    assert!(usual.wait_for_job(&job).texts[1].starts_with("Nothing was verified: "));
+    // Deeper than Python can make a syntax tree.
+    let deep = format!("x = {}1\nassert x == 1\nprint('end')", "-".repeat(1_500));
+    let result = usual.execute(&deep);
+    assert!(result.text().contains("end"), "{result:?}");
+    assert_eq!(verification(&result.meta)["outcome"], "nothing_checked");
 }
 
 /// The analysis refuses scripts that write to any descriptor. A batch can run them all the same.
