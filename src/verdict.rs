@@ -1,5 +1,8 @@
 //! The verdict on a run, as results, receipts and stored jobs contain it. Only data: `verification` creates it.
 
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -7,7 +10,7 @@ use crate::config::VerdictNote;
 use crate::safety::Vacuity;
 
 /// The conclusion about a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Conclusion {
     /// At least one check that can fail was executed, and all executed checks held.
@@ -37,6 +40,20 @@ impl Conclusion {
     }
 }
 
+impl fmt::Display for Conclusion {
+    /// Writes the value that JSON has.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Verified => "verified",
+            Self::Refuted => "refuted",
+            Self::NothingChecked => "nothing_checked",
+            Self::Vacuous => "vacuous",
+            Self::Inconclusive => "inconclusive",
+            Self::Blocked => "blocked",
+        })
+    }
+}
+
 /// The state of a check at the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,15 +69,36 @@ pub(crate) enum CheckState {
 /// A check of a script and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckReport {
-    /// The number of the line on which the check begins, counted from 1.
+    /// The number of the line on which the check begins, counted from 1; 0 for a test.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) line: usize,
-    /// The condition, as it is written in the script.
+    /// The condition, as it is written in the script, or the id of a test.
     pub(crate) text: String,
     pub(crate) state: CheckState,
     /// The reason why the check cannot fail; `None` if it can.
     pub(crate) vacuous: Option<String>,
     /// The number of executions.
     pub(crate) times: u64,
+    /// The operands and names of the check that ended the script, with their values. Empty for other checks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) compared: Vec<Compared>,
+}
+
+impl CheckReport {
+    /// Reports a test that ran once.
+    pub(crate) fn test(id: &str, state: CheckState) -> Self {
+        let text = id.to_owned();
+        Self { line: 0, text, state, vacuous: None, times: 1, compared: Vec::new() }
+    }
+}
+
+/// A value that a failed check has compared. Its texts are bounded and have one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Compared {
+    /// The operand or the name, as it is written in the script.
+    pub(crate) text: String,
+    /// The value, as Python represents it.
+    pub(crate) value: String,
 }
 
 /// The verdict on a run. Its JSON is the value of `_meta["qwed.ai/verification"]`.
@@ -109,7 +147,10 @@ impl Verdict {
                     held => format!("verified: {held} checks held"),
                 }
             }
-            Conclusion::Refuted => format!("refuted: {}", lines_of(CheckState::Failed)),
+            Conclusion::Refuted => {
+                let found = self.compared().unwrap_or_else(|| lines_of(CheckState::Failed));
+                format!("refuted: {found}")
+            }
             Conclusion::NothingChecked => "nothing was checked".to_owned(),
             Conclusion::Vacuous if self.has_failed() => format!(
                 "not verified: a check failed, and the script ended successfully: {}",
@@ -134,6 +175,9 @@ impl Verdict {
             (Conclusion::NothingChecked, VerdictNote::All) => {
                 return Some("Nothing was verified: no check was executed.".to_owned());
             }
+            (Conclusion::Refuted, VerdictNote::Vacuous | VerdictNote::All) => {
+                return self.compared();
+            }
             _ => return None,
         }
         let is_failed = self.has_failed();
@@ -145,6 +189,17 @@ impl Verdict {
             more => format!("; and {more} more"),
         };
         Some(format!("Nothing was verified: {}{more}.", first.join("; ")))
+    }
+
+    /// Returns the failed check with the values that it has compared, in one line; `None` if no values are known.
+    fn compared(&self) -> Option<String> {
+        let check = self.checks.iter().find(|check| !check.compared.is_empty())?;
+        let mut line = format!("line {}: {}", check.line, shortened(&check.text));
+        for Compared { text, value } in &check.compared {
+            // Writing to a string does not fail.
+            let _ = write!(line, "; {text} = {value}");
+        }
+        Some(line)
     }
 
     fn has_failed(&self) -> bool {
@@ -160,13 +215,18 @@ const NOTED_CHARS_MAX: usize = 120;
 /// Returns the reason why a check proves nothing, for the model.
 fn noted(check: &CheckReport) -> String {
     let CheckReport { line, text, state, vacuous, .. } = check;
-    let text = match text.char_indices().nth(NOTED_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.clone(),
-    };
+    let text = shortened(text);
     let why = Vacuity::all().find(|why| vacuous.as_deref() == Some(why.id()));
     match why.filter(|_| *state != CheckState::Failed) {
         Some(why) => format!("`{text}` (line {line}) cannot fail: {}", why.why()),
         None => format!("`{text}` (line {line}) failed, and the script ended successfully"),
+    }
+}
+
+/// Returns a text of at most [`NOTED_CHARS_MAX`] characters.
+fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(NOTED_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
     }
 }

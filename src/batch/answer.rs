@@ -99,6 +99,9 @@ pub(super) struct Answer {
     /// The end of the first run that did not pass. If all runs passed, the end of the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
+    /// The verdict on that run, or on a script that was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verification: Option<Arc<Verdict>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) duration_ms: Option<u64>,
     pub(super) queue_ms: u64,
@@ -139,8 +142,6 @@ pub(super) struct RunEnd {
     /// The names of the output streams that were cut off at the limit.
     pub(super) truncated: Vec<&'static str>,
     pub(super) warm: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) verification: Option<Arc<Verdict>>,
 }
 
 impl RunEnd {
@@ -151,7 +152,6 @@ impl RunEnd {
             exit_code: outcome.ending.exit_code(),
             truncated: cut_off.map(|(name, _)| name).collect(),
             warm: outcome.start == Start::Warm,
-            verification: outcome.verdict,
             stdout: outcome.stdout.text,
             stderr: outcome.stderr.text,
         }
@@ -192,6 +192,7 @@ impl Answer {
             status,
             passed: status.verdict(false),
             end: None,
+            verification: None,
             duration_ms: None,
             queue_ms: 0,
             verification_id: None,

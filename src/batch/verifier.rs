@@ -18,6 +18,7 @@ use crate::ledger::{Presented, UserName};
 use crate::sandbox::Tier;
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 use crate::shares::Held;
+use crate::verification::verdict_without_run;
 
 use super::Status;
 use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
@@ -267,6 +268,7 @@ impl TestRuns {
             passed: Some(passed),
             duration_ms: Some(duration_ms),
             tests: if ask.has_tests { tests } else { Vec::new() },
+            verification: outcome.verdict.clone(),
             end: Some(RunEnd::of(outcome)),
             ..Answer::bare(ask.id.clone(), status)
         }
@@ -281,6 +283,7 @@ fn refused(ask: &Ask, record: DecisionRecord) -> Answer {
     Answer {
         verification_id: Some(record.verification_id),
         code_sha256: Some(sha256(&ask.code)),
+        verification: Some(Arc::new(verdict_without_run(Some(&ask.code), None))),
         findings: record.findings,
         error: Some(record.message),
         ..Answer::bare(ask.id.clone(), status)

@@ -1,50 +1,122 @@
-//! The counts of a script's checks, as `python/checks.py` sends them.
+//! The counts of a script's checks, and the values that a failed check has compared, as `python/checks.py` sends them.
 //!
-//! A script can forge its counts, as it can forge its checks. A forged count never changes the result of the static
-//! analysis.
+//! A script can forge both, as it can forge its checks. They never change the result of the static analysis.
 
 use serde::{Deserialize, Serialize};
 
 use super::frames::{HEAD_BYTES, frames};
 
 /// The letter of the frame with the counts.
-pub(super) const KIND: u8 = b'C';
+const COUNTS: u8 = b'C';
+
+/// The letter of the frame with the values of the failed check.
+const VALUES: u8 = b'V';
 
 /// The size of the three counts of a check, in bytes.
 const CHECK_BYTES: usize = 24;
 
-/// The maximum number of bytes of the frame with the counts. The analysis finds at most 1,000 checks.
-pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES;
+/// The maximum number of bytes of the frame with the values. They are shortened to [`COMPARED_BYTES_MAX`].
+const VALUES_BYTES_MAX: usize = HEAD_BYTES + 16 * 1024;
+
+/// The maximum number of bytes of both frames. The analysis finds at most 1,000 checks.
+pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VALUES_BYTES_MAX;
+
+/// The maximum number of bytes of all texts of a failed check's values together.
+const COMPARED_BYTES_MAX: usize = 1_000;
+
+/// The maximum length of the text of one value, and of its name, in characters.
+const COMPARED_CHARS_MAX: usize = 120;
 
 /// The maximum of a count. All integers up to this one have an exact representation in JSON.
 const COUNT_MAX: u64 = (1 << 53) - 1;
 
-/// The counts of each check of a script, in the order of [`Analysis::checks`](crate::safety::Analysis::checks).
-/// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. The third one counts the elements that a check is about.
+/// The counts of each check of a script, in the order of [`Analysis::checks`](crate::safety::Analysis::checks), and the
+/// values of the failed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CheckCounts(Vec<[u64; 3]>);
+pub(crate) struct CheckCounts {
+    /// [`CheckKind`](crate::safety::CheckKind) defines the meaning of the first two counts. The third one counts the
+    /// elements that a check is about.
+    counts: Vec<[u64; 3]>,
+    compared: Option<Compared>,
+}
+
+/// The values that the failed check of a script has compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Compared {
+    /// The index of the check.
+    check: usize,
+    /// Operands and names with their values, each as it is written in Python. One line without control characters.
+    values: Vec<(String, String)>,
+}
+
+/// Returns whether frames with this letter are for this module.
+pub(super) fn is_own(kind: u8) -> bool {
+    matches!(kind, COUNTS | VALUES)
+}
 
 impl CheckCounts {
     /// Returns the counts, if exactly one frame has counts. A script that sends a frame of its own makes the counts
     /// unusable, because the server cannot distinguish the frames.
     pub(super) fn from_frames(bytes: &[u8]) -> Option<Self> {
-        let mut found = frames(bytes).filter(|(kind, _)| *kind == KIND);
-        let (_, content) = found.next().filter(|_| found.next().is_none())?;
-        let (counts, rest) = content.as_chunks::<8>();
+        let (counts, rest) = only_frame(bytes, COUNTS)?.as_chunks::<8>();
         let (triples, odd) = counts.as_chunks::<3>();
         let is_whole = rest.is_empty() && odd.is_empty();
         let count = |bytes: [u8; 8]| u64::from_le_bytes(bytes).min(COUNT_MAX);
-        is_whole.then(|| Self(triples.iter().map(|three| three.map(count)).collect()))
+        is_whole.then(|| Self {
+            counts: triples.iter().map(|three| three.map(count)).collect(),
+            compared: only_frame(bytes, VALUES).and_then(Compared::from_content),
+        })
     }
 
     #[cfg(test)]
     pub(crate) fn for_test(counts: &[[u64; 3]]) -> Self {
-        Self(counts.to_vec())
+        Self { counts: counts.to_vec(), compared: None }
     }
 
     /// Returns the counts, if there are `checks` of them.
     pub(crate) fn of(&self, checks: usize) -> Option<&[[u64; 3]]> {
-        (self.0.len() == checks).then_some(&self.0)
+        (self.counts.len() == checks).then_some(&self.counts)
+    }
+
+    /// Returns the values that a check has compared, if they were sent.
+    pub(crate) fn compared(&self, check: usize) -> &[(String, String)] {
+        let compared = self.compared.as_ref().filter(|compared| compared.check == check);
+        compared.map_or(&[], |compared| &compared.values)
+    }
+}
+
+/// Returns the content of the frame with a letter, if there is exactly one.
+fn only_frame(bytes: &[u8], kind: u8) -> Option<&[u8]> {
+    let mut found = frames(bytes).filter(|(letter, _)| *letter == kind);
+    let (_, content) = found.next()?;
+    found.next().is_none().then_some(content)
+}
+
+impl Compared {
+    /// Reads the index of the check, and pairs of texts, all separated by NUL. Texts beyond the limits are shortened or
+    /// left out.
+    fn from_content(content: &[u8]) -> Option<Self> {
+        let mut parts = str::from_utf8(content).ok()?.split('\0');
+        let check = parts.next()?.parse().ok()?;
+        let mut values = Vec::new();
+        let mut left = COMPARED_BYTES_MAX;
+        while let (Some(text), Some(value)) = (parts.next(), parts.next()) {
+            let pair = (one_line(text), one_line(value));
+            let Some(rest) = left.checked_sub(pair.0.len() + pair.1.len()) else { break };
+            left = rest;
+            values.push(pair);
+        }
+        Some(Self { check, values })
+    }
+}
+
+/// Returns a text with runs of white space and of control characters as one space, and shortened.
+fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(COMPARED_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
     }
 }
 
@@ -63,18 +135,41 @@ mod tests {
 
     #[test]
     fn counts_are_read_beside_pictures() {
-        let sent = [frame(b'L', b"any"), frame(KIND, &counts(&[3, 0, 0, u64::MAX, 1, 7]))].concat();
+        let sent =
+            [frame(b'L', b"any"), frame(COUNTS, &counts(&[3, 0, 0, u64::MAX, 1, 7]))].concat();
         let read = CheckCounts::from_frames(&sent).unwrap();
         assert_eq!(read.of(2).unwrap(), [[3, 0, 0], [COUNT_MAX, 1, 7]]);
         assert_eq!(read.of(3), None);
     }
 
     #[test]
+    fn values_are_one_line_and_bounded() {
+        let long = "x".repeat(200);
+        let content = format!("0\0total\01 +\n\x1b[2J 2\0{long}\0{long}").into_bytes();
+        let of = |content: &[u8]| {
+            let sent = [frame(VALUES, content), frame(COUNTS, &counts(&[0, 1, 0]))].concat();
+            CheckCounts::from_frames(&sent).unwrap()
+        };
+        let short = format!("{}…", "x".repeat(120));
+        let expected = [("total".to_owned(), "1 + [2J 2".to_owned()), (short.clone(), short)];
+        assert_eq!(of(&content).compared(0), expected);
+        assert_eq!(of(&content).compared(1), []);
+        let many = format!("0{}", "\0name\0value".repeat(500));
+        assert_eq!(of(many.as_bytes()).compared(0).len(), COMPARED_BYTES_MAX / "namevalue".len());
+        for broken in [&b""[..], b"one\0a\0b", b"0\0odd", b"\xff"] {
+            assert_eq!(of(broken).compared(0), [], "{broken:?}");
+        }
+        let twice = [frame(VALUES, &content), frame(VALUES, &content)].concat();
+        let sent = [twice, frame(COUNTS, &counts(&[0, 1, 0]))].concat();
+        assert_eq!(CheckCounts::from_frames(&sent).unwrap().compared(0), []);
+    }
+
+    #[test]
     fn forged_or_broken_counts_are_not_used() {
-        let one = frame(KIND, &counts(&[1, 0, 0]));
+        let one = frame(COUNTS, &counts(&[1, 0, 0]));
         assert!(CheckCounts::from_frames(&one).is_some());
         let twice = [&one[..], &one].concat();
-        let wrong = [&b""[..], &twice, &frame(KIND, &counts(&[1])), &frame(KIND, b"seven b")];
+        let wrong = [&b""[..], &twice, &frame(COUNTS, &counts(&[1])), &frame(COUNTS, b"seven b")];
         for sent in wrong.into_iter().chain([&one[..one.len() - 1]]) {
             assert_eq!(CheckCounts::from_frames(sent), None, "{sent:?}");
         }

@@ -99,7 +99,7 @@ impl Pictures {
                         pictures.leave_out(LeftOut::TooMany(u32::from_le_bytes(count)));
                     }
                 }
-                check_counts::KIND => {}
+                kind if check_counts::is_own(kind) => {}
                 _ => break,
             }
         }

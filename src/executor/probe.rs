@@ -52,9 +52,13 @@ const BOOTSTRAP: &str = concat!(
     "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(3)]",
     "\nsource, plan, stdin = map(main['script'].read, lengths)",
     "\nmain.pop('script').close()",
-    "\ncode_of = bootstrap(pictures=pictures, seed=seed, channel=20)",
+    "\ncode_of, ended_by, _ = bootstrap(pictures=pictures, seed=seed, channel=20)",
     "\nif stdin: give_stdin(stdin)",
-    "\nexec(code_of(source, plan), globals().pop('main'))\n"
+    "\ntry:",
+    "\n exec(code_of(source, plan), globals().pop('main'))",
+    "\nexcept BaseException as error:",
+    "\n ended_by(error)",
+    "\n raise\n"
 );
 
 /// The code by which Python enters the sandbox of macOS, before the bootstrap.

@@ -180,7 +180,7 @@ fn content_reply(run_id: Uuid, path: &str, chunk: Chunk) -> GovernedReply {
         ));
     }
     let blocks = [block].into_iter().chain(notes.into_iter().map(Block::Text)).collect();
-    GovernedReply { blocks, is_error: false, meta, receipt: None }
+    GovernedReply { blocks, is_error: false, meta, receipt: None, verdict: None }
 }
 
 /// Adds to a reply whether the content matches the hash from the run. `unconfirmed` is the reason if this is unknown.

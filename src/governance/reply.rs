@@ -1,14 +1,17 @@
 //! Creates the replies to governed calls: text and blocks for the model, and data for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::evidence::{Evidence, RunStatus};
 use super::summary::{SANDBOX_HINT, is_refusal};
 use super::verdict::describe_exit_code;
 use crate::plain_text::{plain, plain_line};
+use crate::verdict::{Conclusion, Verdict};
+use crate::verification::{TestResult, TestRun, verdict_on_tests};
 
 const CANCELLED: &str = "Execution was cancelled.";
 
@@ -30,6 +33,8 @@ pub(crate) struct GovernedReply {
     pub(crate) meta: Value,
     /// The receipt of a run: `_meta["qwed.ai/receipt"]`.
     pub(crate) receipt: Option<Value>,
+    /// The verdict on a run: `_meta["qwed.ai/verification"]`.
+    pub(crate) verdict: Option<Verdict>,
 }
 
 /// A block of a reply.
@@ -48,7 +53,13 @@ pub(crate) enum Block {
 
 impl GovernedReply {
     pub(super) fn text(text: String, meta: Value) -> Self {
-        Self { blocks: vec![Block::Text(text)], is_error: false, meta, receipt: None }
+        Self {
+            blocks: vec![Block::Text(text)],
+            is_error: false,
+            meta,
+            receipt: None,
+            verdict: None,
+        }
     }
 
     /// Returns the length of all blocks, in bytes.
@@ -97,7 +108,64 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
         "governance": evidence.governance,
     });
     let is_error = *status == RunStatus::Cancelled || reason.is_some();
-    GovernedReply { is_error, ..GovernedReply::text(text, meta) }
+    let verdict = Some(verdict(evidence));
+    GovernedReply { is_error, verdict, ..GovernedReply::text(text, meta) }
+}
+
+/// Creates the verdict on a run. It contains no time and no id of the run, so that two runs of the same tests on the same
+/// files have the same verdict.
+fn verdict(evidence: &Evidence) -> Verdict {
+    let counted = evidence.summary.clone().unwrap_or_default();
+    let has_run = counted.passed + counted.failed + counted.errors + counted.xfailed > 0;
+    let outcome = match evidence.status {
+        RunStatus::Passed | RunStatus::NoTests if !has_run => Conclusion::NothingChecked,
+        RunStatus::NoTests => Conclusion::NothingChecked,
+        RunStatus::Passed => Conclusion::Verified,
+        RunStatus::Failed => Conclusion::Refuted,
+        RunStatus::Error
+        | RunStatus::Timeout
+        | RunStatus::SandboxViolation
+        | RunStatus::BudgetExceeded
+        | RunStatus::Cancelled => Conclusion::Inconclusive,
+    };
+    let failed = counted.failures.iter().map(|failure| (&failure.name, true));
+    let passed = counted.passed_tests.iter().map(|id| (id, false));
+    // A test that passed may fail in its teardown.
+    let mut tests = BTreeMap::new();
+    for (id, has_failed) in failed.chain(passed) {
+        tests.entry(id.clone()).or_insert(has_failed);
+    }
+    let tests = tests.into_iter().map(|(id, has_failed)| TestResult { id, has_failed });
+    let tests: Vec<_> = tests.collect();
+    let ran = counted.passed + counted.failed + counted.errors;
+    let ran = usize::try_from(ran).unwrap_or(usize::MAX);
+    let policy_timeout = evidence.governance.policy_timeout_s.to_string();
+    verdict_on_tests(TestRun {
+        outcome,
+        tests_omitted: ran.saturating_sub(tests.len()),
+        tests,
+        python: evidence.python.as_ref().map(|python| python.version.clone()),
+        pytest: evidence.python.as_ref().and_then(|python| python.pytest.clone()),
+        policy_sha256: evidence.policy_sha256.clone(),
+        configuration: json!({
+            "tier": evidence.sandbox_tier,
+            "timeout_seconds": policy_timeout,
+            // The tests run in the process that reports about them.
+            "judged": "in-process",
+        }),
+        evidence: Map::from_iter([
+            ("arguments".to_owned(), json!(format!("sha256:{}", evidence.arguments_hash))),
+            ("workspace".to_owned(), json!(evidence.workspace)),
+            ("status".to_owned(), json!(evidence.status)),
+            ("exit_code".to_owned(), json!(evidence.exit_code.map(|code| code.to_string()))),
+            ("passed".to_owned(), json!(counted.passed)),
+            ("failed".to_owned(), json!(counted.failed)),
+            ("errors".to_owned(), json!(counted.errors)),
+            ("skipped".to_owned(), json!(counted.skipped)),
+            ("xfailed".to_owned(), json!(counted.xfailed)),
+            ("deselected".to_owned(), json!(counted.deselected)),
+        ]),
+    })
 }
 
 /// Returns the first line of a reply: the status and the exit code of the run.

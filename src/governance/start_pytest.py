@@ -52,6 +52,8 @@ reserve = os.path.join(FILES, ".new-reserve")
 report_file = os.path.join(FILES, ".new-report")
 # How pytest ended. It has content only if pytest came to its end.
 ended = os.path.join(FILES, ".new-ended")
+# The ids of tests that passed are reported for the first of them only.
+PASSED_MAX = 64
 # The characters of a failure that are reported: of its id and reason, of its explanation and each line.
 NAME_CHARS_MAX = 600
 REASON_CHARS_MAX = 1000
@@ -96,6 +98,7 @@ class Reports:
         self.counts = dict.fromkeys(kinds, 0)
         self.collected = 0
         self.failures = []
+        self.passed_tests = []
         self.started = self.clock()
         self.is_interrupted = False
 
@@ -163,6 +166,8 @@ class Reports:
             self.counts["xfailed" if hasattr(report, "wasxfail") else "skipped"] += 1
         elif report.outcome == "passed" and report.when == "call":
             self.counts["passed"] += 1
+            if len(self.passed_tests) < PASSED_MAX:
+                self.passed_tests.append(str(report.nodeid)[:NAME_CHARS_MAX])
 
     def pytest_collectreport(self, report):
         if report.failed:
@@ -194,7 +199,10 @@ class Reports:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
         remove(reserve)
-        counts = {**self.counts, "duration_s": round(self.clock() - self.started, 3)}
+        counts = {
+            **self.counts, "passed_tests": self.passed_tests,
+            "duration_s": round(self.clock() - self.started, 3),
+        }
         # Tests may have put anything in its place, such as a pipe.
         remove(report_file)
         write(report_file, "xb", b"".join([*self.failures, json_line(counts)]))

@@ -15,6 +15,8 @@ use crate::plain_text::{plain, plain_line};
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The maximum number of failures that are reported individually.
 pub(super) const FAILURES_MAX: usize = 50;
+/// The maximum number of tests that passed and are named.
+pub(super) const PASSED_MAX: usize = 64;
 const NAME_CHARS_MAX: usize = 300;
 const MESSAGE_CHARS_MAX: usize = 500;
 const LINES_MAX: usize = 5;
@@ -76,6 +78,9 @@ pub(crate) struct TestSummary {
     pub(crate) failures: Vec<TestFailure>,
     /// The number of failures and errors that are not in `failures`.
     pub(crate) failures_omitted: u64,
+    /// The node ids of the first tests that passed, at most [`PASSED_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) passed_tests: Vec<String>,
 }
 
 /// A failed test, or an error.
@@ -119,6 +124,8 @@ struct Counts {
     xfailed: u32,
     #[serde(default)]
     deselected: u32,
+    #[serde(default)]
+    passed_tests: Vec<String>,
     duration_s: f64,
 }
 
@@ -166,6 +173,12 @@ impl TestSummary {
             duration_s,
             failures,
             failures_omitted,
+            passed_tests: counts
+                .passed_tests
+                .iter()
+                .take(PASSED_MAX)
+                .map(|id| node_id(id))
+                .collect(),
         })
     }
 
@@ -244,7 +257,7 @@ impl From<ReportedFailure> for TestFailure {
             |line: &&str| line.strip_prefix("E ").is_some_and(|rest| !rest.trim().is_empty());
         let lines = || explanation.lines().filter(explains);
         Self {
-            name: plain_line(&excerpt(&name, NAME_CHARS_MAX)),
+            name: node_id(&name),
             kind,
             // Do not search the whole explanation. It quotes the source of the test, which may contain an error that
             // did not occur.
@@ -256,6 +269,11 @@ impl From<ReportedFailure> for TestFailure {
                 .collect(),
         }
     }
+}
+
+/// Returns the id of a test on one line, shortened.
+fn node_id(name: &str) -> String {
+    plain_line(&excerpt(name, NAME_CHARS_MAX))
 }
 
 /// Returns the first `chars_max` characters of a text, with hidden characters replaced.

@@ -57,6 +57,7 @@ impl Ended {
     /// Limits the passed tests of a report to the number that pytest had counted at its end.
     pub(super) fn correct(self, report: &mut TestSummary) {
         report.passed = report.passed.min(self.passed);
+        report.passed_tests.truncate(usize::try_from(report.passed).unwrap_or(usize::MAX));
     }
 }
 

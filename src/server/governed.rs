@@ -3,18 +3,19 @@
 
 use rmcp::ErrorData;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, MetaObject, ResourceContents};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::governance::{Block, GovernedReply, Refusal};
 
-use super::reply::RECEIPT_KEY;
+use super::reply::{RECEIPT_KEY, VERIFICATION_KEY};
 
 /// The `_meta` key of the id of the run that a result describes.
 const RUN_KEY: &str = "qwed.ai/run";
 
 /// Converts a reply into an MCP result.
 pub(super) fn result(reply: GovernedReply) -> CallToolResult {
-    let GovernedReply { blocks, is_error, meta, receipt } = reply;
+    let GovernedReply { blocks, is_error, meta, receipt, verdict } = reply;
     let blocks = blocks.into_iter().map(|block| match block {
         Block::Text(text) => ContentBlock::text(text),
         Block::Binary { uri, media_type, base64 } => {
@@ -28,6 +29,9 @@ pub(super) fn result(reply: GovernedReply) -> CallToolResult {
     about.insert(RUN_KEY.to_owned(), meta);
     if let Some(receipt) = receipt {
         about.insert(RECEIPT_KEY.to_owned(), receipt);
+    }
+    if let Some(verdict) = verdict {
+        about.insert(VERIFICATION_KEY.to_owned(), json!(verdict));
     }
     result.meta = Some(about);
     result

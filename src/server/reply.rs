@@ -33,7 +33,7 @@ pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 /// The `_meta` key of a receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 /// The `_meta` key of the verdict on a script.
-const VERIFICATION_KEY: &str = "qwed.ai/verification";
+pub(super) const VERIFICATION_KEY: &str = "qwed.ai/verification";
 /// The `_meta` key of the state of a background job.
 const JOB_KEY: &str = "qwed.ai/job";
 

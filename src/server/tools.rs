@@ -83,8 +83,8 @@ fn execution_description(settings: &Settings) -> String {
     let pictures = if settings.pictures { PICTURES } else { "" };
     format!(
         "Execute Python code in a sandboxed subprocess with access to all QWED SDK libraries. Use it to \
-         check a claim: print the evidence and assert what must hold; an assertion that fails is a \
-         result too. Imports: {RULES}.{pictures} Limits: {}. A background call returns a job_id at once: \
+         check a claim: print the evidence, and assert the claim against a value that is not derived \
+         from it, or nothing is verified. A failed assertion is a result too. Imports: {RULES}.{pictures} Limits: {}. A background call returns a job_id at once: \
          poll verification_status. {}",
         ToldLimits::of(settings).text(),
         if settings.store.is_some() {
@@ -299,6 +299,14 @@ mod tests {
             assert!(description.chars().count() < 900, "{}: {}", tool.name, description.len());
             assert!(tool.title.is_some(), "{}", tool.name);
         }
+        // One and a half times the texts of version 0.2.2.
+        let texts = tools.iter().flat_map(|tool| {
+            let arguments = tool.input_schema["properties"].as_object().unwrap().values();
+            let descriptions = arguments.map(|it| it["description"].as_str().unwrap());
+            tool.description.as_deref().into_iter().chain(descriptions)
+        });
+        let bytes: usize = texts.map(str::len).sum();
+        assert!((1_000..=2_653).contains(&bytes), "{bytes}");
         let tools = serde_json::to_string(&tools).unwrap();
         assert!(!tools.contains("$schema") && !tools.contains("\"type\":["));
         assert!(!tools.contains("outputSchema"));

@@ -2,7 +2,7 @@
 
 use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, Vacuity};
-use crate::verdict::{CheckReport, CheckState, Conclusion};
+use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 
 /// The two results of a check, with the numbers of executions that had them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub(super) fn conclude(
     differs: bool,
 ) -> Concluded {
     let exit_code = outcome.ending.exit_code();
-    let counts = counts.and_then(|counts| counts.of(checks.len()));
-    let tallies: Vec<Tally> = match counts {
+    let counts = counts.filter(|counts| counts.of(checks.len()).is_some());
+    let tallies: Vec<Tally> = match counts.and_then(|counts| counts.of(checks.len())) {
         Some(counts) => {
             let pairs = checks.iter().zip(counts);
             pairs.map(|(check, counts)| Tally::of(check, *counts, exit_code)).collect()
@@ -71,7 +71,10 @@ pub(super) fn conclude(
             Conclusion::Inconclusive
         }
     };
-    let reports = judged().map(|(check, tally)| report(check, *tally)).collect();
+    let compared = |index| counts.map_or(&[][..], |counts| counts.compared(index));
+    let reports = judged().enumerate();
+    let reports = reports.map(|(index, (check, tally))| report(check, *tally, compared(index)));
+    let reports = reports.collect();
     Concluded { conclusion, reports }
 }
 
@@ -114,12 +117,18 @@ fn vacuity(check: &Check, tally: Tally) -> Option<Vacuity> {
     check.vacuous.or((tally.held > 0 && tally.is_empty).then_some(Vacuity::Empty))
 }
 
-fn report(check: &Check, tally: Tally) -> CheckReport {
+/// Reports a check. `compared` has the texts and values that it has compared, if it ended the script.
+fn report(check: &Check, tally: Tally, compared: &[(String, String)]) -> CheckReport {
+    let has_failed = tally.state() == CheckState::Failed;
+    let compared = compared.iter().filter(|_| has_failed);
     CheckReport {
         line: check.line,
         text: check.text.clone(),
         state: tally.state(),
         vacuous: vacuity(check, tally).map(|reason| reason.id().to_owned()),
         times: tally.held.saturating_add(tally.failed),
+        compared: compared
+            .map(|(text, value)| Compared { text: text.clone(), value: value.clone() })
+            .collect(),
     }
 }

@@ -79,7 +79,7 @@ pub(crate) fn verdict_on_run(
     let counts = outcome.check_counts.as_ref();
     let Concluded { conclusion, reports } = conclude(checks, counts, outcome, differs);
     let parts = Parts {
-        statement: statement(&reports, script.source().as_str()),
+        statement: statement(&reports).text(|| script_statement(script.source().as_str())),
         model: script.asked_by().model.clone(),
         interpretation: interpretation(Some(script), circumstances),
         configuration: Some(configuration(limits, circumstances, outcome.tier)),
@@ -102,6 +102,70 @@ pub(crate) fn verdict_without_run(code: Option<&str>, model: Option<String>) -> 
         evidence: json!({ "script": code.map(digest), "refuted": false }),
     };
     verdict(Conclusion::Blocked, Vec::new(), parts)
+}
+
+/// A run of tests whose verdict is asked for.
+#[derive(Debug)]
+pub(crate) struct TestRun {
+    pub(crate) outcome: Conclusion,
+    /// The tests that ran, sorted by their ids.
+    pub(crate) tests: Vec<TestResult>,
+    /// The number of tests that ran and are not in `tests`.
+    pub(crate) tests_omitted: usize,
+    /// The version of Python.
+    pub(crate) python: Option<String>,
+    /// The version of pytest.
+    pub(crate) pytest: Option<String>,
+    /// The SHA-256 of the policy that permitted the run.
+    pub(crate) policy_sha256: Option<String>,
+    /// The limits of the run, its tier, and who judged the tests. All values are strings.
+    pub(crate) configuration: Value,
+    /// The arguments, the workspace and the counts. All values are strings, or counts below 2^53.
+    pub(crate) evidence: Map<String, Value>,
+}
+
+/// A test that ran.
+#[derive(Debug)]
+pub(crate) struct TestResult {
+    pub(crate) id: String,
+    pub(crate) has_failed: bool,
+}
+
+/// Returns the verdict on a run of tests.
+pub(crate) fn verdict_on_tests(run: TestRun) -> Verdict {
+    let TestRun { outcome, tests, tests_omitted, mut evidence, .. } = run;
+    let state = |test: &TestResult| {
+        if test.has_failed { CheckState::Failed } else { CheckState::Held }
+    };
+    let reports: Vec<_> =
+        tests.iter().map(|test| CheckReport::test(&test.id, state(test))).collect();
+    let mut statement = statement(&reports);
+    statement.omitted += tests_omitted;
+    let listed = tests.iter().take(CHECKS_MAX);
+    let listed: Vec<_> =
+        listed.map(|test| json!({ "test": test.id, "state": state(test) })).collect();
+    let omitted = tests.len() - listed.len() + tests_omitted;
+    evidence.insert("checks".to_owned(), json!(listed));
+    evidence.insert("checks_omitted".to_owned(), json!(omitted));
+    evidence.insert("refuted".to_owned(), json!(outcome == Conclusion::Refuted));
+    let language = run.python.map(|version| json!(format!("Python {version}")));
+    let policy_version = run.policy_sha256.map(|sha256| json!(format!("sha256:{sha256}")));
+    let pytest = run.pytest.map(|version| format!("pytest {version}"));
+    let parts = Parts {
+        statement: statement.text(|| "pytest".to_owned()),
+        model: None,
+        interpretation: object([
+            ("theory", Some(json!("tests (pytest)"))),
+            ("language", language),
+            ("policy_version", policy_version),
+        ]),
+        configuration: Some(run.configuration),
+        dependencies: Some(pytest.into_iter().collect()),
+        evidence: evidence.into(),
+    };
+    let mut verdict = verdict(outcome, reports, parts);
+    verdict.checks_omitted += tests_omitted;
+    verdict
 }
 
 fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, parts: Parts) -> Verdict {
@@ -163,8 +227,13 @@ fn document_digest(document: &Value) -> String {
     digest(canonical(&bound))
 }
 
-/// Returns the executed checks, one on each line. Without any, returns the digest of the script.
-fn statement(reports: &[CheckReport], source: &str) -> String {
+/// The executed checks, one on each line, and the number of those beyond the limits.
+struct Statement {
+    lines: String,
+    omitted: usize,
+}
+
+fn statement(reports: &[CheckReport]) -> Statement {
     let mut lines = String::new();
     let mut omitted = 0;
     let executed = reports.iter().filter(|report| report.state != CheckState::NotReached);
@@ -178,11 +247,20 @@ fn statement(reports: &[CheckReport], source: &str) -> String {
         }
         lines.push_str(&report.text);
     }
-    if omitted > 0 {
-        // Writing to a string does not fail.
-        let _ = write!(lines, "\n… and {omitted} more checks, {}", script_statement(source));
+    Statement { lines, omitted }
+}
+
+impl Statement {
+    /// Returns the statement. `subject` identifies the script or the tests; it is used if checks are missing.
+    fn text(self, subject: impl Fn() -> String) -> String {
+        let Self { mut lines, omitted } = self;
+        if omitted > 0 {
+            let word = if omitted == 1 { "check" } else { "checks" };
+            // Writing to a string does not fail.
+            let _ = write!(lines, "\n… and {omitted} more {word}, {}", subject());
+        }
+        if lines.trim().is_empty() { subject() } else { lines }
     }
-    if lines.trim().is_empty() { script_statement(source) } else { lines }
 }
 
 fn script_statement(source: &str) -> String {
@@ -226,7 +304,8 @@ fn evidence(
     reports: &[CheckReport],
 ) -> Value {
     let checks = reports.iter().take(CHECKS_MAX).map(|report| {
-        let CheckReport { line, text: _, state, vacuous, times } = report;
+        // The values that a check has compared can differ between runs, so they are not evidence.
+        let CheckReport { line, text: _, state, vacuous, times, compared: _ } = report;
         json!({ "line": line, "state": state, "vacuous": vacuous, "times": times })
     });
     let may_differ = may_differ(script.names(), script.source().as_str(), circumstances, outcome);

@@ -20,7 +20,9 @@ mod sources;
 mod tests;
 mod theory;
 
-pub(crate) use document::{Circumstances, verdict_on_run, verdict_without_run};
+pub(crate) use document::{
+    Circumstances, TestResult, TestRun, verdict_on_run, verdict_on_tests, verdict_without_run,
+};
 
 use std::sync::LazyLock;
 

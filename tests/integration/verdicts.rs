@@ -19,6 +19,9 @@ tests! {
         checks_are_counted_in_loops_threads_and_functions,
         counts_beside_forged_ones_are_not_used,
         the_model_is_told_if_nothing_was_verified,
+        the_values_of_a_failed_check_are_reported,
+        values_that_do_not_want_to_be_shown_change_nothing,
+        kept_values_do_not_keep_objects_alive,
         jobs_and_batches_have_a_verdict;
     needs [Tier3, Packages]:
         documents_pass_the_published_schema_and_resolver;
@@ -50,6 +53,15 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("assert (7 * 8 == 54, 'message')", "vacuous"),
     ("try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    print('no')", "vacuous"),
     ("claim = 54\nassert claim == 54", "vacuous"),
+    // A caught exception that is no `AssertionError` is control flow.
+    (
+        "def fail():\n    raise ValueError('no')\ntry:\n    fail()\nexcept ValueError:\n    pass",
+        "nothing_checked",
+    ),
+    (
+        "def fail():\n    raise AssertionError\ntry:\n    fail()\nexcept AssertionError:\n    pass",
+        "vacuous",
+    ),
     ("odd = [n for n in range(2, 1) if n % 2]\nassert all(n < 9 for n in odd)", "vacuous"),
     ("raise KeyError('unrelated')", "inconclusive"),
     ("import random\nassert random.random() < 2 ** 3", "inconclusive"),
@@ -166,6 +178,125 @@ fn the_model_is_told_if_nothing_was_verified() {
     assert_eq!(verification(&result.meta)["outcome"], "nothing_checked");
 }
 
+fn the_values_of_a_failed_check_are_reported() {
+    let cases = [
+        (
+            "total = 14499.47\nassert total == 14499.48",
+            "line 2: total == 14499.48; total = 14499.47",
+        ),
+        (
+            "def f(n):\n    return n * 3\nassert f(2) == 7 and f(3) > 0",
+            "line 3: f(2) == 7 and f(3) > 0; f(2) = 6",
+        ),
+        (
+            "def fail(text):\n    raise SystemExit(text)\ndef main():\n    got = {'a': [1, 2]}\n    \
+             if sum(got['a']) != 4:\n        print('no')\n        fail('x')\nmain()",
+            "line 5: sum(got['a']) != 4; sum(got['a']) = 3; got = {'a': [1, 2]}",
+        ),
+        (
+            "try:\n    a = 3\n    assert not a == 3\nexcept AssertionError:\n    raise SystemExit(3)",
+            "line 3: not a == 3; a = 3",
+        ),
+        (
+            "for i in range(5):\n    assert (i + 1) * 2 < 6, i",
+            "line 2: (i + 1) * 2 < 6; (i + 1) * 2 = 6; i = 2",
+        ),
+        (
+            "import math\nx = 0.5\nassert math.isclose(math.sin(x) * 2, 1)",
+            "line 3: math.isclose(math.sin(x) * 2, 1); math.sin(x) * 2 = 0.958851077208406; x = 0.5",
+        ),
+        (
+            "s = '\\x1b[2J\\n' + 'ü' * 200\nn = 7 ** 5000\nassert s == n",
+            &format!(
+                "line 3: s == n; s = '\\\\x1b[2J\\\\n{}…; n = an integer of 14037 bits",
+                "ü".repeat(110)
+            )
+            .replace("\\\\", "\\"),
+        ),
+        (
+            "xs = list(range(10 ** 6))\nassert len(xs) == 5",
+            "line 2: len(xs) == 5; len(xs) = 1000000; xs = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, \
+             17, 18, 19, ... (1000000 items)]",
+        ),
+    ];
+    let (mut warm, mut cold) = (warm(), ServerBuilder::new().connect());
+    let mut off = ServerBuilder::new().variable("QWED_MCP_VERDICT_NOTE", "off").connect();
+    for (code, expected) in cases {
+        for server in [&mut warm, &mut cold] {
+            assert_eq!(server.execute(code).texts[1..], [expected], "{code}");
+        }
+        assert_eq!(off.execute(code).texts.len(), 1, "{code}");
+    }
+    // There are no values: the condition has none, no check failed, or the failure was not the reason.
+    for code in [
+        "assert 4 == 3",
+        "x = 1\nassert x + 1 == 2\nraise ValueError(x)",
+        "x = 1\ntry:\n    assert x == 2\nexcept AssertionError:\n    pass\nraise KeyError",
+    ] {
+        let result = warm.execute(code);
+        assert!(result.texts[1..].iter().all(|text| !text.starts_with("line ")), "{result:?}");
+    }
+    let job = warm.place(cases[0].0);
+    assert_eq!(warm.wait_for_job(&job).texts[1..], [cases[0].1]);
+    let checks = verification(&cold.execute(cases[0].0).meta)["checks"].clone();
+    assert_eq!(checks[0]["compared"], json!([{ "text": "total", "value": "14499.47" }]));
+}
+
+fn values_that_do_not_want_to_be_shown_change_nothing() {
+    let (mut warm, mut cold) = (warm(), ServerBuilder::new().connect());
+    for (body, expected) in [
+        ("return 'E'", Some("e = E")),
+        ("print('loud')\n        return 'E'", Some("e = E")),
+        ("return 'E' * 10 ** 8", Some("e = EEE")),
+        ("return 'a\\0b\\x1b[2J\\udc80'", Some("e = a\\0b [2J?")),
+        ("while True: pass", None),
+        ("raise BaseException", None),
+        ("return 3", None),
+        ("return object.__repr__(self)", None),
+        ("return repr(self)", None),
+        ("raise SystemExit(5)", None),
+    ] {
+        let class = format!(
+            "class E:\n    def __repr__(self):\n        {body}\n    def __eq__(self, other):\n        return False\n"
+        );
+        let code = format!("{class}e = E()\nnumber = 3\nprint('before')\nassert e == number");
+        for server in [&mut warm, &mut cold] {
+            let result = server.execute(&code);
+            assert!(
+                result.text().starts_with("STDOUT:\nbefore\n\nSTDERR:\n"),
+                "{body}: {result:?}"
+            );
+            assert_eq!(result.execution()["exit_code"], 1, "{body}: {result:?}");
+            let note = &result.texts[1];
+            assert!(note.ends_with("number = 3") && !note.contains('\x1b'), "{body}: {note}");
+            let shown = expected.is_none_or(|expected| note.contains(expected));
+            assert!(shown && note.len() < 400, "{body}: {note}");
+            assert_eq!(note.contains("; e = "), expected.is_some(), "{body}: {note}");
+        }
+    }
+}
+
+/// A check keeps the value of an operand only until it held, so the value can be finalized.
+fn kept_values_do_not_keep_objects_alive() {
+    let mut server = warm();
+    let code = "\
+import weakref
+class Thing: pass
+def other(): return None
+thing = Thing()
+reference = weakref.ref(thing)
+for _ in range(2):
+    assert reference() is thing
+    if other() is reference():
+        raise ValueError
+del thing
+assert reference() is None
+print('finalized')";
+    let result = server.execute(code);
+    assert!(result.text().contains("finalized"), "{result:?}");
+    assert_eq!(verification(&result.meta)["outcome"], "verified", "{result:?}");
+}
+
 /// The analysis refuses scripts that write to any descriptor. A batch can run them all the same.
 fn counts_beside_forged_ones_are_not_used() {
     let held = "assert sum(range(101)) == 5050\n";
@@ -208,6 +339,11 @@ fn a_traceback_is_the_same_as_without_counting() {
         "for n in (1, 2):\n    pass\nelse:\n    raise RuntimeError(n)",
         "assert all(1 / n for n in (1, 0) if n < 3)",
         "assert 1 + 1 == 2\nraise SystemExit(len('ab'))",
+        "def f(n):\n    return 6 / n\nassert f(2) == 3 and f(3) == 1, f(1)",
+        "def f(n):\n    return 6 / n\nassert f(2) == 3 < f(0), 'no'",
+        "def f(n):\n    return 6 / n\nif not (f(2) != 3 or f(f(3)) == f(4 - 2) * 1):\n    raise ValueError(f(1))",
+        "import math\nassert math.isclose(math.sin(1) * 2,\n    math.cos(1)), 'no'",
+        "xs = [1, 2]\nassert xs[0] + xs[1] == xs[5]",
         "class E(Exception): pass\ntry:\n    assert 1 + 1 == 3\nexcept AssertionError as e:\n    raise E('x') from e",
     ] {
         fs::write(&file, code).unwrap();
@@ -242,20 +378,26 @@ fn documents_pass_the_published_schema_and_resolver() {
         let result = server.execute(code);
         let verification = verification(&result.meta);
         *counts.entry(verification["outcome"].as_str().unwrap().to_owned()).or_default() += 1;
-        documents.push(verification["document"].to_string());
+        documents.push(verification["document"].clone());
     }
+    let [total, verified, changes] = resolve(&documents);
+    assert_eq!([total, verified], [counts.values().sum(), counts["verified"]], "{counts:?}");
+    assert!(changes > 100, "{changes}");
+}
+
+/// Validates documents with the published schema and the published resolver. Returns the numbers of documents, of
+/// verified ones, and of changes that the resolver noticed.
+pub(crate) fn resolve(documents: &[Value]) -> [u64; 3] {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("documents.jsonl");
-    fs::write(&file, documents.join("\n")).unwrap();
+    let lines: Vec<String> = documents.iter().map(Value::to_string).collect();
+    fs::write(&file, lines.join("\n")).unwrap();
     let script = root().join("tests/verdict/resolve.py");
     let output = Command::new(python()).arg(script).arg(&file).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let numbers: Vec<u64> =
-        printed.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    let total = counts.values().sum();
-    assert_eq!(numbers[..2], [total, counts["verified"]], "{counts:?}");
-    assert!(numbers[2] > 100, "{printed}");
+    let numbers = printed.split_whitespace().map(|number| number.parse().unwrap());
+    numbers.collect::<Vec<_>>().try_into().unwrap()
 }
 
 fn the_command_line_reports_what_a_script_verified() {
@@ -275,8 +417,9 @@ fn the_command_line_reports_what_a_script_verified() {
     assert_eq!(run(held, &["--require-verified"]).0, 0);
     assert_eq!(run(nothing, &["--require-verified"]).0, 1);
     assert_eq!(run("raise SystemExit(7)", &["--require-verified"]).0, 7);
+    let values = "\nnote: refuted: line 2: x == 54; x = 56\n";
     let refuted = run("x = 7 * 8\nassert x == 54", &["--verdict"]);
-    assert!(refuted.0 == 1 && refuted.1.ends_with("note: refuted: line 2\n"), "{refuted:?}");
+    assert!(refuted.0 == 1 && refuted.1.ends_with(values), "{refuted:?}");
     run(held, &["--verification", document.to_str().unwrap()]);
     let written: Value = serde_json::from_slice(&fs::read(&document).unwrap()).unwrap();
     assert_eq!(

@@ -32,11 +32,11 @@ def read_whole(channel, size):
 
 def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name
-    # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns a
-    # function that compiles the bytes of the script, with the plan of its checks. `compile` is the builtin
-    # function if it was used before, otherwise None. `pictures` is the descriptor for the script's figures, or
-    # None. `seed` contains the bytes that seed random numbers in deterministic runs, or is None. `channel` is
-    # the descriptor for the counts of the script's checks.
+    # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns two
+    # functions: one compiles the bytes of the script, with the plan of its checks; the other one receives the
+    # exception that ended the script. `compile` is the builtin function if it was used before, otherwise None.
+    # `pictures` is the descriptor for the script's figures, or None. `seed` contains the bytes that seed random
+    # numbers in deterministic runs, or is None. `channel` is the descriptor for the script's checks.
     import builtins, os, sys
 
     source = ""
@@ -154,7 +154,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     def begin():
         pass
 
-    counted = check_counters(channel)
+    counted, ended_by, rehearse = check_counters(channel)
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)
@@ -167,5 +167,5 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     if Seeds.waiting:
         sys.meta_path.insert(0, Seeds)
     sys.excepthook = sys.__excepthook__ = excepthook
-    return code_of
+    return code_of, ended_by, rehearse
 

@@ -1,10 +1,11 @@
 def check_counters(channel):
     # Counts the checks of a script: how often each one held or failed. The server knows from its analysis
-    # where the checks are. Returns a function that compiles a script whose checks are counted. At the end of
-    # the script, the counts go to the server through the descriptor `channel`.
+    # where the checks are. Returns two functions: one compiles a script whose checks are counted; the other
+    # receives the exception that ended the script, and records the values that the failed check has compared.
+    # The values, and at the end of the script the counts, go to the server through the descriptor `channel`.
     #
-    # This code runs in the script's process, so a script can forge its counts, as it can forge its checks.
-    # The server does not trust the data that it receives.
+    # This code runs in the script's process, so a script can forge its counts and values, as it can forge its
+    # checks. The server does not trust the data that it receives.
     import os, sys
 
     FIELDS = {"b": "body", "o": "orelse", "f": "finalbody", "h": "handlers", "c": "cases"}
@@ -13,13 +14,31 @@ def check_counters(channel):
     # never suggests it for a misspelt name.
     PREFIX = "\0counter" + "\0" * 40
     COUNT_MAX = sys.maxsize
+    # The limits of the values that are recorded.
+    OPERANDS_MAX, VALUES_MAX, CHARACTERS_MAX, BITS_MAX, ITEMS_MAX, DEPTH_MAX = 6, 8, 120, 400, 20, 3
+    EXCEPTIONS_MAX, FRAMES_MAX, SECONDS_MAX = 8, 100, 0.2
+    # The tests whose values are recorded: the statement, the number of the check, the counter of its failures,
+    # and the operands, each with the function that returns its value.
+    watched = []
+    source = ""
+    # The functions that undo what a rehearsal has left.
+    undo = []
+
+    def send(kind, content):
+        rest = memoryview(kind + len(content).to_bytes(4, "little") + content)
+        while rest:
+            rest = rest[os.write(channel, rest):]
 
     def counted(script, plan, compile):
         # Returns the code of the script. A counter is a function of the C library of Python: it returns None
         # or True, and creates no frame, so tracebacks are the same as without counters.
         import _ast, atexit, builtins, itertools
 
+        nonlocal source
+        source = script
+
         def uncounted():
+            del watched[:]
             return compile(script, "<string>", "exec", dont_inherit=True)
 
         try:
@@ -30,18 +49,69 @@ def check_counters(channel):
         # The number of checks, and the changes of the tree, the last ones in the source first.
         total, *edits = plan.split(" ")
         total, own_number = int(total), os.getpid()
-        counters, not_found = [], []
+        # Functions beside the counters, by their names in the tree.
+        others = {}
+        # Values are kept by functions of Python code, which a profiler would count.
+        keeps = not any(word in script for word in ("settrace", "setprofile", "rofile", "import trace", "monitoring"))
+        counters, elements, not_found = [], set(), []
         names = vars(builtins)
         load, new_name, new_call = _ast.Load(), _ast.Name, _ast.Call
+        PLAIN = frozenset([
+            _ast.Constant, _ast.Name, _ast.Lambda, _ast.Starred, _ast.GeneratorExp, _ast.JoinedStr,
+        ])
 
         def count(number, line, column):
             name = new_name(PREFIX + str(number), load, lineno=line, col_offset=column)
             return new_call(name, [], [], lineno=line, col_offset=column)
 
+        def is_plain(node):
+            # Whether the value of an expression is seen from its text or from the values of its names.
+            kind = type(node)
+            if kind in (_ast.Tuple, _ast.List, _ast.Set):
+                return all(map(is_plain, node.elts))
+            return is_plain(node.operand) if kind is _ast.UnaryOp else kind in PLAIN
+
+        def keep_operands(test, check):
+            # Lets the operands of comparisons, and the arguments of a call, pass through functions that keep their
+            # values until the check held. Returns the operands, and the list with the values.
+            operands, values = [], []
+
+            def keep(node):
+                if type(node) in PLAIN or is_plain(node) or len(operands) == OPERANDS_MAX:
+                    return node
+                number = len(operands)
+                operands.append(node)
+                values.append(values)
+
+                def kept(value):
+                    values[number] = value
+                    return value
+
+                line, column = node.lineno, node.col_offset
+                name = PREFIX + "k%d.%d" % (check, number)
+                others[name] = kept
+                name = new_name(name, load, lineno=line, col_offset=column)
+                return new_call(name, [node], [], lineno=line, col_offset=column)
+
+            nodes = [test]
+            for node in nodes:
+                kind = type(node)
+                if kind is _ast.Compare:
+                    node.left = keep(node.left)
+                    node.comparators[:] = map(keep, node.comparators)
+                elif kind is _ast.BoolOp:
+                    nodes += node.values
+                elif kind is _ast.UnaryOp and type(node.op) is _ast.Not:
+                    nodes.append(node.operand)
+                elif kind is _ast.Call and type(node.func) in (_ast.Name, _ast.Attribute):
+                    node.args[:] = map(keep, node.args)
+            return operands, values
+
         def is_at(node, place):
             return place == [node.lineno, node.col_offset, node.end_lineno, node.end_col_offset]
 
         def counted_element(node, check):
+            elements.add(3 * check + 2)
             line, column = node.lineno, node.col_offset
             return _ast.BoolOp(
                 _ast.And(), [count(3 * check + 2, line, column), node], lineno=line, col_offset=column,
@@ -94,9 +164,12 @@ def check_counters(channel):
                 if sys.version_info < (3, 9):
                     first = _ast.Index(first)
                 call.args[0] = _ast.Subscript(pair, first, load, lineno=line, col_offset=column)
-            elif action == "t":
+            elif action in ("t", "f"):
                 test = node.test
                 line, column = test.lineno, test.col_offset
+                fails = action == "f"
+                operands, values = keep_operands(test, check) if keeps else ((), None)
+                watched.append((node, test, check, fails, operands, values))
                 node.test = _ast.IfExp(
                     test, count(3 * check, line, column), count(3 * check + 1, line, column),
                     lineno=line, col_offset=column,
@@ -117,24 +190,185 @@ def check_counters(channel):
             # This version of Python has another tree than the server expects, or cannot compile a tree that is
             # so deep. The script runs without counters.
             return uncounted()
+        # The names in the tree. The third counter of most checks has none.
         for number in range(3 * total):
             counter = itertools.repeat(None if number % 3 == 1 else True, COUNT_MAX)
             counters.append(counter)
-            names[PREFIX + str(number)] = counter.__next__
+            if number % 3 < 2 or number in elements:
+                names[PREFIX + str(number)] = counter.__next__
         for number in not_found:
             next(counters[number])
-
-        def send():
+        def send_counts():
             # A child of the script has the descriptor too, but must not send anything.
             if os.getpid() != own_number:
                 return
             counts = (COUNT_MAX - counter.__length_hint__() for counter in counters)
-            content = b"".join(count.to_bytes(8, "little") for count in counts)
-            rest = memoryview(b"C" + len(content).to_bytes(4, "little") + content)
-            while rest:
-                rest = rest[os.write(channel, rest):]
+            send(b"C", b"".join(count.to_bytes(8, "little") for count in counts))
 
-        atexit.register(send)
+        atexit.register(send_counts)
+        def forget(next, values, empty):
+            # Counts a check that held. An object that is kept would not be finalized.
+            def held():
+                values[:] = empty
+                return next()
+
+            return held
+
+        for number, (node, test, check, fails, operands, values) in enumerate(watched):
+            if operands:
+                held = PREFIX + str(3 * check + fails)
+                names[held] = forget(names[held], values, [values] * len(values))
+            has_failed = counters[3 * check + (not fails)].__length_hint__
+            watched[number] = node, test, check, has_failed, operands, values, own_number
+        names.update(others)
+        undo.append(lambda: atexit.unregister(send_counts))
+        undo.append(lambda: [names.pop(name) for name in list(names) if name.startswith(PREFIX)])
         return code
 
-    return counted
+    def rehearse(compile):
+        # Counts a check, so that the pages that this touches are not copied while a caller waits.
+        exec(counted("assert len('a') == 1, 'no'\nassert len('a') == 1", "2 t1:b1 t0:b0", compile), {})
+        del watched[:]
+        for step in undo:
+            step()
+        del undo[:]
+
+    def ended_by(error):
+        # Records the values that the failed check has compared, if the exception ends the script because of it.
+        try:
+            if watched and sys.gettrace() is None and sys.getprofile() is None:
+                found = failed_check(error)
+                if found is not None:
+                    send_values(*found)
+        except BaseException:
+            # The values only help to understand the failure, which is reported without them too.
+            pass
+
+    def failed_check(error):
+        # Returns the watched check in whose statement the exception, or one that was handled before it, was
+        # raised, and the variables there.
+        for _ in range(EXCEPTIONS_MAX):
+            if error is None:
+                return None
+            frames, trace = [], error.__traceback__
+            while trace is not None:
+                frames.append((trace.tb_frame, trace.tb_lineno))
+                trace = trace.tb_next
+            for frame, line in reversed(frames[-FRAMES_MAX:]):
+                if frame.f_code.co_filename != "<verification>":
+                    continue
+                around = [it for it in watched if it[0].lineno <= line <= it[0].end_lineno and it[3]() < COUNT_MAX]
+                if around:
+                    return min(around, key=lambda it: it[0].end_lineno - it[0].lineno), frame
+            error = error.__context__
+        return None
+
+    def send_values(check, frame):
+        import _ast
+
+        _, test, number, _, operands, kept, own_number = check
+        if os.getpid() != own_number:
+            return
+        lines = [line.encode() for line in source.splitlines(True)]
+
+        def text_of(node):
+            part = lines[node.lineno - 1 : node.end_lineno]
+            part[-1] = part[-1][: node.end_col_offset]
+            part[0] = part[0][node.col_offset :]
+            return b"".join(part).decode()
+
+        # A value that was not kept is the list itself.
+        values = [(text_of(operand), value) for operand, value in zip(operands, kept or ()) if value is not kept]
+        bound, nodes, names = set(), [test], {}
+        while nodes:
+            node = nodes.pop()
+            if isinstance(node, _ast.Name):
+                if isinstance(node.ctx, _ast.Load):
+                    names[node.id] = None
+                else:
+                    bound.add(node.id)
+            for field in reversed(node._fields):
+                part = getattr(node, field, None)
+                part = part if isinstance(part, list) else [part]
+                nodes.extend(item for item in reversed(part) if isinstance(item, _ast.AST))
+        own, shared = frame.f_locals, frame.f_globals
+        for name in names:
+            if name not in bound and not name.startswith(PREFIX):
+                if name in own:
+                    values.append((name, own[name]))
+                elif name in shared:
+                    values.append((name, shared[name]))
+        parts = [str(number)]
+        for text, value in values[:VALUES_MAX]:
+            told = shown(value)
+            if told is not None and told != text:
+                parts += [text[: 2 * CHARACTERS_MAX], told]
+        if len(parts) > 1:
+            send(b"V", "\0".join(part.replace("\0", "\\0") for part in parts).encode("utf-8", "replace"))
+
+    def shown(value):
+        # Returns the text of a value, or None if it would not help. Functions, classes and modules are not
+        # values that a check compares, and an address tells nothing.
+        kind = type(value)
+        if issubclass(kind, type) or kind in (type(sys), type(shown), type(len), type([].append)):
+            return None
+        try:
+            told = bounded(value, 0)
+        except BaseException:
+            return None
+        return None if " at 0x" in told else told[: 2 * CHARACTERS_MAX]
+
+    def bounded(value, depth):
+        kind = type(value)
+        if kind in (str, bytes):
+            return repr(value[: 2 * CHARACTERS_MAX])
+        if kind is int and value.bit_length() > BITS_MAX:
+            return "an integer of %d bits" % value.bit_length()
+        if kind in (list, tuple, set, frozenset, dict):
+            if not value:
+                return repr(value)
+            if depth == DEPTH_MAX:
+                return "..."
+            import itertools
+
+            some = list(itertools.islice(value.items() if kind is dict else value, ITEMS_MAX))
+            if kind is dict:
+                some = ["%s: %s" % (bounded(key, depth + 1), bounded(item, depth + 1)) for key, item in some]
+            else:
+                some = [bounded(item, depth + 1) for item in some]
+            if len(value) > ITEMS_MAX:
+                some.append("... (%d items)" % len(value))
+            some = ", ".join(some)
+            if kind is list:
+                return "[%s]" % some
+            if kind is tuple:
+                return "(%s,)" % some if len(value) == 1 else "(%s)" % some
+            return "{%s}" % some if kind is not frozenset else "frozenset({%s})" % some
+        return told_by_itself(value)
+
+    def told_by_itself(value):
+        # Calls the value's own function, with a limit on its time and without its output.
+        import _signal
+
+        class TooLong(BaseException):
+            pass
+
+        def stop(*_):
+            raise TooLong
+
+        if type(value) not in (int, bool, float, complex, type(None)):
+            if _signal.getitimer(_signal.ITIMER_REAL) != (0.0, 0.0):
+                return "... at 0x"
+            streams = sys.stdout, sys.stderr
+            before = _signal.signal(_signal.SIGALRM, stop)
+            try:
+                sys.stdout = sys.stderr = None
+                _signal.setitimer(_signal.ITIMER_REAL, SECONDS_MAX)
+                return repr(value)
+            finally:
+                _signal.setitimer(_signal.ITIMER_REAL, 0)
+                _signal.signal(_signal.SIGALRM, before)
+                sys.stdout, sys.stderr = streams
+        return repr(value)
+
+    return counted, ended_by, rehearse

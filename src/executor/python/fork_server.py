@@ -200,6 +200,7 @@ def serve(stream):
         # The start and the end of a script touch pages, and each causes a page fault and a copy. Do this now,
         # because later a caller would wait for it.
         exec(code_of(b"0"), {})
+        rehearse_checks(compile)
         flush()
         collect()
 
@@ -283,6 +284,7 @@ def serve(stream):
             sys.settrace(None)
             sys.setprofile(None)
             code = 1
+            ended_by(value)
             try:
                 code = finish(value)
                 if type(value) is KeyboardInterrupt:
@@ -344,7 +346,7 @@ def serve(stream):
     random_generators = generators()
     # The preparations are the same for every child.
     pictures = CHANNEL if options["takes_pictures"] else None
-    code_of = bootstrap(compile, pictures, channel=CHANNEL)
+    code_of, ended_by, rehearse_checks = bootstrap(compile, pictures, channel=CHANNEL)
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::harness::McpProcess;
+use crate::verdicts::resolve;
 
 use super::{Governed, assert_refused, call_as, counted, evidence, run_id, run_pytest, text};
 
@@ -13,6 +14,7 @@ tests! {
         what_the_tests_forge_is_not_passed_on_as_a_result,
         what_is_left_in_place_of_the_report_is_no_result,
         what_was_only_set_up_has_not_passed,
+        a_run_has_a_verdict,
         what_tests_replace_is_not_what_reports_are_written_with,
         what_nobody_sees_does_not_reach_the_model,
         reports_that_plugins_write_are_artifacts,
@@ -283,6 +285,57 @@ def test_fails(): assert len(calls) == 0
         assert_eq!(text(&reply).lines().next().unwrap(), first, "{options}: {reply}");
         assert!(counted(&reply).starts_with(counts), "{options}: {reply}");
     }
+    server.finish();
+}
+
+fn a_run_has_a_verdict() {
+    let governed = Governed::new("ledger");
+    let mut server = governed.connect();
+    let skipped = "import pytest\n@pytest.mark.skip\ndef test_skipped(): assert 1 == 2\n";
+    let many = "import pytest\n@pytest.mark.parametrize('n', range(70))\ndef test(n): pass\n";
+    let ids = |names: &[&str]| -> Vec<String> {
+        names.iter().map(|name| format!("tests/test_verdict.py::{name}")).collect()
+    };
+    let mut documents = Vec::new();
+    for (test, outcome, statement) in [
+        ("def test_b(): pass\ndef test_a(): pass\n", "verified", ids(&["test_a", "test_b"])),
+        (
+            "def test_a(): pass\ndef test_b(): assert 1 == 2\n",
+            "refuted",
+            ids(&["test_a", "test_b"]),
+        ),
+        ("", "nothing_checked", vec!["pytest".to_owned()]),
+        (skipped, "nothing_checked", vec!["pytest".to_owned()]),
+        ("import os\ndef test_a(): os._exit(0)\n", "inconclusive", vec!["pytest".to_owned()]),
+        (many, "verified", vec![]),
+    ] {
+        fs::write(governed.workspace.join("tests/test_verdict.py"), test).unwrap();
+        let verdict = |server: &mut McpProcess| {
+            let reply = run_pytest(server, &governed.user, "tests/test_verdict.py");
+            reply["result"]["_meta"]["qwed.ai/verification"].clone()
+        };
+        let one = verdict(&mut server);
+        assert_eq!(one["outcome"], outcome, "{test}: {one}");
+        if documents.is_empty() {
+            assert_eq!(one, verdict(&mut server));
+        }
+        let document = &one["document"];
+        let said = document["object"]["formal_statement"].as_str().unwrap();
+        if test == many {
+            assert_eq!(one["checks_omitted"], 6, "{one}");
+            assert!(said.ends_with("\n… and 6 more checks, pytest"), "{said}");
+        } else {
+            assert_eq!(said.lines().collect::<Vec<_>>(), statement, "{test}");
+            assert!(one.get("checks_omitted").is_none(), "{one}");
+        }
+        let context = &document["context"];
+        assert_eq!(context["proof"]["configuration"]["judged"], "in-process");
+        let admission = if outcome == "verified" { "ADMIT" } else { "DENY" };
+        assert_eq!(context["decision"]["admission"], admission);
+        documents.push(document.clone());
+    }
+    let [total, verified, changes] = resolve(&documents);
+    assert!((total, verified) == (6, 2) && changes > 20, "{changes}");
     server.finish();
 }
 

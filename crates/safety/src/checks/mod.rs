@@ -92,6 +92,8 @@ pub struct Edit {
 pub enum Action {
     /// Counts whether the statement's test is true (first counter) or false (second counter).
     CountTest,
+    /// Like [`CountTest`](Self::CountTest), for a test that is true if the check fails.
+    CountFailingTest,
     /// Counts with the first counter before the statement.
     CountBefore,
     /// Counts with the second counter after the statement.
@@ -107,6 +109,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::CountTest => "t",
+            Self::CountFailingTest => "f",
             Self::CountBefore => "x",
             Self::CountAfter => "y",
             Self::CountArgument => "a",

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
 use ruff_python_ast::{
     ExceptHandler, Expr, ExprCall, ModModule, Number, Stmt, StmtClassDef, StmtFor, StmtFunctionDef,
     StmtIf, StmtMatch, StmtTry, StmtWhile, StmtWith, UnaryOp,
@@ -50,7 +50,7 @@ pub(crate) fn find(module: &ModModule, source: &str) -> Vec<Check> {
         work,
         lines: None,
         imports: Imports::default(),
-        raisers: HashSet::default(),
+        raisers: HashMap::default(),
         assertions: HashSet::default(),
         path: Vec::new(),
         this: None,
@@ -141,8 +141,18 @@ fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
 }
 
 /// The exception or the exit at the end of a branch.
-struct Failure {
-    is_assertion: bool,
+#[derive(Debug, Clone)]
+enum Failure {
+    /// An `AssertionError`, or an exit with a status.
+    Assertion,
+    /// An exception of another class, with the qualified name of the class if it has one.
+    Exception(Option<String>),
+}
+
+impl Failure {
+    fn is_assertion(&self) -> bool {
+        matches!(self, Self::Assertion)
+    }
 }
 
 /// The state of the walk.
@@ -151,8 +161,8 @@ struct Finder<'a, 'w> {
     work: &'w Work,
     lines: Option<LineIndex>,
     imports: Imports<'a>,
-    /// The functions of the script that always raise or exit.
-    raisers: HashSet<&'a str>,
+    /// The functions of the script that always raise or exit, with the failure in which each ends.
+    raisers: HashMap<&'a str, Failure>,
     /// The classes of the script that derive from `AssertionError` or `SystemExit`.
     assertions: HashSet<&'a str>,
     /// The fields and indices from the module to the current statement.
@@ -184,8 +194,8 @@ impl<'a> Finder<'a, '_> {
                 }
                 Stmt::FunctionDef(function) => {
                     self.read_definitions(&function.body);
-                    if function.body.iter().any(|stmt| self.failure_of(stmt).is_some()) {
-                        self.raisers.insert(&function.name);
+                    if let Some(failure) = self.failure_in(&function.body) {
+                        self.raisers.insert(&function.name, failure);
                     }
                 }
                 Stmt::If(it) => {
@@ -294,35 +304,39 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn test(&mut self, kind: CheckKind, test: &Expr, failure: &Failure) {
-        let edits = vec![self.edit(Action::CountTest)];
-        self.add(kind, test, test.range(), failure.is_assertion, edits);
+        let action = match kind {
+            CheckKind::FailsIf => Action::CountFailingTest,
+            _ => Action::CountTest,
+        };
+        let edits = vec![self.edit(action)];
+        self.add(kind, test, test.range(), failure.is_assertion(), edits);
     }
 
     /// Finds a raise or an exit that a statement around `body` skips if the check holds. `up` is the number of steps
     /// from the statement around `body` to the current statement.
     fn skipped(&mut self, body: &'a [Stmt], field: char, up: usize) {
-        let found = body
-            .iter()
-            .enumerate()
-            .find_map(|(index, stmt)| Some((index, stmt, self.failure_of(stmt)?)));
-        let Some((index, stmt, failure)) = found else { return };
+        let Some((index, failure)) = self.first_failure(body) else { return };
+        let Some(stmt) = body.get(index) else { return };
         let around = self.path_string(self.path.len() - up);
         self.within(field, index, |finder| {
             let edits = vec![
                 finder.edit(Action::CountBefore),
                 Edit { path: around, action: Action::CountAfter },
             ];
-            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure.is_assertion, edits);
+            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure.is_assertion(), edits);
         });
     }
 
     /// Finds the checks of a `try`. A raise at the end of its body, or in its `else`, is skipped if an exception was
     /// raised before. A raise in a handler only reports an exception, so it is not a check.
     fn attempt(&mut self, it: &'a StmtTry) {
-        let catches = it.handlers.iter().any(|ExceptHandler::ExceptHandler(handler)| {
-            handler.type_.as_deref().is_none_or(|class| self.catches_assertions(class))
+        let catches = self.catches(it, Some("AssertionError"));
+        // A raise of an exception that only its own handler sees is control flow.
+        let is_caught = self.failure_in(&it.body).is_some_and(|failure| match failure {
+            Failure::Assertion => false,
+            Failure::Exception(class) => self.catches(it, class.as_deref()),
         });
-        if !it.handlers.is_empty() {
+        if !it.handlers.is_empty() && !is_caught {
             self.requires_failure = catches;
             self.skipped(&it.body, 'b', 0);
             self.requires_failure = false;
@@ -340,10 +354,22 @@ impl<'a> Finder<'a, '_> {
 
     /// Returns whether a handler for a class, or for a tuple of classes, catches an `AssertionError`.
     fn catches_assertions(&self, class: &Expr) -> bool {
+        self.includes(class, Some("AssertionError"))
+    }
+
+    /// Returns whether a handler of a `try` catches an exception of a class.
+    fn catches(&self, it: &StmtTry, raised: Option<&str>) -> bool {
+        it.handlers.iter().any(|ExceptHandler::ExceptHandler(handler)| {
+            handler.type_.as_deref().is_none_or(|class| self.includes(class, raised))
+        })
+    }
+
+    /// Returns whether the class of a handler, or one of its tuple of classes, is `raised` or a base of all exceptions.
+    fn includes(&self, class: &Expr, raised: Option<&str>) -> bool {
         match class {
-            Expr::Tuple(it) => it.elts.iter().any(|class| self.catches_assertions(class)),
+            Expr::Tuple(it) => it.elts.iter().any(|class| self.includes(class, raised)),
             class => self.imports.path(class).is_some_and(|path| {
-                matches!(&*path, "AssertionError" | "Exception" | "BaseException")
+                matches!(&*path, "Exception" | "BaseException") || Some(&*path) == raised
             }),
         }
     }
@@ -430,7 +456,12 @@ impl<'a> Finder<'a, '_> {
 
     /// Returns the failure in which a branch ends.
     fn failure_in(&self, body: &[Stmt]) -> Option<Failure> {
-        body.iter().find_map(|stmt| self.failure_of(stmt))
+        Some(self.first_failure(body)?.1)
+    }
+
+    /// Returns the index of the first statement that always ends in a failure, and the failure.
+    fn first_failure(&self, body: &[Stmt]) -> Option<(usize, Failure)> {
+        body.iter().enumerate().find_map(|(index, stmt)| Some((index, self.failure_of(stmt)?)))
     }
 
     /// Returns the failure in which a statement always ends.
@@ -445,7 +476,7 @@ impl<'a> Finder<'a, '_> {
                     (!is_success).then(|| self.failure_by(class))
                 }
                 // Raises the caught exception again.
-                None => Some(Failure { is_assertion: true }),
+                None => Some(Failure::Assertion),
             },
             Stmt::Expr(it) => match &*it.value {
                 Expr::Call(call) => self.failure_of_call(call),
@@ -456,24 +487,30 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn failure_by(&self, class: &Expr) -> Failure {
-        Failure { is_assertion: self.is_assertion_error(class) }
+        if self.is_assertion_error(class) {
+            Failure::Assertion
+        } else {
+            Failure::Exception(self.imports.path(class))
+        }
     }
 
     fn failure_of_call(&self, call: &ExprCall) -> Option<Failure> {
         if let Some(status) = self.status(call) {
             let is_success = constant_status(status) == Some(true);
-            return (!is_success).then_some(Failure { is_assertion: true });
+            return (!is_success).then_some(Failure::Assertion);
         }
         if let Expr::Attribute(attribute) = &*call.func
             && let Expr::Name(object) = &*attribute.value
             && self.this == Some(object.id.as_str())
             && attribute.attr.as_str() == "fail"
         {
-            return Some(Failure { is_assertion: true });
+            return Some(Failure::Assertion);
         }
         let path = self.imports.path(&call.func)?;
-        let is_raiser = self.raisers.contains(path.as_str()) || RAISING.contains(&&*path);
-        is_raiser.then_some(Failure { is_assertion: true })
+        if RAISING.contains(&&*path) {
+            return Some(Failure::Assertion);
+        }
+        self.raisers.get(path.as_str()).cloned()
     }
 
     /// Returns whether a class is `AssertionError`, or a class of the script that derives from it.

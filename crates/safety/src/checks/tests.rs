@@ -83,7 +83,7 @@ fn other_statements_are_no_checks() {
 #[test]
 fn a_plan_names_statements_as_python_does() {
     let source = "if a:\n    pass\nelif b:\n    raise ValueError\nelse:\n    assert c == 1\n";
-    assert_eq!(check_plan(&checks(source)), "2 t1:b0.o0.o0 t0:b0.o0");
+    assert_eq!(check_plan(&checks(source)), "2 t1:b0.o0.o0 f0:b0.o0");
     let source = "try:\n    f()\nexcept E:\n    assert a == 1\nfinally:\n    assert b == 1\n";
     assert_eq!(check_plan(&checks(source)), "2 t1:b0.f0 t0:b0.h0.b0");
     let source = "for x in y:\n    pass\nelse:\n    print()\n    raise E\n";
