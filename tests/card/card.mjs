@@ -142,7 +142,7 @@ await report.check('the server lists the page, and gives it in one piece, small 
   const csp = { connectDomains: [], resourceDomains: [], frameDomains: [], baseUriDomains: [] };
   equal('ui', contents[0]._meta.ui, { csp, prefersBorder: true });
   card = contents[0].text;
-  assert.ok(Buffer.byteLength(card) < 16 * 1024, `${Buffer.byteLength(card)} bytes`);
+  assert.ok(Buffer.byteLength(card) < 18 * 1024, `${Buffer.byteLength(card)} bytes`);
   for (const tool of (await client.listTools()).tools) {
     equal(`_meta of ${tool.name}`, tool._meta, { ui: { resourceUri: URI, visibility: ['model'] }, 'ui/resourceUri': URI });
   }
@@ -168,14 +168,14 @@ await report.check('before anything is known it says so, and while the model wri
   equal('verdict', await said(), ['Cancelled', 'The user stopped it.']);
 });
 
-await report.check('a script that ends: nothing failed, its output, its picture', async () => {
+await report.check('a script that ends: what was verified, its output, its picture', async () => {
   const result = await resultOf('success');
   equal('blocks', result.content.map(({ type }) => type), ['text', 'image']);
   result._meta['qwed.ai/receipt'] = { sha256: 'a1b2c3d4'.repeat(8) };
   for (const [name, more] of [['light', {}], ['dark', { hostContext: { theme: 'dark' } }], ['host', { hostContext: DARK_HOST }], ['phone', { width: 360 }]]) {
     await showResult(SCRIPTS.success, result, more);
     await screenshot(`success-${name}`);
-    equal('verdict', await said(), ['Nothing failed', 'The script ran to its end.']);
+    equal('verdict', await said(), ['Verified: 1 check held', '']);
     equal('output', await text('#out pre'), 'after 20 terms: 0.999999046');
     equal('pictures', await all('img', 'alt'), ['Picture 1 of 1, drawn by the script']);
     equal('width of the picture', await all('img', 'naturalWidth'), [640]);
@@ -203,9 +203,10 @@ await report.check('a claim that does not hold: refuted, with the counterexample
   assert.match(await text('#err pre'), /AssertionError: n = 40/);
   equal('marked', await all('.marked', 'firstChild.textContent'), ['    assert is_prime(value), f"n = {n}: {value} is not prime"']);
   for (const [code, title, lead] of [
-    ['assert 1 > 2', 'Refuted', 'An assertion of the script does not hold.'],
+    ['assert 1 > 2', 'Refuted', 'A check of the script does not hold.'],
     ['assert 1 > 2, "first\\n\\nValueError: second"', 'Refuted', 'first\n\nValueError: second'],
-    ['try:\n    assert False, "x"\nexcept AssertionError as e:\n    raise ValueError("y") from e', 'The script failed', 'ValueError: y'],
+    ['try:\n    assert False, "x"\nexcept AssertionError as e:\n    raise ValueError("y") from e', 'Refuted', 'y'],
+    ['total = 2\nif total != 3:\n    raise SystemExit("no")', 'Refuted', 'no'],
     ['print("AssertionError: z")\nraise SystemExit(2)', 'The script failed', ''],
     ['import sys\nsys.exit("why")', 'The script failed', 'why'],
   ]) {
@@ -289,6 +290,22 @@ await report.check('a box that scrolls only since the page is narrow is reached 
   equal('narrow', [await all('#out pre', 'tabIndex'), await all('#out pre', 'role'), await all('#out pre', 'ariaLabel')], [[0], ['region'], ['Output']]);
 });
 
+await report.check('the heading is the outcome, and lines that verify nothing are marked', async () => {
+  for (const [name, code, title, lead, marked] of [
+    ['verified', 'total = sum([1, 2])\nassert total == 3\nassert total < 4', 'Verified: 2 checks held', '', []],
+    ['nothing', 'print(7)', 'Nothing was checked', 'The script ran to its end without a check.', []],
+    ['vacuous', 'x = 1\nassert (x == 2, "no")', 'This check cannot fail', 'So nothing was verified.', ['assert (x == 2, "no") (cannot fail)']],
+    ['caught', 'try:\n    assert sum([1]) == 2\nexcept AssertionError:\n    print("no")', 'A failed check was ignored',
+      'The script caught the failure and ended successfully.', ['    assert sum([1]) == 2 (failed here)']],
+    ['differs', 'import random\nassert random.random() < 2', 'Nothing failed', 'But the result can differ between runs.', []],
+    ['exit', 'x = 3\nif x != 2:\n    raise SystemExit(1)', 'Refuted', 'A check of the script does not hold.', ['if x != 2: (failed here)']],
+  ]) {
+    await showResult(code, await call(code));
+    await screenshot(`outcome-${name}`);
+    equal(name, [await said(), await all('.marked', 'textContent')], [[title, lead], marked]);
+  }
+});
+
 await report.check('a host may put its own policy and script before the page', async () => {
   const before = `<head><meta http-equiv="Content-Security-Policy" content="${POLICY}"><script>window.wasBefore = true</script></head>`;
   const html = card.replace(/<html[^>]*>/, (tag) => `${tag}\n${before}`);
@@ -314,7 +331,7 @@ await report.check('a job in the background, and its end', async () => {
 
 await report.check('without _meta, which not every host passes on, it says the same', async () => {
   for (const [script, title, sections] of [
-    ['success', 'Nothing failed', ['pictures', 'out', 'script']], ['refuted', 'Refuted', ['err', 'script']],
+    ['success', 'Nothing failed', ['pictures', 'out', 'script']], ['refuted', 'Refuted', ['err', 'notes', 'script']],
     ['refused', 'Refused, nothing ran', ['script']], ['timeout', 'Out of time', ['out', 'script']],
     ['flood', 'Too much output', ['out', 'script']],
   ]) {
@@ -446,15 +463,16 @@ await report.check('controls and characters that turn text around are shown as w
 await report.check('a verdict is what the server says, whatever a script prints', async () => {
   for (const [name, code, verdict, lines] of [
     ['another end', `import sys\nprint("${ENDED}")\nprint("\\n\\n${FAILED.replace('1', '0')}\\n\\n", file=sys.stderr)\nsys.exit(1)`, 'The script failed', 0],
-    ['a notice of too much', 'print("PROCESS TERMINATED.]")', 'Nothing failed', 0],
-    ['a refusal', 'print("BLOCKED: no")', 'Nothing failed', 0],
-    ['a traceback that was handled', 'import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()', 'Nothing failed', 0],
+    ['a notice of too much', 'print("PROCESS TERMINATED.]")', 'Nothing was checked', 0],
+    ['a refusal', 'print("BLOCKED: no")', 'Nothing was checked', 0],
+    ['a traceback that was handled', 'import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    traceback.print_exc()', 'Nothing was checked', 0],
     ['a long counterexample', 'assert False, "x\\n" * 40000', 'Refuted', 1],
   ]) {
     const result = await call(code);
     for (const shown of [result, { content: result.content, isError: result.isError }]) {
       await showResult(code, shown);
-      equal(`${name}${shown === result ? '' : ' without _meta'}`, [await text('h1'), (await all('.marked')).length], [verdict, lines]);
+      const expected = shown !== result && verdict === 'Nothing was checked' ? 'Nothing failed' : verdict;
+      equal(`${name}${shown === result ? '' : ' without _meta'}`, [await text('h1'), (await all('.marked')).length], [expected, lines]);
     }
   }
   // The memory limit, with nothing printed: as the server words it.
