@@ -26,6 +26,7 @@ use crate::receipt::{
     compare_subject, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
 };
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
+use crate::verdict::Conclusion;
 
 /// The maximum value of `--times`.
 const TIMES_MAX: i64 = 100;
@@ -95,6 +96,8 @@ struct Replayed {
     environment: Vec<String>,
     /// The differences between the result in the receipt and the result of the first replay that differs.
     result: Vec<String>,
+    /// The digests of the Verification Contexts in the receipt and of the first replay, if they differ.
+    document: Option<String>,
     /// For each stream that differs, its first different line, or the reason why the line cannot be shown.
     lines: Vec<String>,
     /// The number of completed replays.
@@ -123,6 +126,8 @@ impl Replayed {
 struct RunResult {
     ending: String,
     exit_code: i32,
+    /// Whether the run verified anything; `None` in receipts of older versions.
+    outcome: Option<Conclusion>,
     /// The digest of each stream and of each picture, with its name.
     contents: Vec<(String, String)>,
 }
@@ -137,6 +142,7 @@ impl RunResult {
         Self {
             ending: ending(outcome).to_owned(),
             exit_code: outcome.ending.exit_code(),
+            outcome: outcome.verdict.as_ref().map(|verdict| verdict.outcome),
             contents: streams.into_iter().chain(pictures).collect(),
         }
     }
@@ -152,7 +158,8 @@ impl RunResult {
         let subjects = statement.subject.iter().filter(|subject| is_result(&subject.name));
         let contents = subjects.map(|it| (it.name.clone(), it.digest.sha256.clone()));
         let (ending, exit_code) = (run.ending.clone(), run.exit_code);
-        Some(Self { ending, exit_code, contents: contents.collect() })
+        let outcome = predicate.verification.as_ref().map(|verification| verification.outcome);
+        Some(Self { ending, exit_code, outcome, contents: contents.collect() })
     }
 
     /// Lists the fields in which the result `now` differs from `self`, with both values.
@@ -163,6 +170,11 @@ impl RunResult {
         }
         if self.exit_code != now.exit_code {
             differences.push(format!("exit code: {} → {}", self.exit_code, now.exit_code));
+        }
+        if let (Some(then), Some(now)) = (self.outcome, now.outcome)
+            && then != now
+        {
+            differences.push(format!("outcome: {then} → {now}"));
         }
         let names: BTreeSet<&String> =
             self.contents.iter().chain(&now.contents).map(|(name, _)| name).collect();
@@ -313,6 +325,9 @@ impl Again<'_> {
                 None => break,
                 Some(Ok(outcome)) => {
                     let result = RunResult::of(&outcome);
+                    if replayed.runs == 0 {
+                        replayed.document = self.document(&outcome);
+                    }
                     if replayed.result.is_empty() {
                         replayed.result = then.differences(&result);
                         replayed.lines = self.lines(then, &outcome);
@@ -386,6 +401,14 @@ impl Again<'_> {
             differences.push(format!("addresses: {} → {}", word(then), word(now)));
         }
         Ok(differences)
+    }
+
+    /// Describes the difference between the Verification Context of the receipt and the present one. It contains the
+    /// versions of Python and of the packages, the limits and the rules.
+    fn document(&self, now: &Outcome) -> Option<String> {
+        let then = &self.predicate.verification.as_ref()?.document_digest;
+        let now = &now.verdict.as_ref()?.document_digest;
+        (then != now).then(|| format!("{then} → {now}"))
     }
 
     /// Decides about the script by the present rules. The error contains the reason for a refusal.
@@ -464,6 +487,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
             "environment": replayed.environment,
             "result": replayed.result,
             "lines": replayed.lines,
+            "document": replayed.document,
             "may_differ_by": replayed.may_differ_by,
         })),
     };
@@ -491,6 +515,9 @@ fn as_text(verdict: &str, replayed: &Replayed) -> String {
     for difference in replayed.result.iter().chain(&replayed.lines) {
         let _ = writeln!(text, "  {difference}");
     }
+    if let Some(document) = &replayed.document {
+        let _ = writeln!(text, "  verification document: {document}");
+    }
     if !replayed.result.is_empty() && !replayed.may_differ_by.is_empty() {
         let _ = writeln!(text, "  the script may differ by {}", replayed.may_differ_by.join(", "));
     }
@@ -503,7 +530,9 @@ mod tests {
 
     fn result(ending: &str, exit_code: i32, stdout: &str) -> RunResult {
         let contents = vec![("stdout".to_owned(), stdout.to_owned())];
-        RunResult { ending: ending.to_owned(), exit_code, contents }
+        let outcome =
+            Some(if exit_code == 0 { Conclusion::Verified } else { Conclusion::Inconclusive });
+        RunResult { ending: ending.to_owned(), exit_code, outcome, contents }
     }
 
     #[test]
@@ -515,10 +544,14 @@ mod tests {
         let expected = [
             "end: exited → signal",
             "exit code: 0 → -9",
+            "outcome: verified → inconclusive",
             "picture-1.png: none → sha256:c",
             "stdout: sha256:a → sha256:b",
         ];
         assert_eq!(then.differences(&now), expected);
+        // Receipts of older versions have no outcome.
+        let then = RunResult { outcome: None, ..then };
+        assert!(then.differences(&now).iter().all(|it| !it.starts_with("outcome")));
     }
 
     #[test]

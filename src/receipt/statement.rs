@@ -19,6 +19,8 @@ use crate::verdict::{Conclusion, Verdict};
 pub(super) const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 /// The type of this project's predicate, with the version of the predicate.
 pub(crate) const PREDICATE_TYPE: &str = "https://qwed.ai/attestation/verification/v1";
+/// The type of a predicate that is a Verification Context.
+pub(crate) const CONTEXT_TYPE: &str = "https://qwed.ai/attestation/verification-context/v1";
 /// The type of in-toto's predicate for the results of tests.
 pub(crate) const TEST_RESULT_TYPE: &str = "https://in-toto.io/attestation/test-result/v0.1";
 

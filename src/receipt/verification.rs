@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::error::ReceiptError;
 use super::keys::{KeyState, PublicKeys, time_text};
-use super::statement::{PREDICATE_TYPE, STATEMENT_TYPE, TEST_RESULT_TYPE};
+use super::statement::{CONTEXT_TYPE, PREDICATE_TYPE, STATEMENT_TYPE, TEST_RESULT_TYPE};
 use super::{Predicate, Statement, envelope, sha256};
 
 /// The content of a receipt. The receipt is valid, unless `content_of` returned it.
@@ -63,7 +63,7 @@ fn parse(payload: &[u8]) -> Result<Statement<Value>, ReceiptError> {
     if statement.kind != STATEMENT_TYPE {
         return Err(unknown(format!("its _type is not {STATEMENT_TYPE}")));
     }
-    if ![PREDICATE_TYPE, TEST_RESULT_TYPE].contains(&&*statement.predicate_type) {
+    if ![PREDICATE_TYPE, CONTEXT_TYPE, TEST_RESULT_TYPE].contains(&&*statement.predicate_type) {
         return Err(unknown(
             "its predicateType has another version, or is not this program's".to_owned(),
         ));

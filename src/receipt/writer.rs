@@ -19,8 +19,8 @@ use super::outputs::{ReservedOutputs, remove_abandoned_outputs};
 use super::reserved::{ReservedFile, remove_abandoned};
 use super::statement::Verification;
 use super::statement::{
-    Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox, Statement,
-    Subject, TEST_RESULT_TYPE, TestResult,
+    CONTEXT_TYPE, Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run,
+    Sandbox, Statement, Subject, TEST_RESULT_TYPE, TestResult,
 };
 use super::{Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
@@ -45,6 +45,10 @@ const SUBJECTS_MAX: usize = 1000;
 /// The disk space that is reserved for the receipt of a script, in bytes. The space for the environment is added. The
 /// other parts of a receipt take about two kilobytes, and texts of the client.
 const RESERVED_BYTES: u64 = 16 * 1024;
+
+/// The disk space that is reserved for a Verification Context, in bytes. Its statement has at most 16 KiB, and its list
+/// of checks at most 64 entries.
+const RESERVED_FOR_DOCUMENT_BYTES: u64 = 64 * 1024;
 
 /// The disk space that is reserved for each receipt of a run of tests, in bytes. A thousand files take 200 KiB.
 const RESERVED_FOR_TESTS_BYTES: u64 = 512 * 1024;
@@ -108,7 +112,7 @@ pub(crate) struct Receipts {
     syncs: bool,
     /// Whether scripts also have receipts. Otherwise only runs of tests have receipts.
     of_scripts: bool,
-    /// Whether the output of scripts is stored next to their receipts.
+    /// Whether the output of scripts, and their Verification Contexts, are stored next to their receipts.
     keeps_outputs: bool,
     environment: EnvironmentCache,
     /// Set after a check has shown that scripts cannot reach the signing key.
@@ -128,7 +132,14 @@ pub(crate) struct Draft {
     surroundings: Option<(Arc<Surroundings>, Arc<Environment>)>,
     started: DateTime<Utc>,
     room: ReservedFile,
-    room_for_outputs: Option<ReservedOutputs>,
+    kept: Option<Kept>,
+}
+
+/// The disk space that is reserved for what is stored beside a receipt.
+#[derive(Debug)]
+struct Kept {
+    outputs: ReservedOutputs,
+    document: ReservedFile,
 }
 
 /// The disk space that is reserved for the two receipts of a run of tests.
@@ -236,10 +247,10 @@ impl Receipts {
         let reserved = blocking(move || {
             receipts.reserve(environment.as_deref(), limits).map_err(WriteError::NoRoom)
         });
-        let (room, room_for_outputs) = reserved.await??;
+        let (room, kept) = reserved.await??;
         Ok(Draft {
             room,
-            room_for_outputs,
+            kept,
             receipts: Arc::clone(self),
             verification_id: script.verification_id().to_string(),
             findings: script.findings(),
@@ -252,20 +263,24 @@ impl Receipts {
         })
     }
 
-    /// Reserves disk space for the receipt of a script. If outputs are stored, also reserves space for its outputs.
-    /// Blocks on the disk.
+    /// Reserves disk space for the receipt of a script, and for its outputs and its Verification Context if they are
+    /// stored. Blocks on the disk.
     fn reserve(
         &self,
         environment: Option<&Environment>,
         limits: RunLimits,
-    ) -> io::Result<(ReservedFile, Option<ReservedOutputs>)> {
+    ) -> io::Result<(ReservedFile, Option<Kept>)> {
         let environment = serde_json::to_vec(&environment)?.len();
         // The envelope contains the environment as base64, which has four bytes for three bytes.
         let environment = u64::try_from(environment.saturating_mul(4) / 3).unwrap_or(u64::MAX);
         let room = ReservedFile::new(&self.folder, RESERVED_BYTES.saturating_add(environment))?;
         let of_stream = u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX);
-        let outputs = self.keeps_outputs.then(|| ReservedOutputs::new(&self.folder, of_stream));
-        Ok((room, outputs.transpose()?))
+        let keep = || {
+            let outputs = ReservedOutputs::new(&self.folder, of_stream)?;
+            let document = ReservedFile::new(&self.folder, RESERVED_FOR_DOCUMENT_BYTES)?;
+            Ok::<_, io::Error>(Kept { outputs, document })
+        };
+        Ok((room, self.keeps_outputs.then(keep).transpose()?))
     }
 
     /// Reserves disk space for the receipts of a run of tests. If this function fails, the tests must not run.
@@ -479,9 +494,9 @@ impl Draft {
         audit: Option<AuditPlace>,
     ) -> Result<Stored, WriteError> {
         let finished = Utc::now();
-        let Self { receipts, mut subject, limits, surroundings, started, room, .. } = self;
-        let room_for_outputs = self.room_for_outputs;
+        let Self { receipts, mut subject, limits, surroundings, started, room, kept, .. } = self;
         let outcome = ran.as_ref().ok();
+        let of_script = subject.clone();
         if let Some(outcome) = outcome {
             let pictures = outcome.pictures.all.iter().enumerate().map(|(index, picture)| {
                 Subject::new(format!("picture-{}.png", index + 1), picture.sha256.clone())
@@ -490,8 +505,9 @@ impl Draft {
             subject.push(Subject::new("stderr", sha256(outcome.stderr.content())));
             subject.extend(pictures);
         }
-        let outputs = room_for_outputs.zip(outcome).map(|(room, outcome)| {
-            (room, [&outcome.stdout, &outcome.stderr].map(|stream| stream.content().to_vec()))
+        let kept = kept.zip(outcome).map(|(kept, outcome)| {
+            let streams = [&outcome.stdout, &outcome.stderr];
+            (kept, streams.map(|stream| stream.content().to_vec()), outcome.verdict.clone())
         });
         let sandbox =
             surroundings.as_ref().zip(outcome).map(|((surroundings, _), outcome)| Sandbox {
@@ -532,9 +548,13 @@ impl Draft {
             let environment = surroundings.as_ref().map(|(_, environment)| &**environment);
             let environment = environment.map(Cow::Borrowed);
             let created = predicate.created_on;
-            if let Some((room, [stdout, stderr])) = outputs {
-                let stored = room.store(&receipts.folder, [&stdout, &stderr], receipts.syncs);
+            if let Some((Kept { outputs, document }, [stdout, stderr], verdict)) = kept {
+                let stored = outputs.store(&receipts.folder, [&stdout, &stderr], receipts.syncs);
                 stored.map_err(WriteError::Store)?;
+                if let Some(verdict) = verdict {
+                    let statement = Statement::new(of_script, CONTEXT_TYPE, &verdict.document);
+                    receipts.store(&statement, created, document)?;
+                }
             }
             let predicate = Predicate { environment, ..predicate };
             receipts.store(&Statement::new(subject, PREDICATE_TYPE, predicate), created, room)

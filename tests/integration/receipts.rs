@@ -21,6 +21,7 @@ tests! {
         what_was_changed_is_named,
         nothing_runs_where_scripts_could_read_the_key,
         a_replay_says_what_differs,
+        a_verification_context_is_kept_in_a_file_of_its_own,
         a_replay_shows_the_first_line_that_differs,
         addresses_that_cannot_be_fixed_are_told,
         nothing_of_keys_tokens_or_code_is_in_logs;
@@ -229,6 +230,45 @@ fn outputs_that_differ_in_a_byte_have_different_digests() {
         digests.push(digest);
     }
     assert_ne!(digests[0], digests[1]);
+}
+
+fn a_verification_context_is_kept_in_a_file_of_its_own() {
+    let receipts = Receipts::new();
+    let script = receipts.path("script.py");
+    let code = "total = sum(range(101))\nassert total == 5050";
+    fs::write(&script, code).unwrap();
+    for (outputs, files) in [("off", 1), ("on", 2)] {
+        let folder = receipts.path(outputs);
+        let server = receipts
+            .server()
+            .variable("QWED_MCP_RECEIPTS", folder.to_str().unwrap())
+            .variable("QWED_MCP_RECEIPTS_OUTPUTS", outputs);
+        let ran = server.command().args(["run", "--json"]).arg(&script).output().unwrap();
+        let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let receipt = folder.join(result["_meta"]["qwed.ai/receipt"]["path"].as_str().unwrap());
+        let day = fs::read_dir(receipt.parent().unwrap()).unwrap();
+        let envelopes: Vec<_> = day.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(envelopes.len(), files, "{envelopes:?}");
+        let Some(context) = envelopes.iter().find(|path| **path != receipt) else { continue };
+        let verified = receipts.command(&["receipt", "verify", context.to_str().unwrap()]);
+        assert!(verified.status.success(), "{verified:?}");
+        let statement = receipts.statement(context);
+        assert_eq!(
+            statement["predicateType"],
+            "https://qwed.ai/attestation/verification-context/v1"
+        );
+        assert_eq!(*digest(&statement, "script.py"), sha256_of(code.as_bytes()));
+        let verification = &result["_meta"]["qwed.ai/verification"];
+        assert_eq!(statement["predicate"], verification["document"]);
+        let of_receipt = &receipts.statement(&receipt)["predicate"]["verification"];
+        assert_eq!(of_receipt["documentDigest"], verification["document_digest"]);
+        let (said, exit) = replay(&receipts, context, &script, &[], |builder| builder);
+        assert_eq!((&said["reason"], exit), (&json!("it is not the receipt of a script"), Some(3)));
+        let bytes = fs::read(context).unwrap();
+        fs::write(context, [&bytes[..40], b"A", &bytes[41..]].concat()).unwrap();
+        let verified = receipts.command(&["receipt", "verify", context.to_str().unwrap()]);
+        assert!(!verified.status.success(), "{verified:?}");
+    }
 }
 
 fn without_room_for_its_receipt_nothing_runs() {
@@ -601,6 +641,7 @@ fn a_replay_says_what_differs() {
     for (code, verdict, exit_code) in [
         ("import sympy\nprint(sympy.factor('x**2 - 1'), {'a', 'b', 'c'})", "identical", 0),
         ("import sys\nprint('no', file=sys.stderr)\nsys.exit(3)", "identical", 0),
+        ("import sympy\nassert sympy.expand('(x + 1)**2') != 0", "identical", 0),
         ("import random\nprint(random.random())", "not deterministic", 4),
         ("while True: print('x' * 1000)", "not run", 3),
         ("eval('1')", "not run", 3),
@@ -608,7 +649,7 @@ fn a_replay_says_what_differs() {
         let receipt = of(receipts.server(), code);
         let (said, exit) = replay(&receipts, &receipt, &script, &[], as_it_was);
         assert_eq!((&said["verdict"], exit), (&json!(verdict), Some(exit_code)), "{code}: {said}");
-        assert_eq!(said["environment"], json!([]), "{said}");
+        assert_eq!((&said["environment"], &said["document"]), (&json!([]), &json!(null)), "{said}");
     }
 
     // A different environment is reported before the different result.
@@ -623,6 +664,16 @@ fn a_replay_says_what_differs() {
     assert!(said["result"][0].as_str().unwrap().starts_with("stdout: sha256:"), "{said}");
     let (said, exit) = replay(&receipts, &receipt, &script, &["--strict"], elsewhere);
     assert_eq!((&said["verdict"], exit), (&json!("not run"), Some(3)), "{said}");
+    let folder = receipts.path("x");
+    fs::create_dir(&folder).unwrap();
+    let code = "import sys\nif any(p.endswith('/x') for p in sys.path):\n    assert len('ab' * 2) == 4\nprint('end')";
+    let receipt = of(receipts.server(), code);
+    let elsewhere =
+        |builder: ServerBuilder| builder.variable("PYTHONPATH", folder.to_str().unwrap());
+    let (said, exit) = replay(&receipts, &receipt, &script, &[], elsewhere);
+    assert_eq!(said["result"], json!(["outcome: nothing_checked → verified"]), "{said}");
+    let document = said["document"].as_str().unwrap();
+    assert!(document.starts_with("sha256:") && exit == Some(1), "{said}");
 
     // Today's rules refuse the script, or the admin gate is closed.
     let receipt = of(receipts.server().unchecked(), "eval('print(1)')");
