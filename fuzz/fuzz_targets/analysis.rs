@@ -12,4 +12,8 @@ fuzz_target!(|source: &str| {
         let text = finding.to_string();
         assert!(!text.is_empty() && text.len() < 1000, "{text}");
     }
+    for check in &analysis.checks {
+        assert!(check.line >= 1 && check.text.len() <= source.len() && !check.edits.is_empty(), "{check:?}");
+    }
+    assert!(safety::check_plan(&analysis.checks).is_ascii());
 });

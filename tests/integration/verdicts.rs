@@ -214,6 +214,10 @@ fn the_values_of_a_failed_check_are_reported() {
             .replace("\\\\", "\\"),
         ),
         (
+            "from collections import deque\nd = deque(range(10 ** 6))\nassert d == [0]",
+            "line 3: d == [0]; d = deque of 1000000 items",
+        ),
+        (
             "xs = list(range(10 ** 6))\nassert len(xs) == 5",
             "line 2: len(xs) == 5; len(xs) = 1000000; xs = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, \
              17, 18, 19, ... (1000000 items)]",

@@ -16,7 +16,8 @@ def check_counters(channel):
     COUNT_MAX = sys.maxsize
     # The limits of the values that are recorded.
     OPERANDS_MAX, VALUES_MAX, CHARACTERS_MAX, BITS_MAX, ITEMS_MAX, DEPTH_MAX = 6, 8, 120, 400, 20, 3
-    EXCEPTIONS_MAX, FRAMES_MAX, SECONDS_MAX = 8, 100, 0.2
+    EXCEPTIONS_MAX, FRAMES_MAX, SECONDS_MIN, SECONDS_MAX = 8, 100, 0.01, 0.5
+    seconds_left = SECONDS_MAX
     # The tests whose values are recorded: the statement, the number of the check, the counter of its failures,
     # and the operands, each with the function that returns its value.
     watched = []
@@ -313,41 +314,13 @@ def check_counters(channel):
         if issubclass(kind, type) or kind in (type(sys), type(shown), type(len), type([].append)):
             return None
         try:
-            told = bounded(value, 0)
+            told = bounded(value, 0) if kind in (str, bytes, int, float, bool, complex) else guarded(value)
         except BaseException:
             return None
         return None if " at 0x" in told else told[: 2 * CHARACTERS_MAX]
 
-    def bounded(value, depth):
-        kind = type(value)
-        if kind in (str, bytes):
-            return repr(value[: 2 * CHARACTERS_MAX])
-        if kind is int and value.bit_length() > BITS_MAX:
-            return "an integer of %d bits" % value.bit_length()
-        if kind in (list, tuple, set, frozenset, dict):
-            if not value:
-                return repr(value)
-            if depth == DEPTH_MAX:
-                return "..."
-            import itertools
-
-            some = list(itertools.islice(value.items() if kind is dict else value, ITEMS_MAX))
-            if kind is dict:
-                some = ["%s: %s" % (bounded(key, depth + 1), bounded(item, depth + 1)) for key, item in some]
-            else:
-                some = [bounded(item, depth + 1) for item in some]
-            if len(value) > ITEMS_MAX:
-                some.append("... (%d items)" % len(value))
-            some = ", ".join(some)
-            if kind is list:
-                return "[%s]" % some
-            if kind is tuple:
-                return "(%s,)" % some if len(value) == 1 else "(%s)" % some
-            return "{%s}" % some if kind is not frozenset else "frozenset({%s})" % some
-        return told_by_itself(value)
-
-    def told_by_itself(value):
-        # Calls the value's own function, with a limit on its time and without its output.
+    def guarded(value):
+        # Calls code of the value, with a limit on the time for all values, and without its output.
         import _signal
 
         class TooLong(BaseException):
@@ -356,19 +329,52 @@ def check_counters(channel):
         def stop(*_):
             raise TooLong
 
-        if type(value) not in (int, bool, float, complex, type(None)):
-            if _signal.getitimer(_signal.ITIMER_REAL) != (0.0, 0.0):
-                return "... at 0x"
-            streams = sys.stdout, sys.stderr
-            before = _signal.signal(_signal.SIGALRM, stop)
-            try:
-                sys.stdout = sys.stderr = None
-                _signal.setitimer(_signal.ITIMER_REAL, SECONDS_MAX)
-                return repr(value)
-            finally:
-                _signal.setitimer(_signal.ITIMER_REAL, 0)
-                _signal.signal(_signal.SIGALRM, before)
-                sys.stdout, sys.stderr = streams
-        return repr(value)
+        nonlocal seconds_left
+        timer, streams = _signal.ITIMER_REAL, (sys.stdout, sys.stderr)
+        if seconds_left < SECONDS_MIN or _signal.getitimer(timer) != (0.0, 0.0):
+            # No time is left, or the script uses the timer.
+            raise TooLong
+        before = _signal.signal(_signal.SIGALRM, stop)
+        try:
+            sys.stdout = sys.stderr = None
+            _signal.setitimer(timer, seconds_left)
+            return bounded(value, 0)
+        finally:
+            seconds_left = _signal.setitimer(timer, 0)[0]
+            _signal.signal(_signal.SIGALRM, before)
+            sys.stdout, sys.stderr = streams
+
+    def bounded(value, depth):
+        kind = type(value)
+        if kind in (str, bytes):
+            return repr(value[: 2 * CHARACTERS_MAX])
+        if kind is int and value.bit_length() > BITS_MAX:
+            return "an integer of %d bits" % value.bit_length()
+        plain = (list, tuple, set, frozenset, dict)
+        if kind not in plain:
+            # The text of a large collection of another kind is not made, because its code cannot be interrupted.
+            is_large = isinstance(value, plain + (bytearray,)) or kind.__module__ == "collections"
+            if is_large and len(value) > ITEMS_MAX:
+                return "%s of %d items" % (kind.__name__, len(value))
+            return repr(value)
+        if not value:
+            return repr(value)
+        if depth == DEPTH_MAX:
+            return "..."
+        import itertools
+
+        some = list(itertools.islice(value.items() if kind is dict else value, ITEMS_MAX))
+        if kind is dict:
+            some = ["%s: %s" % (bounded(key, depth + 1), bounded(item, depth + 1)) for key, item in some]
+        else:
+            some = [bounded(item, depth + 1) for item in some]
+        if len(value) > ITEMS_MAX:
+            some.append("... (%d items)" % len(value))
+        some = ", ".join(some)
+        if kind is list:
+            return "[%s]" % some
+        if kind is tuple:
+            return "(%s,)" % some if len(value) == 1 else "(%s)" % some
+        return "{%s}" % some if kind is not frozenset else "frozenset({%s})" % some
 
     return counted, ended_by, rehearse
