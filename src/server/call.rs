@@ -180,7 +180,7 @@ impl Server {
             Err(record) => {
                 count_decision(&record);
                 tracing::info!(code = ?record.error_code, id = %record.verification_id, "blocked");
-                Reply::blocked(&record)
+                Reply::blocked(&record, None)
             }
         }
     }
@@ -199,7 +199,7 @@ impl Server {
             }
             Decided::Allowed { record, permit } => self.run(&record, &permit, caller).await,
             Decided::Refused { record, receipt } => {
-                let reply = Reply::blocked(&record);
+                let reply = Reply::blocked(&record, caller.asked_by.model.as_deref());
                 match receipt {
                     Some(receipt) => reply.with_receipt(json!(receipt)),
                     None => reply,
@@ -226,7 +226,7 @@ impl Server {
 
     /// Waits for a turn, and then runs a script.
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
-        let CallContext { cancel, waits_for_turn, echo, stdin, .. } = caller;
+        let CallContext { cancel, waits_for_turn, echo, stdin, asked_by, .. } = caller;
         let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
         let Some(turn) = turn else { return Reply::cancelled(record) };
         let request = RunRequest { limits: self.sync_limits, stdin, echo, cancel };
@@ -238,7 +238,8 @@ impl Server {
         let _turn = user.is_none().then_some(turn);
         let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
         let room = self.scripts.turns().room_for(user, bytes).await;
-        let reply = Reply::ran(record, run.as_ref(), self.sync_limits.timeout);
+        let model = asked_by.model.as_deref();
+        let reply = Reply::ran(record, model, run.as_ref(), self.sync_limits.timeout);
         self.with_step_down(reply).in_room(room)
     }
 

@@ -102,8 +102,8 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Creates the reply to a call that the gateway refused.
-    pub(super) fn blocked(record: &DecisionRecord) -> Self {
+    /// Creates the reply to a call that the gateway refused. `model` is the model, if the client names it.
+    pub(super) fn blocked(record: &DecisionRecord, model: Option<&str>) -> Self {
         let DecisionRecord { status, message, verification_id, .. } = record;
         let mut texts = vec![format!("{status}: {message} (verification_id={verification_id})")];
         // The text contains the code, because the documents advise users to look for it in their client.
@@ -112,7 +112,7 @@ impl Reply {
             Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
             Some(_) | None => texts.clone(),
         };
-        let empty = Self { verdict: verdict_of(record), ..Self::empty(record) };
+        let empty = Self { verdict: verdict_of(record, model), ..Self::empty(record) };
         Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..empty }
     }
 
@@ -122,9 +122,10 @@ impl Reply {
         Self { texts, is_error: true, end: CallEnd::NotRun, ..Self::empty(record) }
     }
 
-    /// Creates the reply to a synchronous run.
+    /// Creates the reply to a synchronous run. `model` is the model, if the client names it.
     pub(super) fn ran(
         record: &DecisionRecord,
+        model: Option<&str>,
         run: Result<&Outcome, &ScriptError>,
         timeout: Duration,
     ) -> Self {
@@ -132,7 +133,7 @@ impl Reply {
         let remarks = run.err().map(|error| vec![Causes(error).to_string()]);
         let run = run.map_err(|_| error.as_deref().unwrap_or_default());
         let reply = Self::of_run(record.without_arguments(), run, timeout);
-        let verdict = reply.verdict.or_else(|| verdict_of(record));
+        let verdict = reply.verdict.or_else(|| verdict_of(record, model));
         Self { remarks: remarks.unwrap_or(reply.remarks), verdict, ..reply }
     }
 
@@ -359,10 +360,10 @@ impl Reply {
 
 /// Returns the verdict on a script that was refused, or that could not be run. `None` if the call does not ask for a
 /// run.
-fn verdict_of(record: &DecisionRecord) -> Option<Arc<Verdict>> {
+fn verdict_of(record: &DecisionRecord, model: Option<&str>) -> Option<Arc<Verdict>> {
     let is_script = record.tool == Some(Tool::ExecutePythonCode);
     let code = record.normalized_arguments.get("code").and_then(Value::as_str);
-    is_script.then(|| Arc::new(verdict_without_run(code, None)))
+    is_script.then(|| Arc::new(verdict_without_run(code, model.map(str::to_owned))))
 }
 
 /// Returns the text about a run that exited by itself: its output, and the way in which it ended.

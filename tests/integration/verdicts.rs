@@ -19,6 +19,7 @@ tests! {
         checks_are_counted_in_loops_threads_and_functions,
         counts_beside_forged_ones_are_not_used,
         the_model_is_told_if_nothing_was_verified,
+        the_model_that_wrote_a_script_is_named,
         the_values_of_a_failed_check_are_reported,
         values_that_do_not_want_to_be_shown_change_nothing,
         kept_values_do_not_keep_objects_alive,
@@ -176,6 +177,23 @@ fn the_model_is_told_if_nothing_was_verified() {
     let result = usual.execute(&deep);
     assert!(result.text().contains("end"), "{result:?}");
     assert_eq!(verification(&result.meta)["outcome"], "nothing_checked");
+}
+
+fn the_model_that_wrote_a_script_is_named() {
+    let mut server = ServerBuilder::new().connect();
+    for code in ["assert 7 * 8 == 56", "import os\nos.system('id')"] {
+        for model in [None, Some("claude")] {
+            let mut params =
+                json!({ "name": "execute_python_code", "arguments": { "code": code } });
+            if let Some(model) = model {
+                params["_meta"] = json!({ "qwed.ai/model": model });
+            }
+            let reply = server.request("tools/call", &params);
+            let verification = verification(&reply["result"]["_meta"]);
+            let formalization = &verification["document"]["object"]["formalization"];
+            assert_eq!(formalization.get("translator").and_then(Value::as_str), model, "{reply}");
+        }
+    }
 }
 
 fn the_values_of_a_failed_check_are_reported() {
