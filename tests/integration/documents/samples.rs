@@ -134,6 +134,11 @@ enum Other {
 /// Parts of an output that differ from run to run: a name, a pattern, and a replacement.
 const VOLATILE: &[(&str, &str, &str)] = &[
     ("timestamp", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "{time}"),
+    (
+        "verdict, whose content another page describes",
+        r#""verification":\{"outcome":"(\w+)",.*?"verdict":"[A-Z]+"\}\}"#,
+        "\"verification\":{\"outcome\":\"$1\",…}",
+    ),
     ("hash or id of a decision", r"\b[0-9a-f]{64}\b", "{hash}"),
     ("run id or job id", r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
     ("token", r"qwedmcp_([\w-]{43}|…)", "{token}"),
