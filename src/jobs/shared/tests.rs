@@ -20,6 +20,7 @@ use crate::governance::{Governance, PolicyFile};
 use crate::ledger::{Caller, Presented, Proof, Role, Store, UserName};
 use crate::postgres::{Database, DatabaseUrl};
 use crate::scripts::{Decided, Permit, Request, ScriptError, Scripts};
+use crate::verdict::Conclusion;
 
 use scratch::Postgres;
 
@@ -669,7 +670,11 @@ async fn a_result_comes_back_as_it_was() {
     replica.until(id, "", "failed").await;
     let job = replica.job(id, "").await.unwrap();
     let JobState::Ended(JobEnd::Ran(found)) = job.state else { panic!("{:?}", job.id) };
-    assert!(format!("{found:?}") == format!("{:?}", outcome()), "not what it was");
+    // The worker added the verdict, and stored it.
+    let verdict = found.verdict.clone().unwrap();
+    assert_eq!(verdict.outcome, Conclusion::Inconclusive);
+    let expected = Outcome { verdict: Some(verdict), ..outcome() };
+    assert!(format!("{found:?}") == format!("{expected:?}"), "not what it was");
     // When the job has ended, the script is removed from the table.
     let left =
         scratch::shared().sql(&url, "SELECT count(script) + count(asked_by) FROM qwed_mcp.jobs");
