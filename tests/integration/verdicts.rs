@@ -46,6 +46,10 @@ const OUTCOMES: &[(&str, &str)] = &[
         "failures = [n for n in range(9) if n * n > 80]\nif failures:\n    raise SystemExit(1)",
         "verified",
     ),
+    (
+        "import sys\ndef main():\n    return 0 if 7 * 8 == 56 else 1\nif __name__ == '__main__':\n    sys.exit(main())",
+        "verified",
+    ),
     ("assert sum(range(101)) == 5051", "refuted"),
     ("import sys\nif 7 * 8 != 54:\n    sys.exit('no')", "refuted"),
     ("try:\n    assert 7 * 8 == 54\nexcept AssertionError:\n    raise SystemExit(3)", "refuted"),

@@ -304,6 +304,12 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn test(&mut self, kind: CheckKind, test: &Expr, failure: &Failure) {
+        // `if __name__ == "__main__": sys.exit(main())` is no check of its condition.
+        if let Expr::Compare(compare) = test
+            && compare.left.as_name_expr().is_some_and(|name| name.id.as_str() == "__name__")
+        {
+            return;
+        }
         let action = match kind {
             CheckKind::FailsIf => Action::CountFailingTest,
             _ => Action::CountTest,
