@@ -209,7 +209,7 @@ impl Verdict {
 
 /// The maximum number of checks in a text for the model.
 const NOTED_MAX: usize = 3;
-/// The maximum length of a check in a text for the model, in characters.
+/// The maximum length of a check, and of a value that it has compared, in a text for the model, in characters.
 const NOTED_CHARS_MAX: usize = 120;
 
 /// Returns the reason why a check proves nothing, for the model.
@@ -224,7 +224,7 @@ fn noted(check: &CheckReport) -> String {
 }
 
 /// Returns a text of at most [`NOTED_CHARS_MAX`] characters.
-fn shortened(text: &str) -> Cow<'_, str> {
+pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(NOTED_CHARS_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
         None => text.into(),

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::frames::{HEAD_BYTES, frames};
+use crate::verdict::shortened;
 
 /// The letter of the frame with the counts.
 const COUNTS: u8 = b'C';
@@ -23,9 +24,6 @@ pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VA
 
 /// The maximum number of bytes of all texts of a failed check's values together.
 const COMPARED_BYTES_MAX: usize = 1_000;
-
-/// The maximum length of the text of one value, and of its name, in characters.
-const COMPARED_CHARS_MAX: usize = 120;
 
 /// The maximum of a count. All integers up to this one have an exact representation in JSON.
 const COUNT_MAX: u64 = (1 << 53) - 1;
@@ -114,10 +112,7 @@ impl Compared {
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(COMPARED_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line,
-    }
+    shortened(&line).into_owned()
 }
 
 #[cfg(test)]

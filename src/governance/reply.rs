@@ -118,9 +118,8 @@ fn verdict(evidence: &Evidence) -> Verdict {
     let counted = evidence.summary.clone().unwrap_or_default();
     let has_run = counted.passed + counted.failed + counted.errors + counted.xfailed > 0;
     let outcome = match evidence.status {
-        RunStatus::Passed | RunStatus::NoTests if !has_run => Conclusion::NothingChecked,
-        RunStatus::NoTests => Conclusion::NothingChecked,
-        RunStatus::Passed => Conclusion::Verified,
+        RunStatus::Passed if has_run => Conclusion::Verified,
+        RunStatus::Passed | RunStatus::NoTests => Conclusion::NothingChecked,
         RunStatus::Failed => Conclusion::Refuted,
         RunStatus::Error
         | RunStatus::Timeout

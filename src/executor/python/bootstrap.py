@@ -32,11 +32,11 @@ def read_whole(channel, size):
 
 def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name
-    # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns two
-    # functions: one compiles the bytes of the script, with the plan of its checks; the other one receives the
-    # exception that ended the script. `compile` is the builtin function if it was used before, otherwise None.
-    # `pictures` is the descriptor for the script's figures, or None. `seed` contains the bytes that seed random
-    # numbers in deterministic runs, or is None. `channel` is the descriptor for the script's checks.
+    # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns the
+    # functions of check_counters(); here, the first takes the bytes of the script and of the plan.
+    # `compile` is the builtin function if it was used before, otherwise None. `pictures` is the descriptor for
+    # the script's figures, or None. `seed` contains the bytes that seed random numbers in deterministic runs, or
+    # is None. `channel` is the descriptor for the script's checks.
     import builtins, os, sys
 
     source = ""

@@ -1,8 +1,8 @@
 def check_counters(channel):
     # Counts the checks of a script: how often each one held or failed. The server knows from its analysis
-    # where the checks are. Returns two functions: one compiles a script whose checks are counted; the other
+    # where the checks are. Returns three functions. The first compiles a script and counts its checks. The second
     # receives the exception that ended the script, and records the values that the failed check has compared.
-    # The values, and at the end of the script the counts, go to the server through the descriptor `channel`.
+    # The third touches the memory that counting needs. The values, and at the end of the script the counts, go to the server through the descriptor `channel`.
     #
     # This code runs in the script's process, so a script can forge its counts and values, as it can forge its
     # checks. The server does not trust the data that it receives.
@@ -18,8 +18,8 @@ def check_counters(channel):
     OPERANDS_MAX, VALUES_MAX, CHARACTERS_MAX, BITS_MAX, ITEMS_MAX, DEPTH_MAX = 6, 8, 120, 400, 20, 3
     EXCEPTIONS_MAX, FRAMES_MAX, SECONDS_MIN, SECONDS_MAX = 8, 100, 0.01, 0.5
     seconds_left = SECONDS_MAX
-    # The tests whose values are recorded: the statement, the number of the check, the counter of its failures,
-    # and the operands, each with the function that returns its value.
+    # The tests whose values are recorded: the statement, its test, the number of the check, the function that
+    # returns its failures that are left to count, the operands, their values, and the number of the process.
     watched = []
     source = ""
     # The functions that undo what a rehearsal has left.
@@ -53,7 +53,7 @@ def check_counters(channel):
         # Functions beside the counters, by their names in the tree.
         others = {}
         # Values are kept by functions of Python code, which a profiler would count.
-        keeps = not any(word in script for word in ("settrace", "setprofile", "rofile", "import trace", "monitoring"))
+        keeps = not any(word in script for word in ("settrace", "rofile", "import trace", "monitoring"))
         counters, elements, not_found = [], set(), []
         names = vars(builtins)
         load, new_name, new_call = _ast.Load(), _ast.Name, _ast.Call
