@@ -94,11 +94,15 @@ class PydanticAI:
             yield PydanticAgent(toolset)
 
     def result(self, *texts: str) -> Any:
-        return ["success", *texts]
+        return ["success", as_one(texts)]
 
     def error(self, *texts: str) -> Any:
-        text = texts[0] if len(texts) == 1 else as_json(texts)
-        return ["retried", as_json({"error": text})]
+        return ["retried", as_json({"error": as_one(texts)})]
+
+
+def as_one(texts: tuple[str, ...]) -> str:
+    """Several texts are shown as a JSON array."""
+    return texts[0] if len(texts) == 1 else as_json(texts)
 
 
 def as_json(value: object) -> str:
