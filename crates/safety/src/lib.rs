@@ -14,6 +14,7 @@
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
 //! | `knowledge` | describes values and external objects, and looks the rules up |
 //! | `checks` | finds the places where a condition can end the script unsuccessfully |
+//! | `variants` | makes variants of a script with other numbers |
 //! | `finding` | formats and orders the findings |
 //! | `work` | counts the steps, and caches the judgements of strings |
 //! | `fallback` | searches a source that does not parse for raw patterns |
@@ -39,6 +40,7 @@ pub mod rules;
 mod symbols;
 #[cfg(test)]
 mod tests;
+mod variants;
 mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
@@ -46,6 +48,7 @@ pub use checks::{Action, Check, CheckKind, Edit, Vacuity, check_plan};
 pub use finding::{Analysis, Finding, FindingKind, Position, UNSEEN};
 pub use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};
+pub use variants::{Change, variant};
 pub use work::steps_max;
 
 use bounds::Nesting;

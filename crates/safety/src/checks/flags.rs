@@ -4,7 +4,7 @@
 
 use foldhash::{HashMap, HashSet};
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtTry};
+use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFunctionDef, StmtTry};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::influence::{Changes, names};
@@ -20,30 +20,32 @@ pub(super) enum Flag<'a> {
 }
 
 /// Returns the names with a value that only depends on whether an exception was raised.
+///
+/// The second map has the attributes of such a kind, by their names.
 pub(super) fn exception_flags<'a>(
     body: &'a [Stmt],
     conditions: &[TextRange],
     work: &Work,
-) -> HashMap<&'a str, Flag<'a>> {
+) -> [HashMap<&'a str, Flag<'a>>; 2] {
     let mut reader = FlagReader {
         found: HashMap::default(),
+        attributes: HashMap::default(),
         conditions,
-        has_functions_with_checks: false,
+        functions_with_checks: HashSet::default(),
         handler: None,
         work,
     };
-    reader.has_functions_with_checks = any_statement(body, &|stmt| {
-        let is_definition = matches!(stmt, Stmt::FunctionDef(_));
-        is_definition && conditions.iter().any(|of| stmt.range().contains_range(*of))
-    });
+    reader.functions_with_checks = functions_with(body, conditions, work);
     reader.visit_body(body);
-    let flags = reader.found.into_iter().filter(|(_, of)| !of.is_other && of.is_in_handler);
-    flags
-        .filter_map(|(name, of)| {
-            let flag = if of.is_collection { Flag::Collection } else { Flag::Value(of.value?) };
-            Some((name, flag))
-        })
-        .collect()
+    [reader.found, reader.attributes].map(|found| {
+        let flags = found.into_iter().filter(|(_, of)| !of.is_other && of.is_in_handler);
+        flags
+            .filter_map(|(name, of)| {
+                let flag = if of.is_collection { Flag::Collection } else { Flag::Value(of.value?) };
+                Some((name, flag))
+            })
+            .collect()
+    })
 }
 
 /// The ways in which a name gets its values.
@@ -59,8 +61,10 @@ struct Bindings<'a> {
 
 struct FlagReader<'a, 'i> {
     found: HashMap<&'a str, Bindings<'a>>,
+    attributes: HashMap<&'a str, Bindings<'a>>,
     conditions: &'i [TextRange],
-    has_functions_with_checks: bool,
+    /// The names of functions that contain a check.
+    functions_with_checks: HashSet<&'a str>,
     /// Whether the current statement is in a handler, and whether its `try` may have failed in a check.
     handler: Option<bool>,
     work: &'i Work,
@@ -69,7 +73,15 @@ struct FlagReader<'a, 'i> {
 impl<'a> FlagReader<'a, '_> {
     fn bind(&mut self, name: &'a str, value: Option<&'a Expr>) {
         let handler = self.handler;
-        let of = self.found.entry(name).or_default();
+        Self::note(handler, self.found.entry(name).or_default(), value);
+    }
+
+    fn bind_attribute(&mut self, name: &'a str, value: Option<&'a Expr>) {
+        let handler = self.handler;
+        Self::note(handler, self.attributes.entry(name).or_default(), value);
+    }
+
+    fn note(handler: Option<bool>, of: &mut Bindings<'a>, value: Option<&'a Expr>) {
         match (handler, value) {
             (Some(false), _) => of.is_in_handler = true,
             (None, Some(value)) if is_literal(value) => of.value = Some(value),
@@ -85,7 +97,14 @@ impl<'a> FlagReader<'a, '_> {
 
     /// Returns whether the exception of a handler may come from a check.
     fn may_be_of_check(&self, it: &StmtTry) -> bool {
-        let has_call = self.has_functions_with_checks && body_calls(&it.body, self.work);
+        let has_call = any_expression(&it.body, self.work, &|expr| match expr {
+            Expr::Call(call) => match &*call.func {
+                Expr::Name(name) => self.functions_with_checks.contains(name.id.as_str()),
+                Expr::Attribute(of) => self.functions_with_checks.contains(of.attr.as_str()),
+                _ => true,
+            },
+            _ => false,
+        });
         has_call
             || it
                 .body
@@ -102,6 +121,7 @@ impl<'a> Visitor<'a> for FlagReader<'a, '_> {
                 for target in &it.targets {
                     match target {
                         Expr::Name(name) => self.bind(name.id.as_str(), Some(&it.value)),
+                        Expr::Attribute(of) => self.bind_attribute(&of.attr, Some(&it.value)),
                         Expr::Subscript(of) => {
                             if let Expr::Name(name) = &*of.value {
                                 let is_plain = is_literal(&it.value);
@@ -118,6 +138,7 @@ impl<'a> Visitor<'a> for FlagReader<'a, '_> {
             }
             Stmt::AugAssign(it) => match &*it.target {
                 Expr::Name(name) => self.bind(name.id.as_str(), None),
+                Expr::Attribute(of) => self.bind_attribute(&of.attr, None),
                 other => self.bind_all(other),
             },
             Stmt::AnnAssign(it) => match &*it.target {
@@ -162,13 +183,16 @@ impl<'a> Visitor<'a> for FlagReader<'a, '_> {
             Expr::Named(it) => self.bind_all(&it.target),
             Expr::Call(call) => {
                 if let Expr::Attribute(attribute) = &*call.func
-                    && let Expr::Name(name) = &*attribute.value
                     && matches!(
                         attribute.attr.as_str(),
                         "append" | "add" | "extend" | "update" | "clear"
                     )
                 {
-                    self.bind(name.id.as_str(), None);
+                    match &*attribute.value {
+                        Expr::Name(name) => self.bind(name.id.as_str(), None),
+                        Expr::Attribute(of) => self.bind_attribute(&of.attr, None),
+                        _ => {}
+                    }
                 }
             }
             _ => {}
@@ -226,8 +250,42 @@ fn any_expression(body: &[Stmt], work: &Work, is_such: &dyn Fn(&Expr) -> bool) -
     finder.found
 }
 
-fn body_calls(body: &[Stmt], work: &Work) -> bool {
-    any_expression(body, work, &|expr| matches!(expr, Expr::Call(_)))
+/// Returns the names of the functions that contain one of the conditions, or call such a function.
+fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -> HashSet<&'a str> {
+    struct Finder<'a, 'w> {
+        functions: Vec<&'a StmtFunctionDef>,
+        work: &'w Work,
+    }
+    impl<'a> Visitor<'a> for Finder<'a, '_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            self.work.spend(1);
+            if let Stmt::FunctionDef(it) = stmt {
+                self.functions.push(it);
+            }
+            walk_stmt(self, stmt);
+        }
+        fn visit_expr(&mut self, _: &'a Expr) {}
+    }
+    let mut finder = Finder { functions: Vec::new(), work };
+    finder.visit_body(body);
+    let mut names: HashSet<&'a str> = HashSet::default();
+    loop {
+        let before = names.len();
+        for it in &finder.functions {
+            work.spend(1 + conditions.len() / 16);
+            let calls = any_expression(&it.body, work, &|expr| match expr {
+                Expr::Name(name) => names.contains(name.id.as_str()),
+                Expr::Attribute(of) => names.contains(of.attr.as_str()),
+                _ => false,
+            });
+            if calls || conditions.iter().any(|of| it.range().contains_range(*of)) {
+                names.insert(it.name.as_str());
+            }
+        }
+        if names.len() == before || work.is_spent() {
+            return names;
+        }
+    }
 }
 
 /// Returns whether statements call a function by a name.
@@ -236,6 +294,11 @@ pub(super) fn calls_names(body: &[Stmt], work: &Work) -> bool {
         Expr::Call(call) => matches!(&*call.func, Expr::Name(_)),
         _ => false,
     })
+}
+
+/// Returns whether a function with this body is a generator.
+pub(super) fn yields(body: &[Stmt], work: &Work) -> bool {
+    any_expression(body, work, &|expr| matches!(expr, Expr::Yield(_) | Expr::YieldFrom(_)))
 }
 
 /// Returns whether a function body changes nothing outside of the function, and calls no function with results that
@@ -261,6 +324,45 @@ pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bo
         _ => false,
     };
     !has_effects && !any_expression(body, work, &is_impure_expression)
+}
+
+/// Returns the names of attributes that statements assign or delete outside of the first level of a method `__init__`.
+pub(super) fn changed_attributes<'a>(body: &'a [Stmt], work: &Work) -> HashSet<&'a str> {
+    struct Finder<'a, 'w> {
+        names: HashSet<&'a str>,
+        is_first_level: bool,
+        work: &'w Work,
+    }
+    impl<'a> Visitor<'a> for Finder<'a, '_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            self.work.spend(1);
+            let is_first_level = std::mem::take(&mut self.is_first_level);
+            if let Stmt::FunctionDef(it) = stmt
+                && matches!(it.name.as_str(), "__init__" | "__post_init__")
+            {
+                for stmt in &it.body {
+                    self.is_first_level = true;
+                    self.visit_stmt(stmt);
+                }
+            } else if is_first_level && matches!(stmt, Stmt::Assign(_) | Stmt::AnnAssign(_)) {
+                // The value is only assigned here.
+            } else {
+                walk_stmt(self, stmt);
+            }
+            self.is_first_level = false;
+        }
+        fn visit_expr(&mut self, expr: &'a Expr) {
+            if let Expr::Attribute(it) = expr
+                && !it.ctx.is_load()
+            {
+                self.names.insert(it.attr.as_str());
+            }
+            walk_expr(self, expr);
+        }
+    }
+    let mut finder = Finder { names: HashSet::default(), is_first_level: false, work };
+    finder.visit_body(body);
+    finder.names
 }
 
 /// Returns the ranges of the bodies of all `try` statements that have handlers, and of `with` statements.

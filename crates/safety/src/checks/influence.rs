@@ -170,6 +170,8 @@ pub(super) fn names(expr: &Expr) -> Vec<&str> {
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
     pub(super) names: HashSet<&'a str>,
+    /// The names that statements bind, and not only change.
+    pub(super) bound: HashSet<&'a str>,
     /// Whether a statement returns from the function.
     pub(super) returns: bool,
     /// Whether a statement continues or leaves a loop around the statements.
@@ -197,6 +199,9 @@ impl<'a> ChangeReader<'a, '_> {
         match target {
             Expr::Name(name) => {
                 self.changes.names.insert(name.id.as_str());
+                if name.ctx.is_store() {
+                    self.changes.bound.insert(name.id.as_str());
+                }
             }
             Expr::Tuple(it) => it.elts.iter().for_each(|part| self.bind(part)),
             Expr::List(it) => it.elts.iter().for_each(|part| self.bind(part)),

@@ -8,6 +8,7 @@
 //! | `interpret` | follows the script's values to the checks |
 //! | `values` | numbers the values of expressions |
 //! | `judge` | judges whether a condition always has the same truth value |
+//! | `sampling` | judges conditions by computing them with other numbers |
 //! | `premises` | judges whether the constraints of a solver contradict each other |
 //! | `flags`, `influence` | answer questions about statements and names by their syntax |
 //! | `vacuity` | the reasons why a check cannot fail |
@@ -18,6 +19,7 @@ mod influence;
 mod interpret;
 mod judge;
 mod premises;
+mod sampling;
 mod sites;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ use std::fmt;
 /// A place where a condition can end the script unsuccessfully.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Check {
     /// The form of the check.
     pub kind: CheckKind,
@@ -46,6 +49,9 @@ pub struct Check {
     pub requires_failure: bool,
     /// The reason why the check cannot fail; `None` if it can.
     pub vacuous: Option<Vacuity>,
+    /// Whether the check is about all elements of a collection that the script generates, for example a range. Then the
+    /// same check with other numbers can hold too.
+    pub is_general: bool,
     /// Whether the check is about the elements of a collection. The third counter then counts the elements, and the
     /// check proves nothing if there are none.
     pub counts_elements: bool,

@@ -36,6 +36,20 @@ impl Judge<'_, '_> {
         constraints.iter().any(is_false)
     }
 
+    /// Returns whether the last constraint is the negation of an earlier constraint. The claim is then one of its own premises.
+    pub(super) fn negates_premise(&self, constraints: &[Id]) -> bool {
+        let Some((last, premises)) = constraints.split_last() else { return false };
+        let negated = match self.values.node(*last) {
+            Node::Op(Op::Compare(CmpOp::NotEq), sides) => {
+                return premises.iter().any(|premise| {
+                    self.values.operands(*premise, Op::Compare(CmpOp::Eq)) == Some(sides)
+                });
+            }
+            _ => self.values.call(*last).filter(|(path, _)| path == "z3.Not"),
+        };
+        negated.is_some_and(|(_, of)| of.first().is_some_and(|of| premises.contains(of)))
+    }
+
     /// Returns whether every constraint holds for all values.
     pub(super) fn are_valid(&self, constraints: &[Id]) -> bool {
         let is_valid = |id: &Id| matches!(self.proposition(*id, &[], DEPTH_MAX), Some(true));
@@ -48,6 +62,15 @@ impl Judge<'_, '_> {
             Node::Op(Op::List | Op::Tuple | Op::And, parts) => &**parts,
             Node::Op(Op::Call, _) => match self.values.call(id) {
                 Some((path, arguments)) if path == "z3.And" => arguments,
+                // The premise, and the negation of the conclusion.
+                Some((path, [of])) if path == "z3.Not" => match self.values.call(*of) {
+                    Some((path, [premise, _])) if path == "z3.Implies" => {
+                        let mut parts = self.parts_of_constraint(*premise);
+                        parts.push(id);
+                        return parts;
+                    }
+                    _ => return vec![id],
+                },
                 _ => return vec![id],
             },
             _ => return vec![id],
@@ -142,6 +165,7 @@ impl Judge<'_, '_> {
         };
         let first = || of(*arguments.first()?);
         match &*path {
+            "z3.BoolVal" => first(),
             "z3.Not" => first().map(|holds| !holds),
             "z3.Implies" => {
                 let (premise, conclusion) = (first(), of(*arguments.get(1)?));

@@ -55,6 +55,7 @@ pub(crate) fn find(module: &ModModule, source: &str) -> Vec<Check> {
         path: Vec::new(),
         this: None,
         is_in_test_class: false,
+        own_methods: HashSet::default(),
         requires_failure: false,
         checks: Vec::new(),
         conditions: Vec::new(),
@@ -171,6 +172,8 @@ struct Finder<'a, 'w> {
     this: Option<&'a str>,
     /// Whether the statement is in the body of a class for `unittest`.
     is_in_test_class: bool,
+    /// The names of the methods that the current class for `unittest` defines.
+    own_methods: HashSet<&'a str>,
     /// Whether the next check holds if the code before it fails with an `AssertionError`.
     requires_failure: bool,
     checks: Vec<Check>,
@@ -404,9 +407,13 @@ impl<'a> Finder<'a, '_> {
             let is_test = |path: String| path.starts_with("unittest.") || path == "TestCase";
             self.imports.path(base).is_some_and(is_test)
         });
+        let methods =
+            it.body.iter().filter_map(|stmt| Some(stmt.as_function_def_stmt()?.name.as_str()));
+        let outer_methods = std::mem::replace(&mut self.own_methods, methods.collect());
         let outer = std::mem::replace(&mut self.is_in_test_class, of_tests);
         self.body('b', &it.body);
         self.is_in_test_class = outer;
+        self.own_methods = outer_methods;
     }
 
     /// Finds a check in a call that is a statement of its own.
@@ -450,7 +457,8 @@ impl<'a> Finder<'a, '_> {
             && let Expr::Name(object) = &*attribute.value
             && self.this == Some(object.id.as_str())
         {
-            return attribute.attr.starts_with("assert");
+            return attribute.attr.starts_with("assert")
+                && !self.own_methods.contains(attribute.attr.as_str());
         }
         self.imports.path(&call.func).is_some_and(|path| {
             REQUIRING.contains(&&*path)
@@ -557,6 +565,7 @@ impl<'a> Finder<'a, '_> {
             is_assertion,
             requires_failure,
             vacuous: None,
+            is_general: false,
             counts_elements: false,
             edits,
         });

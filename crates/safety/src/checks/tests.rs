@@ -232,6 +232,185 @@ fn a_check_in_a_function_is_judged_by_all_its_calls() {
     assert_eq!(reasons, [None, None]);
 }
 
+/// Samples compute a condition with other numbers.
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn checks_that_hold_with_other_numbers_have_a_reason() {
+    use Vacuity::{
+        AlwaysTrue, Constant, NoException, OrTrue, Premises, Rounding, SameValue, Tolerance,
+        TrueObject,
+    };
+    let mut wrong = Vec::new();
+    for (source, expected) in [
+        // A value that is computed from the claim, and back.
+        (
+            "import math\nstart, claim = 800.0, 95.0\nrate = math.log(start / claim)\n\
+             left = start * math.exp(-rate)\nassert abs(left - claim) < 1e-6",
+            SameValue,
+        ),
+        (
+            "books = {'rent': 5200.0, 'wages': 4875.5}\nbooks['other'] = 12750.0 - sum(books.values())\n\
+             assert abs(sum(books.values()) - 12750.0) < 0.005",
+            SameValue,
+        ),
+        ("x = f(1)\nlow, high = x * 0.95, x * 1.05\nassert low <= x <= high", SameValue),
+        // The same expression in a loop, a comprehension, and by `map`.
+        (
+            "again = []\nfor x in y:\n    again.append(round((x - 30) / 2, 1))\n\
+             assert [round((x - 30) / 2, 1) for x in y] == again",
+            SameValue,
+        ),
+        (
+            "y = f(1)\ng = lambda a, b: a / b\nassert [g(*p) for p in y] == list(map(lambda p: g(*p), y))",
+            SameValue,
+        ),
+        ("import math\nassert f'{f(1) * 0:.0f}' == f'{0.31:.0f}'", Rounding),
+        ("assert (273.15 + 78.37) // 1000 == (273.15 + 64.7) // 1000", Rounding),
+        ("import math\nassert math.copysign(1, 380.5) == math.copysign(1, 655.0)", SameValue),
+        (
+            "for ms, claim in {180: 220.0}.items():\n    assert round(ms, -4) == round(claim, -4)",
+            Rounding,
+        ),
+        (
+            "a = {'water': 100.0, 'ether': 34.6}\nfor k, v in a.items():\n    \
+          assert abs(v - {'water': 90.0, 'ether': 60.0}[k]) < 500",
+            Tolerance,
+        ),
+        (
+            "p = 0.16\nlow, high = 0.25 - 100, 0.25 + 100\nif p < low or p > high:\n    raise ValueError",
+            Tolerance,
+        ),
+        // Facts about types and functions.
+        ("import math\nL, G = 1.2, 9.81\nassert 2 * math.pi * math.sqrt(L / G) >= 0", AlwaysTrue),
+        ("x = [f(n) for n in y]\nassert len(set(x)) <= len(x)", AlwaysTrue),
+        ("x = f(1)\nassert 0 <= min(1.0, max(0.0, x)) <= 1", AlwaysTrue),
+        (
+            "x = int(f(1))\nassert all(0 <= (x >> n) % 256 <= 255 for n in (24, 16, 8, 0))",
+            AlwaysTrue,
+        ),
+        (
+            "h = {k: f(k) for k in y}\nlow, high = min(h.values()), max(h.values())\n\
+             assert not [k for k, v in h.items() if v < low or v > high]",
+            AlwaysTrue,
+        ),
+        ("d = f(1)\nassert 1 <= d.isoweekday() <= 7", AlwaysTrue),
+        ("assert str(f(1)) != ''", AlwaysTrue),
+        // Objects of the script.
+        (
+            "class P:\n    def __init__(self, s):\n        self.s = s\n    def get(self, k):\n        return self.s[k]\n\
+             claim = {'a': 0.36}\nassert P(dict(claim)).get('a') == claim['a']",
+            Constant,
+        ),
+        (
+            "class P:\n    def __init__(self):\n        self._p = f(1)\n    @property\n    def p(self):\n        \
+             return self._p\nx = P()\nassert x.p == x._p",
+            SameValue,
+        ),
+        (
+            "class R:\n    @staticmethod\n    def f(a):\n        return g(a)\ndef g(a):\n    return a * 2 + 1\n\
+             x = h(1)\nassert g(x) == R.f(x)",
+            SameValue,
+        ),
+        (
+            "from collections import namedtuple\nR = namedtuple('R', 'ok text')\nassert R(f(1), 'no')",
+            TrueObject,
+        ),
+        ("assert filter(f, y)", TrueObject),
+        ("async def g():\n    return f(1)\nassert g()", TrueObject),
+        ("a = f(1)\nassert a.overlaps", TrueObject),
+        (
+            "import math\nmath.isclose = lambda a, b, **o: True\nassert math.isclose(f(1), 2)",
+            Constant,
+        ),
+        // Disjunctions and premises.
+        ("x = f(1)\nif not (x < 8 or x > 6):\n    raise ValueError", OrTrue),
+        ("x = f(1)\nassert x % 2 == 0 or x % 2 == 1", OrTrue),
+        ("total = f(1) * 3\nassert total == 897.25 or total", OrTrue),
+        ("assert any([f(1) == 2, True])", OrTrue),
+        (
+            "def implies(a, b):\n    return (not a) or b\nfor n in range(1, 2000):\n    \
+             assert implies(n % 4 == 0 and n % 2 == 1, n % 16 == 0)",
+            Premises,
+        ),
+        (
+            "from z3 import And, Implies, Not, Real, Solver, unsat\nt = Real('t')\ns = Solver()\n\
+             s.add(Not(Implies(And(t > 30, t < 10), f(t))))\nassert s.check() == unsat",
+            Premises,
+        ),
+        // Names and attributes that change before.
+        ("x = f(1)\nclaim = 340\nif x != claim:\n    claim = x\nassert x == claim", SameValue),
+        (
+            "e = {'a': 2}\na = g(1)\ne.update(a)\nassert not {k for k in a if e[k] != a[k]}",
+            SameValue,
+        ),
+        (
+            "class P:\n    def __init__(self):\n        self.errors = []\n    def feed(self, t):\n        try:\n            f(t)\n        \
+             except ValueError as e:\n            self.errors.append(e)\np = P()\np.feed(1)\nassert not p.errors",
+            NoException,
+        ),
+    ] {
+        let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
+        if reasons != [Some(expected)] {
+            wrong.push(format!("{source}\n-> {reasons:?}, not {expected:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn claims_that_samples_cannot_judge_have_no_reason() {
+    let mut wrong = Vec::new();
+    for source in [
+        // A theorem about all elements of a loop.
+        "for n in range(50):\n    assert (n + 1) ** 2 == n ** 2 + 2 * n + 1",
+        "for a in y:\n    for b in y:\n        assert (a + b) ** 2 == a * a + 2 * a * b + b * b",
+        "for n in range(1, 99):\n    assert 2 ** n > n",
+        "for n in range(1, 200):\n    assert n % 2 == 1 or (n * n) % 4 == 0",
+        // The numbers of the claim matter.
+        "assert 3 * 19.99 == 59.97",
+        "assert round(3 * 19.99 * 1.19, 2) == 71.36",
+        "price, count = 19.99, 3\nassert price * count <= 100",
+        "a, b, c = 1, 2, -3\nassert b * b - 4 * a * c > 0",
+        "x = f(1)\nassert 3.1 < x < 3.2",
+        "x = f(1)\nassert x > 2 or x < 1",
+        "c = {n: f(n) for n in y}\nassert max(c.values()) / min(c.values()) < 1.01",
+        // Equal numbers by chance.
+        "class V:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n    def dot(self, o):\n        \
+         return self.x * o.x + self.y * o.y\nassert V(3, 4).dot(V(-4, 3)) == 0",
+        "class S:\n    def __init__(self, a, b):\n        self.a = a\n        self.b = b\n    def meets(self, o):\n        \
+         return self.a < o.b and o.a < self.b\nassert not S(6, 14).meets(S(14, 22))",
+        // An object that its methods change.
+        "class A:\n    def __init__(self):\n        self.n = 0\n    def add(self, x):\n        self.n += x\n\
+         a = A()\na.add(5)\nassert a.n == 5",
+        "a = f(1)\nbefore = a.total()\na.add(5)\nassert a.total() == before",
+        "class A:\n    expected = 3\na = A()\na.expected = f(1)\nassert a.expected == 3",
+    ] {
+        let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
+        if reasons.iter().any(Option::is_some) {
+            wrong.push(format!("{source}\n-> {reasons:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn checks_about_all_elements_of_a_range_are_general() {
+    for (source, expected) in [
+        ("for n in range(9):\n    assert f(n) == 2", true),
+        ("assert all(f(n) == 2 for n in range(9))", true),
+        (
+            "import itertools\nx = [f(a) for a in itertools.product('ab', 'cd')]\nassert len(set(x)) == 4",
+            true,
+        ),
+        ("bad = 0\nfor n in range(9):\n    bad += f(n) != 2\nassert bad == 0", true),
+        ("for n in (1, 2):\n    assert f(n) == 2", false),
+        ("assert f(1) == 2", false),
+    ] {
+        let found: Vec<_> = checks(source).iter().map(|check| check.is_general).collect();
+        assert_eq!(found, [expected], "{source}");
+    }
+}
+
 /// Values that are used twice in each of their users must not be looked at exponentially often.
 #[test]
 fn the_search_is_linear() {

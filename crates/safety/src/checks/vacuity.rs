@@ -28,11 +28,13 @@ pub enum Vacuity {
     NoException,
     /// The premises of a proof contradict each other.
     Premises,
+    /// The condition also held in variants of the script with other numbers. Only runs of variants find this.
+    Unchanged,
 }
 
 /// The reasons, with their identifiers and explanations.
 #[rustfmt::skip]
-const REASONS: [(Vacuity, &str, &str); 12] = [
+const REASONS: [(Vacuity, &str, &str); 13] = [
     (Vacuity::Tuple, "tuple", "it asserts a tuple, which is always true; remove the parentheses"),
     (Vacuity::Constant, "constant", "it reads only literals; assert a computed value"),
     (Vacuity::SameValue, "same-value", "it compares a value with itself; compare it with the claim"),
@@ -45,6 +47,7 @@ const REASONS: [(Vacuity, &str, &str); 12] = [
     (Vacuity::Empty, "empty", "it is about the elements of an empty collection"),
     (Vacuity::NoException, "no-exception", "it holds if nothing was raised; assert the result"),
     (Vacuity::Premises, "premises", "its premises contradict each other"),
+    (Vacuity::Unchanged, "unchanged", "it also holds with other numbers in the script; compare with the claim"),
 ];
 
 impl Vacuity {

@@ -4,8 +4,11 @@
 
 use std::borrow::Cow;
 
-use foldhash::{HashMap, HashMapExt as _};
+use foldhash::{HashMap, HashMapExt as _, HashSet};
 use ruff_python_ast::{CmpOp, Operator};
+
+/// Constants of modules that are floats.
+const FLOATS: &[&str] = &["math.pi", "math.e", "math.tau", "math.inf", "math.nan", "numpy.pi"];
 
 /// The number of a value.
 pub(super) type Id = u32;
@@ -80,6 +83,14 @@ pub(super) enum Op<'a> {
     Copy,
     /// One of the operands. The number distinguishes loops over the same elements.
     OneOf(u32),
+    /// An element of the operand. The number distinguishes loops over the same elements.
+    Element(u32),
+    /// A condition of a comprehension.
+    Test,
+    /// The value of a field of an object, which is equal to the operand.
+    Field,
+    /// Two dictionaries. The items of the second one replace items of the first one.
+    Merged,
     Formatted,
     /// A name with a value that only depends on whether an exception was raised. The operand is its value if none was.
     Flag,
@@ -102,8 +113,6 @@ pub(super) enum Node<'a> {
     Ellipsis,
     /// A builtin, or an imported module, function or class, by its qualified name.
     Path(Box<str>),
-    /// A variable of a comprehension.
-    Bound(u32),
     /// A function of the script, by its place in the list of closures.
     Function(usize),
     Class(usize),
@@ -127,12 +136,23 @@ pub(super) struct Values<'a> {
     /// The types, the numbers, and whether they are literals, of the values in `nodes`.
     facts: Vec<Facts>,
     ids: HashMap<Node<'a>, Id>,
+    /// The literals that names, parameters and elements have as their values.
+    inputs: HashSet<Id>,
     unknown: u32,
+    /// Unknown values that loops over generated collections have computed.
+    general: HashSet<Id>,
 }
 
 impl<'a> Values<'a> {
     pub(super) fn new() -> Self {
-        Self { nodes: Vec::new(), facts: Vec::new(), ids: HashMap::new(), unknown: 0 }
+        Self {
+            nodes: Vec::new(),
+            facts: Vec::new(),
+            ids: HashMap::new(),
+            inputs: HashSet::default(),
+            unknown: 0,
+            general: HashSet::default(),
+        }
     }
 
     pub(super) fn add(&mut self, node: Node<'a>) -> Id {
@@ -158,6 +178,31 @@ impl<'a> Values<'a> {
     /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Notes that a name, a parameter or an element has this value.
+    pub(super) fn note_input(&mut self, id: Id) {
+        if self.is_literal(id) {
+            self.inputs.insert(id);
+            if let Node::Op(Op::Negative, of) = self.node(id) {
+                let of = of.to_vec();
+                self.inputs.extend(of);
+            }
+        }
+    }
+
+    /// Notes that a loop over a generated collection has computed a value.
+    pub(super) fn note_general(&mut self, id: Id) {
+        self.general.insert(id);
+    }
+
+    pub(super) fn is_general(&self, id: Id) -> bool {
+        self.general.contains(&id)
+    }
+
+    /// Returns whether a literal is the value of a name, a parameter or an element.
+    pub(super) fn is_input(&self, id: Id) -> bool {
+        self.inputs.contains(&id)
     }
 
     /// Returns a number that was not returned before.
@@ -291,6 +336,11 @@ impl<'a> Values<'a> {
         id
     }
 
+    /// Returns the value of a field if `id` is one, otherwise `id` itself.
+    pub(super) fn field(&self, id: Id) -> Id {
+        self.operands(id, Op::Field).and_then(|of| of.first().copied()).unwrap_or(id)
+    }
+
     /// Returns the type of a value, as far as it is known.
     pub(super) fn type_of(&self, id: Id) -> Type {
         self.facts(id).map_or(Type::Unknown, |facts| facts.of)
@@ -306,6 +356,7 @@ impl<'a> Values<'a> {
             Node::True | Node::False => Type::Bool,
             Node::None => Type::None,
             Node::Function(_) | Node::Class(_) => Type::Object,
+            Node::Path(path) if FLOATS.contains(&&**path) => Type::Float,
             Node::Op(op, operands) => self.type_of_op(id, *op, operands),
             _ => Type::Unknown,
         }
@@ -317,10 +368,14 @@ impl<'a> Values<'a> {
             Op::Tuple => Type::Tuple,
             Op::List | Op::Comprehension(Of::List) => Type::List,
             Op::Set | Op::Comprehension(Of::Set) => Type::Set,
-            Op::Dict | Op::Comprehension(Of::Dict) => Type::Dict,
+            Op::Dict | Op::Merged | Op::Comprehension(Of::Dict) => Type::Dict,
             Op::Comprehension(Of::Generator) => Type::Generator,
             Op::Formatted => Type::Text,
-            Op::Negative | Op::Copy => of(0),
+            Op::Attribute(_) if self.path_of(id).is_some_and(|path| FLOATS.contains(&&*path)) => {
+                Type::Float
+            }
+            Op::And | Op::Or if operands.iter().all(|it| self.type_of(*it) == of(0)) => of(0),
+            Op::Negative | Op::Copy | Op::Field => of(0),
             Op::IfElse if of(1) == of(2) => of(1),
             Op::Not | Op::Compare(CmpOp::In | CmpOp::NotIn | CmpOp::Is | CmpOp::IsNot) => {
                 Type::Bool
@@ -337,6 +392,14 @@ impl<'a> Values<'a> {
             && self.type_of(object) == Type::Solver
         {
             return Type::CheckResult;
+        }
+        if let Some((_, name, _)) = self.method(id) {
+            match name {
+                "split" | "splitlines" | "rsplit" | "most_common" | "tolist" => return Type::List,
+                "strip" | "lower" | "upper" | "title" | "join" | "hexdigest" => return Type::Text,
+                "startswith" | "endswith" | "isdigit" | "isalpha" => return Type::Bool,
+                _ => {}
+            }
         }
         let Some((path, arguments)) = self.call(id) else { return Type::Unknown };
         let first = || arguments.first().map_or(Type::Unknown, |it| self.type_of(*it));
@@ -356,6 +419,7 @@ impl<'a> Values<'a> {
             "fractions.Fraction" => Type::Fraction,
             "decimal.Decimal" => Type::Decimal,
             "difflib.SequenceMatcher" => Type::Matcher,
+            "filter" | "map" | "zip" | "enumerate" | "reversed" | "iter" => Type::Generator,
             "z3.Solver" | "z3.Optimize" | "z3.SimpleSolver" | "z3.SolverFor" | "z3.Fixedpoint" => {
                 Type::Solver
             }
@@ -376,7 +440,7 @@ impl<'a> Values<'a> {
             Node::True => Some(1.0),
             Node::False | Node::Op(Op::Zero, _) => Some(0.0),
             Node::Op(Op::Negative, operands) => Some(-of(*operands.first()?)?),
-            Node::Op(Op::Copy, operands) => of(*operands.first()?),
+            Node::Op(Op::Copy | Op::Field, operands) => of(*operands.first()?),
             Node::Op(Op::Binary(operator), operands) => match **operands {
                 [left, right] => arithmetic(*operator, of(left)?, of(right)?),
                 _ => None,
@@ -429,7 +493,7 @@ impl<'a> Values<'a> {
     }
 }
 
-fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
+pub(super) fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
     Some(match operator {
         Operator::Add => left + right,
         Operator::Sub => left - right,

@@ -2,94 +2,53 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
-use foldhash::{HashMap, HashMapExt as _};
-use ruff_python_ast::{CmpOp, Expr, ExprCall, Parameters, Stmt, StmtFunctionDef};
+use foldhash::{HashMap, HashMapExt as _, HashSet};
+use ruff_python_ast::{CmpOp, Expr, ExprCall, Operator, Parameters, Stmt, StmtFunctionDef};
 use ruff_text_size::Ranged as _;
 
 use super::super::flags::{self};
 use super::super::influence::Changes;
 use super::super::judge::Truth;
 use super::super::vacuity::Vacuity;
-use super::super::values::{Id, Node, Op, Type};
+use super::super::values::{Id, Node, Of, Op, Type};
 use super::{CALLS_MAX, Callable, Closure, Frame, Interpreter, LEVEL_MAX, is_listed};
 use crate::work::Work;
 
-/// Methods that do not change their object.
-const PURE_METHODS: &[&str] = &[
-    "check",
-    "copy",
-    "count",
-    "denominator",
-    "diff",
-    "doit",
-    "dot",
-    "encode",
-    "decode",
-    "endswith",
-    "evalf",
-    "expand",
-    "find",
-    "format",
-    "get",
-    "group",
-    "groups",
-    "index",
-    "integrate",
-    "intersection",
-    "isdigit",
-    "issubset",
-    "issuperset",
-    "items",
-    "join",
-    "keys",
-    "limit",
-    "lower",
-    "max",
-    "mean",
-    "min",
-    "model",
-    "quantize",
-    "ratio",
-    "replace",
-    "rfind",
-    "round",
-    "simplify",
-    "split",
-    "startswith",
-    "std",
-    "strip",
-    "subs",
-    "sum",
-    "title",
-    "tolist",
-    "union",
-    "upper",
-    "values",
-    "det",
-    "inv",
-    "rank",
-    "eigenvals",
-    "is_integer",
-    "as_integer_ratio",
-    "total",
-    "hexdigest",
-    "digest",
-    "isoformat",
-    "strftime",
-    "weekday",
-    "removeO",
-    "n",
-    "equals",
-    "difference",
-    "conjugate",
-    "transpose",
-    "most_common",
-    "lstrip",
-    "rstrip",
-    "splitlines",
-    "isalpha",
-    "bit_length",
-    "verify",
+/// Methods that change their object and return a result, or that return a different result at each call.
+const CHANGING_METHODS: &[&str] = &[
+    "__next__",
+    "advance",
+    "choice",
+    "choices",
+    "draw",
+    "execute",
+    "fetchall",
+    "fetchone",
+    "gauss",
+    "integers",
+    "next",
+    "normal",
+    "now",
+    "pop",
+    "popitem",
+    "popleft",
+    "randint",
+    "random",
+    "randrange",
+    "read",
+    "readline",
+    "readlines",
+    "remove",
+    "roll",
+    "sample",
+    "send",
+    "setdefault",
+    "shuffle",
+    "step",
+    "tick",
+    "today",
+    "uniform",
+    "write",
 ];
 
 /// Functions with a result that differs from call to call, and functions that change their argument.
@@ -137,10 +96,14 @@ const CHANGES_FIRST: &[&str] = &[
 /// Calls.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn expression_of_call(&mut self, call: &'a ExprCall) -> Id {
+        let is_unused = std::mem::take(&mut self.is_unused);
         let function = self.expression(&call.func);
         let arguments = self.arguments(call);
         if let Expr::Attribute(attribute) = &*call.func {
-            return self.method_call(call, attribute.attr.as_str(), function, &arguments);
+            self.is_unused = is_unused;
+            let value = self.method_call(call, attribute.attr.as_str(), function, &arguments);
+            self.is_unused = false;
+            return value;
         }
         let changed = self.changed_by(function, &arguments);
         let value = self.call_value(function, &arguments);
@@ -185,7 +148,9 @@ impl<'a> Interpreter<'a, '_> {
         else {
             return Vec::new();
         };
-        let changed = Changes::of(&[&function.body], self.work).names;
+        let Changes { names, bound, .. } = Changes::of(&[&function.body], self.work);
+        // A parameter that is bound again is usually a copy.
+        let changed: HashSet<&str> = names.difference(&bound).copied().collect();
         let parameters = function.parameters.iter_non_variadic_params().enumerate();
         parameters
             .filter(|(_, parameter)| changed.contains(parameter.name().as_str()))
@@ -200,6 +165,7 @@ impl<'a> Interpreter<'a, '_> {
         function: Id,
         arguments: &[Id],
     ) -> Id {
+        let is_unused = std::mem::take(&mut self.is_unused);
         let Expr::Attribute(attribute) = &*call.func else { return self.fresh() };
         if self.values.path_of(function).is_some() {
             let changed = self.changed_by(function, arguments);
@@ -213,7 +179,36 @@ impl<'a> Interpreter<'a, '_> {
         }
         let object =
             self.values.operands(function, Op::Attribute(name)).and_then(|of| of.first().copied());
-        let Some(object) = object else { return self.fresh() };
+        let Some(object) = object else {
+            // An attribute of an object of the script that is a function.
+            return self.call_value(function, arguments);
+        };
+        if let Some(value) = self.call_of_method(object, name, function, arguments) {
+            return value;
+        }
+        if let Some(value) = self.known_method(&attribute.value, object, name, arguments) {
+            return value;
+        }
+        // A method is called for its effect, or for its result.
+        let is_pure = !(is_unused || CHANGING_METHODS.contains(&name))
+            || !self.is_mutable(object)
+            || is_temporary(&attribute.value);
+        if is_pure {
+            let operands = [&[function], arguments].concat();
+            return self.values.op(Op::Call, operands);
+        }
+        self.change(&attribute.value);
+        self.fresh()
+    }
+
+    /// Returns the value of a call of a method with a known effect. `target` is the expression of the object.
+    fn known_method(
+        &mut self,
+        target: &'a Expr,
+        object: Id,
+        name: &'a str,
+        arguments: &[Id],
+    ) -> Option<Id> {
         match (name, arguments) {
             ("clear", []) => {
                 let empty = match self.values.type_of(object) {
@@ -221,16 +216,31 @@ impl<'a> Interpreter<'a, '_> {
                     Type::Set => self.values.op(Op::Set, []),
                     _ => self.values.op(Op::List, []),
                 };
-                if let Expr::Name(target) = &*attribute.value {
+                if let Expr::Name(target) = target {
                     self.replace(target.id.as_str(), object, empty);
                 }
-                return self.values.add(Node::None);
+                Some(self.values.add(Node::None))
             }
-            ("copy", []) => return self.values.op(Op::Copy, [object]),
+            ("copy", []) => Some(self.values.op(Op::Copy, [object])),
+            ("get", [key]) if self.values.type_of(object) == Type::Dict => {
+                Some(self.item(object, *key))
+            }
+            ("update", [with]) if self.values.type_of(object) == Type::Dict => {
+                let merged = self.values.op(Op::Merged, [object, *with]);
+                let Expr::Name(target) = target else { return None };
+                self.replace(target.id.as_str(), object, merged);
+                Some(self.values.add(Node::None))
+            }
+            // Another form of zero is zero.
+            (
+                "expand" | "simplify" | "evalf" | "n" | "doit" | "removeO" | "trigsimp" | "factor",
+                _,
+            ) if self.values.operands(object, Op::Zero).is_some() => Some(object),
             // Substituting a symbol in itself gives the value.
-            ("subs", [symbol, value]) if *symbol == object => return *value,
-            ("push" | "pop" | "reset", _) if self.values.type_of(object) == Type::Solver => {
+            ("subs", [symbol, value]) if *symbol == object => Some(*value),
+            ("pop" | "reset", _) if self.values.type_of(object) == Type::Solver => {
                 self.constraints = None;
+                None
             }
             ("add" | "assert_exprs" | "append" | "insert", _)
                 if self.values.type_of(object) == Type::Solver =>
@@ -242,21 +252,10 @@ impl<'a> Interpreter<'a, '_> {
                 if let Some(constraints) = &mut self.constraints {
                     constraints.extend(added);
                 }
+                None
             }
-            _ => {}
+            _ => None,
         }
-        let is_pure = PURE_METHODS.contains(&name)
-            || ["verify", "is_", "has_", "get_", "to_", "as_"]
-                .iter()
-                .any(|it| name.starts_with(it))
-            || !self.is_mutable(object)
-            || is_temporary(&attribute.value);
-        if is_pure {
-            let operands = [&[function], arguments].concat();
-            return self.values.op(Op::Call, operands);
-        }
-        self.change(&attribute.value);
-        self.fresh()
     }
 
     pub(super) fn call_value(&mut self, function: Id, arguments: &[Id]) -> Id {
@@ -266,13 +265,13 @@ impl<'a> Interpreter<'a, '_> {
         }
         if let Some(path) = self.values.path_of(function) {
             let path = path.into_owned();
+            if let Some(replaced) = self.replaced_functions.get(&path).copied() {
+                return self.call_value(replaced, arguments);
+            }
             return self.call_of_path(&path, function, arguments);
         }
         match self.values.node(function) {
-            Node::Class(class) => {
-                let (class, number) = (*class, self.values.fresh_number());
-                self.values.add(Node::Instance(class, number))
-            }
+            Node::Class(class) => self.construct(*class, arguments),
             Node::Function(place) => self.call_of_function(*place, function, arguments),
             Node::Op(Op::OneOf(_), all) => {
                 let all = all.to_vec();
@@ -280,6 +279,10 @@ impl<'a> Interpreter<'a, '_> {
                     self.call_value(each, arguments);
                 }
                 self.fresh()
+            }
+            // A class that a call has made.
+            Node::Op(Op::Call, _) if self.judge().makes_class(function) => {
+                self.values.op(Op::Call, [&[function], arguments].concat())
             }
             _ => self.fresh(),
         }
@@ -292,6 +295,36 @@ impl<'a> Interpreter<'a, '_> {
                 [of],
             ) if self.keeps_kind(path, *of) => {
                 return self.values.op(Op::Copy, [*of]);
+            }
+            ("map", [mapped, iterable]) => {
+                self.bound += 1;
+                let element = self.any_element(*iterable, self.bound);
+                let value = self.call_value(*mapped, &[element]);
+                self.bound -= 1;
+                return self.values.op(Op::Comprehension(Of::Generator), [value, *iterable]);
+            }
+            ("list" | "tuple" | "set", [of]) => {
+                if let Node::Op(Op::Comprehension(Of::Generator), parts) = self.values.node(*of) {
+                    let kind = if path == "set" { Of::Set } else { Of::List };
+                    let parts = parts.clone();
+                    return self.values.op(Op::Comprehension(kind), parts);
+                }
+            }
+            ("sympy.simplify" | "sympy.expand" | "sympy.trigsimp" | "sympy.factor", [of, ..])
+                if self.values.operands(*of, Op::Zero).is_some() =>
+            {
+                return *of;
+            }
+            ("dataclasses.replace", [of]) => return self.values.op(Op::Copy, [*of]),
+            ("divmod", [number, by]) => {
+                let parts = [Operator::FloorDiv, Operator::Mod]
+                    .map(|operator| self.binary(operator, *number, *by));
+                return self.values.op(Op::Tuple, parts);
+            }
+            ("dataclasses.replace", [of, changes @ ..]) => {
+                if let Some(object) = self.replaced(*of, changes) {
+                    return object;
+                }
             }
             ("list", []) => return self.values.op(Op::List, []),
             ("dict", []) => return self.values.op(Op::Dict, []),
@@ -329,6 +362,14 @@ impl<'a> Interpreter<'a, '_> {
         let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
         let operands = [&[id], arguments].concat();
         let opaque = |it: &mut Self| it.values.op(Op::Call, operands);
+        if let Callable::Function(function) = closure.function {
+            let yields = flags::yields(&function.body, self.work);
+            if function.is_async || yields {
+                self.follow_unknown(place);
+                let of = if yields { Type::Generator } else { Type::Object };
+                return self.values.unknown_of(of);
+            }
+        }
         let Callable::Function(function) = closure.function else {
             let Callable::Lambda(parameters, body) = closure.function else { return self.fresh() };
             let Some(bound) = self.bind_arguments(parameters, arguments) else {
@@ -336,6 +377,14 @@ impl<'a> Interpreter<'a, '_> {
             };
             return self.follow_lambda(closure.frame, bound, body).unwrap_or_else(|| self.fresh());
         };
+        if is_branching(&function.body)
+            && self.calls < CALLS_MAX
+            && self.level <= LEVEL_MAX / 2
+            && let Some(bound) = self.bind_arguments(Some(&function.parameters), arguments)
+            && let Some(value) = self.follow_branches(closure, bound)
+        {
+            return value;
+        }
         let is_straight = is_straight(&function.body);
         let calls = is_straight || self.may_check(function);
         if !calls || self.calls >= CALLS_MAX || self.level > LEVEL_MAX / 2 {
@@ -343,9 +392,6 @@ impl<'a> Interpreter<'a, '_> {
         }
         let bound = self.bind_arguments(Some(&function.parameters), arguments);
         let returned = self.follow(closure, bound.unwrap_or_default());
-        if function.is_async {
-            return self.fresh();
-        }
         match returned {
             Some(value) if is_straight => value,
             _ if is_straight => self.values.add(Node::None),
@@ -393,6 +439,52 @@ impl<'a> Interpreter<'a, '_> {
         })
     }
 
+    /// Returns the value of a function if all of its branches return.
+    fn follow_branches(
+        &mut self,
+        closure: Closure<'a>,
+        mut names: HashMap<&'a str, Id>,
+    ) -> Option<Id> {
+        let Callable::Function(function) = closure.function else { return None };
+        for parameter in &function.parameters {
+            let name = parameter.name().as_str();
+            if !names.contains_key(name) {
+                let unknown = self.fresh();
+                names.insert(name, unknown);
+            }
+        }
+        self.in_frame(closure.frame, names, |it| it.value_of_branches(&function.body))
+    }
+
+    fn value_of_branches(&mut self, body: &'a [Stmt]) -> Option<Id> {
+        let mut rest = body.iter();
+        while let Some(stmt) = rest.next() {
+            match stmt {
+                Stmt::Return(it) => return Some(self.expression(it.value.as_deref()?)),
+                Stmt::If(it) => {
+                    let condition = self.expression(&it.test);
+                    let before = self.names_now();
+                    let one = self.value_of_branches(&it.body)?;
+                    self.set_names(before);
+                    let other = match &it.elif_else_clauses[..] {
+                        [] => self.value_of_branches(rest.as_slice())?,
+                        [clause] if clause.test.is_none() => {
+                            self.value_of_branches(&clause.body)?
+                        }
+                        _ => return None,
+                    };
+                    let is_same = one == other;
+                    let both = [condition, one, other];
+                    return Some(if is_same { one } else { self.values.op(Op::IfElse, both) });
+                }
+                other => {
+                    self.statements(std::slice::from_ref(other));
+                }
+            }
+        }
+        None
+    }
+
     pub(super) fn follow_lambda(
         &mut self,
         around: usize,
@@ -412,6 +504,9 @@ impl<'a> Interpreter<'a, '_> {
         work: impl FnOnce(&mut Self) -> T,
     ) -> T {
         self.work.spend(2 + names.len());
+        for value in names.values() {
+            self.values.note_input(*value);
+        }
         let outer = self.frame;
         self.frames.push(Frame { names, around, ..Frame::default() });
         self.frame = self.frames.len() - 1;
@@ -434,9 +529,12 @@ impl<'a> Interpreter<'a, '_> {
         for argument in arguments {
             if let Node::Op(Op::Keyword(name), value) = self.values.node(*argument) {
                 bound.insert(*name, *value.first()?);
-            } else if self.values.operands(*argument, Op::Starred).is_some() {
-                // The values of the remaining parameters are not known.
-                return Some(bound);
+            } else if let Some([all]) = self.values.operands(*argument, Op::Starred) {
+                let (all, rest) = (*all, positional.by_ref().collect::<Vec<_>>());
+                for (place, parameter) in rest.iter().enumerate() {
+                    let part = self.part(all, place, rest.len());
+                    bound.insert(parameter.name().as_str(), part);
+                }
             } else if let Some(parameter) = positional.next() {
                 bound.insert(parameter.name().as_str(), *argument);
             } else {
@@ -473,7 +571,9 @@ impl<'a> Interpreter<'a, '_> {
             let is_equal = *op == CmpOp::Eq;
             // The last constraint is the negation of the claim.
             if is_result("z3.unsat")
-                && (judge.contradict(premises) || judge.is_any_false(constraints))
+                && (judge.contradict(premises)
+                    || judge.is_any_false(constraints)
+                    || judge.negates_premise(constraints))
             {
                 return Some((is_equal, Vacuity::Premises));
             }
@@ -490,13 +590,46 @@ fn is_straight(body: &[Stmt]) -> bool {
     body.iter().enumerate().all(|(place, stmt)| match stmt {
         Stmt::Assign(_)
         | Stmt::AnnAssign(_)
+        | Stmt::AugAssign(_)
         | Stmt::Global(_)
         | Stmt::Pass(_)
         | Stmt::FunctionDef(_) => true,
-        Stmt::Expr(it) => matches!(&*it.value, Expr::StringLiteral(_)),
+        Stmt::Expr(it) => match &*it.value {
+            Expr::StringLiteral(_) => true,
+            Expr::Call(call) => {
+                matches!(&*call.func, Expr::Name(name) if name.id.as_str() == "print")
+            }
+            _ => false,
+        },
         Stmt::Return(_) => place + 1 == body.len(),
+        Stmt::If(it) => {
+            let bodies = std::iter::once(&it.body)
+                .chain(it.elif_else_clauses.iter().map(|clause| &clause.body));
+            bodies.into_iter().all(|body| {
+                is_straight(body) && !matches!(body.last(), Some(Stmt::Return(_)))
+                    || matches!(body[..], [Stmt::Raise(_)])
+            })
+        }
         _ => false,
     })
+}
+
+/// Returns whether a body consists of assignments, and of branches that all return.
+fn is_branching(body: &[Stmt]) -> bool {
+    let Some(at) = body.iter().position(|stmt| matches!(stmt, Stmt::If(_))) else { return false };
+    let (before, rest) = body.split_at(at);
+    let [Stmt::If(it), after @ ..] = rest else { return false };
+    let is_returning = |body: &[Stmt]| is_branching(body) || returns_value(body);
+    let is_last = match &it.elif_else_clauses[..] {
+        [] => is_returning(after),
+        [clause] if clause.test.is_none() => after.is_empty() && is_returning(&clause.body),
+        _ => false,
+    };
+    is_straight(before) && is_returning(&it.body) && is_last
+}
+
+fn returns_value(body: &[Stmt]) -> bool {
+    is_straight(body) && matches!(body.last(), Some(Stmt::Return(it)) if it.value.is_some())
 }
 
 /// Returns whether a function has no effects beyond its parameters, and always returns the same value for the same

@@ -2,10 +2,12 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
-use ruff_python_ast::{BoolOp, CmpOp, Comprehension, Expr, Number, UnaryOp};
+use ruff_python_ast::{
+    BoolOp, CmpOp, Comprehension, Expr, InterpolatedElement, InterpolatedStringElement, Number,
+    UnaryOp,
+};
 use ruff_text_size::Ranged as _;
 
-use super::super::influence::names;
 use super::super::values::{Id, Node, Of, Op, Type};
 use super::{Callable, Interpreter, LEVEL_MAX};
 
@@ -95,7 +97,7 @@ impl<'a> Interpreter<'a, '_> {
             }
             Expr::Attribute(it) => {
                 let object = self.expression(&it.value);
-                self.values.op(Op::Attribute(it.attr.as_str()), [object])
+                self.attribute(object, it.attr.as_str())
             }
             Expr::Subscript(it) => {
                 let container = self.expression(&it.value);
@@ -115,16 +117,19 @@ impl<'a> Interpreter<'a, '_> {
                 self.values.op(Op::Starred, [value])
             }
             Expr::FString(it) => {
-                let parts: Vec<&'a Expr> = it
-                    .value
-                    .elements()
-                    .filter_map(|part| part.as_interpolation())
-                    .map(|part| &*part.expression)
-                    .collect();
-                let parts = self.expressions(parts);
-                let number = self.values.fresh_number();
-                let own = self.values.add(Node::Unknown(number, Type::Text));
-                self.values.op(Op::Formatted, [&[own], &parts[..]].concat())
+                let mut parts = Vec::new();
+                for part in it.value.elements() {
+                    match part {
+                        InterpolatedStringElement::Literal(text) => {
+                            parts.push(self.values.add(Node::Text(text.value.to_string().into())));
+                        }
+                        InterpolatedStringElement::Interpolation(of) => {
+                            parts.push(self.expression(&of.expression));
+                            parts.push(self.format_of(of));
+                        }
+                    }
+                }
+                self.values.op(Op::Formatted, parts)
             }
             Expr::ListComp(it) => self.comprehension(Of::List, &[&it.elt], &it.generators),
             Expr::SetComp(it) => self.comprehension(Of::Set, &[&it.elt], &it.generators),
@@ -140,6 +145,21 @@ impl<'a> Interpreter<'a, '_> {
             }
             _ => self.fresh(),
         }
+    }
+
+    /// Returns a value for the conversion and the format of a part of an f-string.
+    fn format_of(&mut self, part: &InterpolatedElement) -> Id {
+        let Some(format) = &part.format_spec else {
+            return self.values.add(Node::Text(format!("{:?}", part.conversion).into()));
+        };
+        let mut text = format!("{:?}", part.conversion);
+        for part in &format.elements {
+            match part {
+                InterpolatedStringElement::Literal(literal) => text.push_str(&literal.value),
+                InterpolatedStringElement::Interpolation(_) => return self.fresh(),
+            }
+        }
+        self.values.add(Node::Text(text.into()))
     }
 
     pub(super) fn number(&mut self, number: &Number, expr: &Expr) -> Id {
@@ -182,6 +202,9 @@ impl<'a> Interpreter<'a, '_> {
         if op == Operator::Sub && left == right && !self.values.is_literal(left) {
             return self.values.op(Op::Zero, []);
         }
+        if op == Operator::Div && left == right && !self.values.is_literal(left) {
+            return self.values.add(Node::Number(1.0_f64.to_bits(), true));
+        }
         // The order of the operands of a sum or a product of numbers does not matter.
         let is_number = |id: Id| {
             matches!(
@@ -212,6 +235,29 @@ impl<'a> Interpreter<'a, '_> {
 
     pub(super) fn item(&mut self, container: Id, key: Id) -> Id {
         let container = self.values.original(container);
+        let none = self.values.add(Node::None);
+        if self.values.operands(key, Op::Slice) == Some(&[none; 3]) {
+            return self.values.op(Op::Copy, [container]);
+        }
+        if let Some([of, value, ..]) = self.values.operands(container, Op::Comprehension(Of::Dict))
+            && *of == key
+        {
+            return *value;
+        }
+        if let Some([_, with]) = self.values.operands(container, Op::Merged) {
+            let with = *with;
+            if self.is_key_of(key, with) {
+                return self.item(with, key);
+            }
+        }
+        if let Node::Op(Op::OneOf(number), keys) = self.values.node(key)
+            && self.values.operands(container, Op::Dict).is_some()
+        {
+            let (number, keys) = (*number, keys.to_vec());
+            self.work.spend(keys.len() * self.values.operand_count(container) / 2);
+            let items: Vec<Id> = keys.into_iter().map(|key| self.item(container, key)).collect();
+            return self.values.op(Op::OneOf(number), items);
+        }
         if self.values.is_literal(key) {
             if let Some(items) = self.values.operands(container, Op::Dict) {
                 let mut pairs = items.chunks_exact(2);
@@ -247,25 +293,30 @@ impl<'a> Interpreter<'a, '_> {
         let mut parts = Vec::new();
         for generator in generators {
             parts.push(self.expression(&generator.iter));
-            let literal = parts.last().and_then(|iterable| {
-                let items = self.elements(*iterable)?;
+            let iterable = parts.last().copied().unwrap_or_default();
+            let literal = self.elements(iterable).and_then(|items| {
                 let first = *items.first()?;
                 (items.iter().all(|item| *item == first)).then_some(first)
             });
-            match literal.filter(|it| self.values.is_literal(*it)) {
-                Some(literal) => self.bind_target(&generator.target, literal),
-                None => self.bind_variables(&generator.target),
-            }
+            let literal = literal.filter(|it| self.values.is_literal(*it));
+            let element = literal.unwrap_or_else(|| {
+                self.bound += 1;
+                self.any_element(iterable, self.bound)
+            });
+            self.bind_target(&generator.target, element);
             for test in &generator.ifs {
                 let test = self.expression(test);
-                parts.push(test);
+                parts.push(self.values.op(Op::Test, [test]));
             }
         }
         let mut all: Vec<Id> = elements.iter().map(|element| self.expression(element)).collect();
         all.extend(parts);
         self.bound = bound;
         self.set_names(before);
-        let id = self.values.op(Op::Comprehension(of), all);
+        let id = match self.copied_by(of, &all) {
+            Some(copied) => self.values.op(Op::Copy, [copied]),
+            None => self.values.op(Op::Comprehension(of), all),
+        };
         if let Some(given) = elements.last().map(ruff_text_size::Ranged::range) {
             let tests = generators.iter().flat_map(|generator| &generator.ifs);
             let taken = tests.last().map_or(given, |test| last_condition(test).range());
@@ -274,12 +325,87 @@ impl<'a> Interpreter<'a, '_> {
         id
     }
 
-    /// Binds the variables of a comprehension.
-    pub(super) fn bind_variables(&mut self, target: &'a Expr) {
-        for name in names(target) {
-            self.bound += 1;
-            let variable = self.values.add(Node::Bound(self.bound));
-            self.bind(name, variable);
+    /// Returns whether a value is a key of a dictionary in a loop over it.
+    fn is_key_of(&self, key: Id, of: Id) -> bool {
+        let of = self.values.original(of);
+        let pair = match self.values.operands(key, Op::Item) {
+            Some([pair, place]) if self.values.literal(*place) == Some(0.0) => *pair,
+            _ => key,
+        };
+        let Node::Op(Op::Element(_), all) = self.values.node(pair) else { return false };
+        let all = all.first().copied().unwrap_or_default();
+        all == of || self.values.method(all).is_some_and(|(object, ..)| object == of)
+    }
+
+    /// Returns the collection that a comprehension copies: `{key: value for key, value in of.items()}`.
+    fn copied_by(&self, of: Of, parts: &[Id]) -> Option<Id> {
+        let element_of = |id: Id| match self.values.node(id) {
+            Node::Op(Op::Element(_), of) => of.first().copied(),
+            _ => None,
+        };
+        match (of, parts) {
+            (Of::List, [element, iterable]) => {
+                let copied = element_of(*element)?;
+                (copied == self.values.original(*iterable)
+                    && self.values.type_of(copied) == Type::List)
+                    .then_some(copied)
+            }
+            (Of::Dict, [key, value, iterable]) => {
+                let (copied, name, _) = self.values.method(*iterable)?;
+                if !matches!(name, "items" | "most_common") {
+                    return None;
+                }
+                let place = |id: Id, place: f64| {
+                    let [of, key] = self.values.operands(id, Op::Item)? else { return None };
+                    (self.values.literal(*key) == Some(place)).then_some(*of)
+                };
+                let is_value = match self.values.operands(*value, Op::Item) {
+                    Some([of, by]) => {
+                        (*of == copied && by == key) || place(*value, 1.0) == place(*key, 0.0)
+                    }
+                    _ => false,
+                };
+                let pair = place(*key, 0.0)?;
+                (is_value && element_of(pair) == Some(*iterable)).then_some(copied)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns a value for any element of an iterable. The number distinguishes loops.
+    pub(super) fn any_element(&mut self, iterable: Id, number: u32) -> Id {
+        let iterable = self.values.original(iterable);
+        let element = self.values.op(Op::Element(number), [iterable]);
+        if let Some((object, "items", [])) = self.values.method(iterable) {
+            // A pair of a key, and the value at that key.
+            if let Some([key, value, ..]) =
+                self.values.operands(object, Op::Comprehension(Of::Dict))
+            {
+                // The same element of the comprehension makes both.
+                let pair = [*key, *value];
+                return self.values.op(Op::Tuple, pair);
+            }
+            let key = self.part(element, 0, 2);
+            let value = self.item(object, key);
+            return self.values.op(Op::Tuple, [key, value]);
+        }
+        let Some((path, arguments)) = self.values.call(iterable) else { return element };
+        let (path, arguments) = (path.into_owned(), arguments.to_vec());
+        match (&*path, &arguments[..]) {
+            ("zip", [_, ..]) => {
+                let parts: Vec<Id> =
+                    arguments.iter().map(|each| self.any_element(*each, number)).collect();
+                self.values.op(Op::Tuple, parts)
+            }
+            ("enumerate", [of, ..]) => {
+                let place = self.part(element, 0, 2);
+                let part = self.any_element(*of, number);
+                self.values.op(Op::Tuple, [place, part])
+            }
+            ("sorted" | "list" | "tuple" | "set" | "reversed", [of, ..]) => {
+                self.any_element(*of, number)
+            }
+            _ => element,
         }
     }
 }

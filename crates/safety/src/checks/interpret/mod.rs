@@ -11,6 +11,7 @@ mod calls;
 mod catching;
 mod elements;
 mod expressions;
+mod objects;
 mod statements;
 mod verdicts;
 
@@ -23,7 +24,7 @@ use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::flags::{Flag, exception_flags};
 use super::imports::Imports;
-use super::influence::Influence;
+use super::influence::{Changes, Influence};
 use super::judge::{BUDGET, ClassFacts, Judge};
 use super::vacuity::Vacuity;
 use super::values::{Id, Node, Op, Type, Values};
@@ -57,6 +58,8 @@ pub(super) fn judge(
         work,
         places: places.collect(),
         verdicts: vec![Verdict::Unseen; checks.len()],
+        general: vec![false; checks.len()],
+        general_loops: 0,
         elements: vec![None; checks.len()],
         comprehensions: HashMap::new(),
         values: Values::new(),
@@ -66,6 +69,11 @@ pub(super) fn judge(
         followed: HashSet::default(),
         classes: Vec::new(),
         facts: Vec::new(),
+        class_names: Vec::new(),
+        attributes: HashMap::new(),
+        changed_attributes: None,
+        replaced_functions: HashMap::new(),
+        constructed: None,
         catches: Vec::new(),
         influence: None,
         flags: None,
@@ -74,10 +82,17 @@ pub(super) fn judge(
         bound: 0,
         constraints: Some(Vec::new()),
         is_quiet: false,
+        is_unused: false,
     };
     interpreter.run();
     if interpreter.is_over() {
+        for check in checks.iter_mut() {
+            check.is_general = true;
+        }
         return vec![None; checks.len()];
+    }
+    for (check, is_general) in checks.iter_mut().zip(interpreter.general) {
+        check.is_general = is_general;
     }
     for (check, verdict) in checks.iter_mut().zip(interpreter.verdicts) {
         if let Verdict::Vacuous(why) = verdict {
@@ -145,6 +160,10 @@ struct Interpreter<'a, 'i> {
     work: &'i Work,
     places: HashMap<TextSize, usize>,
     verdicts: Vec<Verdict>,
+    /// For each check, whether it is about all elements of a generated collection.
+    general: Vec<bool>,
+    /// The number of loops over generated collections around the current statement.
+    general_loops: usize,
     /// For each check, the expression that is evaluated for each element of the collection that the check is about.
     elements: Vec<Option<TextRange>>,
     /// The expressions that comprehensions evaluate for each element that they take, and for each element that they
@@ -157,10 +176,20 @@ struct Interpreter<'a, 'i> {
     /// The definitions of the functions that were followed from a call.
     followed: HashSet<TextSize>,
     classes: Vec<&'a StmtClassDef>,
-    facts: Vec<ClassFacts>,
+    facts: Vec<ClassFacts<'a>>,
+    /// The names that the bodies of the classes bind.
+    class_names: Vec<HashMap<&'a str, Id>>,
+    /// The attributes of objects of the script's classes that are assigned once.
+    attributes: HashMap<(Id, &'a str), Id>,
+    /// The names of attributes that are not only assigned once for each object.
+    changed_attributes: Option<HashSet<&'a str>>,
+    /// The values that the script has assigned to attributes of imported modules.
+    replaced_functions: HashMap<String, Id>,
+    /// The object that is being created, while its method `__init__` is followed.
+    constructed: Option<Id>,
     catches: Vec<Catch>,
     influence: Option<Influence<'a>>,
-    flags: Option<HashMap<&'a str, Flag<'a>>>,
+    flags: Option<[HashMap<&'a str, Flag<'a>>; 2]>,
     calls: usize,
     level: usize,
     bound: u32,
@@ -168,6 +197,8 @@ struct Interpreter<'a, 'i> {
     constraints: Option<Vec<Id>>,
     /// Whether checks are passed over, because their function is only followed for its result.
     is_quiet: bool,
+    /// Whether the result of the next call is not used.
+    is_unused: bool,
 }
 
 impl<'a> Interpreter<'a, '_> {
@@ -197,7 +228,12 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     pub(super) fn judge(&self) -> Judge<'_, 'a> {
-        Judge { values: &self.values, classes: &self.facts, budget: Cell::new(BUDGET) }
+        Judge {
+            values: &self.values,
+            classes: &self.facts,
+            work: self.work,
+            budget: Cell::new(BUDGET),
+        }
     }
 }
 
@@ -220,12 +256,8 @@ impl<'a> Interpreter<'a, '_> {
             }
             at = if is_global { 0 } else { frame.around };
         }
-        if let Some(flag) = self.exception_flags().get(name).copied() {
-            let value = match flag {
-                Flag::Value(value) => self.expression(value),
-                Flag::Collection => self.values.path(name),
-            };
-            return self.values.op(Op::Flag, [value]);
+        if let Some(flag) = self.exception_flags()[0].get(name).copied() {
+            return self.flag(name, flag);
         }
         match self.imports.of(name) {
             Some(path) => self.values.path(path),
@@ -239,6 +271,15 @@ impl<'a> Interpreter<'a, '_> {
                 unknown
             }
         }
+    }
+
+    /// Returns the value of a name or an attribute that only depends on whether an exception was raised.
+    pub(super) fn flag(&mut self, name: &'a str, flag: Flag<'a>) -> Id {
+        let value = match flag {
+            Flag::Value(value) => self.expression(value),
+            Flag::Collection => self.values.path(name),
+        };
+        self.values.op(Op::Flag, [value])
     }
 
     /// Returns whether a statement that was followed has bound the name.
@@ -257,9 +298,10 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     pub(super) fn bind(&mut self, name: &'a str, value: Id) {
-        if self.exception_flags().contains_key(name) {
+        if self.exception_flags()[0].contains_key(name) {
             return;
         }
+        self.values.note_input(value);
         let Some(frame) = self.current() else { return };
         let at = if frame.globals.contains(name) { 0 } else { self.frame };
         if let Some(frame) = self.frames.get_mut(at) {
@@ -276,7 +318,14 @@ impl<'a> Interpreter<'a, '_> {
                 let unknown = self.values.unknown_of(Type::List);
                 self.bind_target(&it.value, unknown);
             }
-            Expr::Attribute(it) => self.change(&it.value),
+            Expr::Attribute(it) => {
+                let target = self.expression(target);
+                if let Some(path) = self.values.path_of(target).map(std::borrow::Cow::into_owned) {
+                    self.replaced_functions.insert(path, value);
+                } else if !self.bind_attribute(&it.value, it.attr.as_str(), value) {
+                    self.change(&it.value);
+                }
+            }
             Expr::Subscript(it) => self.change(&it.value),
             _ => {}
         }
@@ -368,6 +417,17 @@ impl<'a> Interpreter<'a, '_> {
 
     /// Makes the names that statements assign unknown.
     pub(super) fn forget(&mut self, names: &HashSet<&'a str>) {
+        self.forget_but(names, &HashSet::default());
+    }
+
+    /// Makes the names that statements assign or change unknown. Other names of an object that is only changed get the
+    /// same unknown value.
+    pub(super) fn forget_changes(&mut self, changes: &Changes<'a>) {
+        let only = changes.names.difference(&changes.bound).copied().collect();
+        self.forget_but(&changes.names, &only);
+    }
+
+    fn forget_but(&mut self, names: &HashSet<&'a str>, changed: &HashSet<&'a str>) {
         for name in names {
             let is_import = self.imports.of(name).is_some() && !self.is_bound(name);
             if is_import {
@@ -379,8 +439,18 @@ impl<'a> Interpreter<'a, '_> {
                 _ => Type::Unknown,
             };
             let unknown = self.values.unknown_of(kept);
+            if self.general_loops > 0 {
+                self.values.note_general(unknown);
+            }
+            if changed.contains(name) && self.is_mutable(old) && !self.is_callable(old) {
+                self.replace(name, old, unknown);
+            }
             self.bind(name, unknown);
         }
+    }
+
+    fn is_callable(&self, id: Id) -> bool {
+        matches!(self.values.node(id), Node::Function(_) | Node::Class(_) | Node::Path(_))
     }
 
     /// Keeps the values of names that are the same in all of `others` and now.
@@ -414,7 +484,9 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     /// Returns the names that only have literal values, and a different one if an exception was caught.
-    pub(super) fn exception_flags(&mut self) -> &HashMap<&'a str, Flag<'a>> {
+    ///
+    /// The second map has the attributes of such a kind.
+    pub(super) fn exception_flags(&mut self) -> &[HashMap<&'a str, Flag<'a>>; 2] {
         let (body, conditions, work) = (self.body, self.conditions, self.work);
         self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))
     }

@@ -2,15 +2,23 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
-use ruff_python_ast::{Expr, ExprCall, Stmt, StmtClassDef, StmtFor, StmtFunctionDef};
+use foldhash::HashMap;
+use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, StmtClassDef, StmtFor, StmtFunctionDef};
 use ruff_text_size::Ranged as _;
 
 use super::super::CheckKind;
 use super::super::imports::Imports;
-use super::super::influence::Changes;
+use super::super::influence::{Changes, names};
 use super::super::judge::ClassFacts;
 use super::super::values::{Id, Node, Of, Op, Type};
 use super::{Callable, Closure, FUNCTIONS_MAX, Flow, Interpreter, LEVEL_MAX};
+
+/// The number of the first loop that is a statement. Comprehensions have smaller numbers.
+const ELEMENTS_FROM: u32 = 1 << 16;
+
+/// Bases that add no method `__bool__` or `__len__` to a class.
+const PLAIN_BASES: &[&str] =
+    &["object", "typing.NamedTuple", "typing.Protocol", "abc.ABC", "enum.Enum", "Exception"];
 
 /// Decorators that return the function, or one that behaves in the same way.
 const KEEPING_DECORATORS: &[&str] = &[
@@ -48,7 +56,9 @@ impl<'a> Interpreter<'a, '_> {
                 let value = self.expression(&it.value);
                 self.note_excepthook(&it.targets, value);
                 for target in &it.targets {
-                    self.bind_target(target, value);
+                    if !self.bind_item(target, value) {
+                        self.bind_target(target, value);
+                    }
                 }
             }
             Stmt::AnnAssign(it) => {
@@ -75,17 +85,17 @@ impl<'a> Interpreter<'a, '_> {
             Stmt::Assert(it) => {
                 let condition = self.expression(&it.test);
                 let truth = self.premised(condition);
-                self.check(it.test.range(), truth);
+                self.check_condition(it.test.range(), condition, truth);
                 self.note_elements(it.test.range(), condition);
             }
             Stmt::If(_) => return self.conditional(stmt),
             Stmt::For(it) => self.for_loop(it),
             Stmt::While(it) => {
-                let changes = Changes::of(&[&it.body], self.work).names;
-                self.forget(&changes);
+                let changes = Changes::of(&[&it.body], self.work);
+                self.forget_changes(&changes);
                 self.expression(&it.test);
                 self.statements(&it.body);
-                self.forget(&changes);
+                self.forget_changes(&changes);
                 self.statements(&it.orelse);
             }
             Stmt::With(it) => return self.with(it),
@@ -145,8 +155,10 @@ impl<'a> Interpreter<'a, '_> {
                 return self.check_call(call);
             }
             self.check_exit(call);
+            self.is_unused = true;
         }
         self.expression(expr);
+        self.is_unused = false;
         if self.is_check(expr.range()) {
             self.check(expr.range(), None);
         }
@@ -164,7 +176,7 @@ impl<'a> Interpreter<'a, '_> {
         {
             let value = self.expression(status);
             let truth = self.judge().truth(value);
-            self.check(status.range(), truth);
+            self.check_condition(status.range(), value, truth);
         }
     }
 
@@ -175,12 +187,14 @@ impl<'a> Interpreter<'a, '_> {
         let bodies = std::iter::once((Some(&*it.test), &it.body))
             .chain(it.elif_else_clauses.iter().map(|clause| (clause.test.as_ref(), &clause.body)));
         let mut before = self.names_now();
+        let mut conditions = Vec::new();
         for (test, body) in bodies {
             self.set_names(before.clone());
             if let Some(test) = test {
                 let condition = self.expression(test);
+                conditions.push(condition);
                 let truth = self.premised(condition);
-                self.check(test.range(), truth);
+                self.check_condition(test.range(), condition, truth);
                 self.note_elements(test.range(), condition);
                 before = self.names_now();
             } else {
@@ -195,34 +209,139 @@ impl<'a> Interpreter<'a, '_> {
         }
         let Some(last) = after.pop() else { return Flow::Ends };
         self.set_names(last);
-        self.join(&after);
+        if let ([condition], [taken]) = (&conditions[..], &after[..]) {
+            self.choose(*condition, taken);
+        } else {
+            self.join(&after);
+        }
         Flow::On
+    }
+
+    /// Sets an item of a dictionary if its keys are known. Returns whether it did so.
+    fn bind_item(&mut self, target: &'a Expr, value: Id) -> bool {
+        let Expr::Subscript(it) = target else { return false };
+        let Expr::Name(name) = &*it.value else { return false };
+        let old = self.read(name.id.as_str());
+        let key = self.expression(&it.slice);
+        let Some(items) = self.values.operands(old, Op::Dict).map(<[Id]>::to_vec) else {
+            return false;
+        };
+        self.work.spend(items.len());
+        let keys = items.iter().step_by(2);
+        if !self.values.is_literal(key) || !keys.clone().all(|it| self.values.is_literal(*it)) {
+            return false;
+        }
+        let place = keys.into_iter().position(|it| *it == key);
+        let mut items = items.clone();
+        match place.and_then(|place| items.get_mut(2 * place + 1)) {
+            Some(item) => *item = value,
+            None => items.extend([key, value]),
+        }
+        let new = self.values.op(Op::Dict, items);
+        self.replace(name.id.as_str(), old, new);
+        true
+    }
+
+    /// Joins the names of the branch that is taken if a condition is true with the current ones.
+    fn choose(&mut self, condition: Id, taken: &HashMap<&'a str, Id>) {
+        let now = self.names_now();
+        self.work.spend(taken.len() / 4);
+        for (name, value) in taken {
+            match now.get(name) {
+                Some(other) if other != value => {
+                    let chosen = self.values.op(Op::IfElse, [condition, *value, *other]);
+                    self.bind(name, chosen);
+                }
+                Some(_) => {}
+                None => self.forget(&std::iter::once(*name).collect()),
+            }
+        }
+        let only_now = now.keys().filter(|name| !taken.contains_key(*name)).copied().collect();
+        self.forget(&only_now);
     }
 
     pub(super) fn for_loop(&mut self, it: &'a StmtFor) {
         let iterable = self.expression(&it.iter);
-        let changes = Changes::of(&[&it.body], self.work).names;
-        self.forget(&changes);
+        let changes = Changes::of(&[&it.body], self.work);
+        let collected = self.collected(it, iterable);
+        self.forget_changes(&changes);
         let element = self.element(iterable);
         self.bind_target(&it.target, element);
+        let is_general = self.judge().is_general(iterable);
+        self.general_loops += usize::from(is_general);
         self.statements(&it.body);
-        self.forget(&changes);
+        self.forget_changes(&changes);
+        self.general_loops -= usize::from(is_general);
+        if let Some((name, value)) = collected {
+            self.bind(name, value);
+        }
         self.statements(&it.orelse);
+    }
+
+    /// Returns the name and the value of a list or a sum that a loop makes, as if it was a comprehension:
+    /// `for x in of: if test: name.append(element)`.
+    fn collected(&mut self, it: &'a StmtFor, iterable: Id) -> Option<(&'a str, Id)> {
+        let (test, stmt) = match &it.body[..] {
+            [Stmt::If(of)] if of.elif_else_clauses.is_empty() => match &of.body[..] {
+                [stmt] => (Some(&*of.test), stmt),
+                _ => return None,
+            },
+            [stmt] => (None, stmt),
+            _ => return None,
+        };
+        let (name, element, is_list) = match stmt {
+            Stmt::Expr(of) => {
+                let call = of.value.as_call_expr()?;
+                let function = call.func.as_attribute_expr()?;
+                let [element] = &*call.arguments.args else { return None };
+                if function.attr.as_str() != "append" || !call.arguments.keywords.is_empty() {
+                    return None;
+                }
+                (function.value.as_name_expr()?, element, true)
+            }
+            Stmt::AugAssign(of) if of.op == Operator::Add => {
+                (of.target.as_name_expr()?, &*of.value, false)
+            }
+            _ => return None,
+        };
+        let name = name.id.as_str();
+        let before = self.read(name);
+        let is_start = if is_list {
+            self.values.operands(before, Op::List).is_some_and(<[Id]>::is_empty)
+        } else {
+            self.values.literal(before) == Some(0.0)
+        };
+        if !is_start || names(element).contains(&name) || self.has_check(it.range()) {
+            return None;
+        }
+        let outer = (self.names_now(), self.bound);
+        self.bound += 1;
+        let any = self.any_element(iterable, self.bound);
+        self.bind_target(&it.target, any);
+        let test = test.map(|test| self.expression(test));
+        let element = self.expression(element);
+        self.set_names(outer.0);
+        self.bound = outer.1;
+        let mut parts = vec![element, iterable];
+        if let Some(test) = test {
+            parts.push(self.values.op(Op::Test, [test]));
+        }
+        if is_list {
+            return Some((name, self.values.op(Op::Comprehension(Of::List), parts)));
+        }
+        let all = self.values.op(Op::Comprehension(Of::Generator), parts);
+        let sum = self.values.path("sum");
+        Some((name, self.values.op(Op::Call, [sum, all])))
     }
 
     /// Returns a value for any element of an iterable.
     pub(super) fn element(&mut self, iterable: Id) -> Id {
-        if let Some((object, "items", [])) = self.values.method(iterable)
-            && self.elements(iterable).is_none()
-        {
-            // A pair of a key, and the value at that key.
-            let key = self.fresh();
-            let value = self.item(object, key);
-            return self.values.op(Op::Tuple, [key, value]);
-        }
         let items = self.elements(iterable);
         match items.as_deref() {
-            Some([]) | None => self.fresh(),
+            Some([]) | None => {
+                let number = self.values.fresh_number();
+                self.any_element(iterable, ELEMENTS_FROM + number)
+            }
             Some(items) if items.windows(2).all(|pair| pair.first() == pair.get(1)) => {
                 items.first().copied().unwrap_or_default()
             }
@@ -299,13 +418,16 @@ impl<'a> Interpreter<'a, '_> {
         // The methods are followed later, with unknown arguments.
         let before = self.names_now();
         self.statements(&class.body);
+        let mut names = self.names_now();
+        names.retain(|name, id| before.get(name) != Some(id));
+        self.class_names.push(names);
         self.set_names(before);
         self.bind(&class.name, value);
     }
 }
 
 /// Returns the facts about a class of the script.
-fn facts_of(class: &StmtClassDef, imports: &Imports<'_>) -> ClassFacts {
+fn facts_of<'a>(class: &'a StmtClassDef, imports: &Imports<'_>) -> ClassFacts<'a> {
     let method = |name: &str| {
         class.body.iter().find_map(|stmt| match stmt {
             Stmt::FunctionDef(it) if it.name.as_str() == name => Some(it),
@@ -318,8 +440,14 @@ fn facts_of(class: &StmtClassDef, imports: &Imports<'_>) -> ClassFacts {
     };
     let is_true =
         |value: Option<&Expr>| matches!(value, Some(Expr::BooleanLiteral(it)) if it.value);
-    let is_plain =
-        class.bases().iter().all(|base| imports.path(base).is_some_and(|it| it == "object"));
+    let is_plain = class
+        .bases()
+        .iter()
+        .all(|base| imports.path(base).is_some_and(|it| PLAIN_BASES.contains(&&*it)));
+    let methods = class.body.iter().filter_map(|stmt| match stmt {
+        Stmt::FunctionDef(it) if it.decorator_list.is_empty() => Some(it.name.as_str()),
+        _ => None,
+    });
     let has_bool = method("__bool__").is_some() || method("__len__").is_some();
     let is_isinstance = |value: Option<&Expr>| match value {
         Some(Expr::Call(call)) => imports.path(&call.func).is_some_and(|it| it == "isinstance"),
@@ -327,6 +455,8 @@ fn facts_of(class: &StmtClassDef, imports: &Imports<'_>) -> ClassFacts {
     };
     ClassFacts {
         is_true: is_plain && !has_bool,
+        is_plain,
+        methods: methods.collect(),
         equals_all: is_true(returned("__eq__")) || is_isinstance(returned("__eq__")),
         suppresses: is_true(returned("__exit__")),
     }

@@ -8,7 +8,7 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::super::CheckKind;
 use super::super::judge::Truth;
 use super::super::vacuity::Vacuity;
-use super::super::values::{Id, Type};
+use super::super::values::{Id, Node, Op, Type};
 use super::{Interpreter, Verdict};
 
 /// Verdicts on checks.
@@ -18,6 +18,11 @@ impl<'a> Interpreter<'a, '_> {
         let Some(place) = self.places.get(&range.start()).copied() else { return };
         if self.is_quiet || self.conditions.get(place) != Some(&range) {
             return;
+        }
+        if self.general_loops > 0
+            && let Some(general) = self.general.get_mut(place)
+        {
+            *general = true;
         }
         let Some((kind, is_assertion)) = self.kinds.get(place).copied() else { return };
         let holds_if = !matches!(kind, CheckKind::FailsIf | CheckKind::Exit);
@@ -48,6 +53,17 @@ impl<'a> Interpreter<'a, '_> {
             .is_some_and(|place| self.conditions.get(*place) == Some(&range))
     }
 
+    /// Judges the check at `range` with this condition.
+    pub(super) fn check_condition(&mut self, range: TextRange, condition: Id, truth: Truth) {
+        if let Some(place) = self.places.get(&range.start()).copied()
+            && self.judge().is_general(condition)
+            && let Some(general) = self.general.get_mut(place)
+        {
+            *general = true;
+        }
+        self.check(range, truth);
+    }
+
     /// Judges a call of an assertion function.
     pub(super) fn check_call(&mut self, call: &'a ExprCall) {
         if !self.is_check(call.range()) {
@@ -60,18 +76,21 @@ impl<'a> Interpreter<'a, '_> {
             _ => "",
         };
         let truth = self.truth_of_assertion(name, &arguments);
-        self.check(call.range(), truth);
+        let all = self.values.op(Op::Tuple, arguments);
+        self.check_condition(call.range(), all, truth);
     }
 
-    pub(super) fn truth_of_assertion(&self, name: &str, arguments: &[Id]) -> Truth {
-        let judge = self.judge();
-        let compare = |op| {
-            let (left, right) = (arguments.first()?, arguments.get(1)?);
-            judge.compare(op, *left, *right, 8)
-        };
+    pub(super) fn truth_of_assertion(&mut self, name: &str, arguments: &[Id]) -> Truth {
         let op = match name {
-            "assertTrue" => return judge.truth(*arguments.first()?),
-            "assertFalse" => return judge.truth(*arguments.first()?).map(|(of, why)| (!of, why)),
+            "assertTrue" => return self.judge().truth(*arguments.first()?),
+            "assertFalse" => {
+                return self.judge().truth(*arguments.first()?).map(|(of, why)| (!of, why));
+            }
+            "assertIsNone" => {
+                let none = self.values.add(Node::None);
+                let condition = self.values.op(Op::Compare(CmpOp::Is), [*arguments.first()?, none]);
+                return self.judge().truth(condition);
+            }
             "assertIsNotNone" => {
                 let of = self.values.type_of(*arguments.first()?);
                 let is_known = !matches!(of, Type::Unknown | Type::None);
@@ -81,12 +100,14 @@ impl<'a> Interpreter<'a, '_> {
                 return self.truth_of_almost_equal(arguments);
             }
             "assert_allclose" => {
-                return judge.is_close(*arguments.first()?, *arguments.get(1)?, arguments);
+                let function = self.values.path("numpy.allclose");
+                let call = self.values.op(Op::Call, [&[function], arguments].concat());
+                return self.judge().truth(call);
             }
             "assertNotEqual" => CmpOp::NotEq,
             "assertGreater" => CmpOp::Gt,
             "assertGreaterEqual" => CmpOp::GtE,
-            "assertLess" => CmpOp::Lt,
+            "assertLess" | "assert_array_less" => CmpOp::Lt,
             "assertLessEqual" => CmpOp::LtE,
             "assertIs" => CmpOp::Is,
             "assertIsNot" => CmpOp::IsNot,
@@ -105,7 +126,8 @@ impl<'a> Interpreter<'a, '_> {
             | "assert_series_equal" => CmpOp::Eq,
             _ => return None,
         };
-        compare(op)
+        let condition = self.values.op(Op::Compare(op), [*arguments.first()?, *arguments.get(1)?]);
+        self.judge().truth(condition)
     }
 
     pub(super) fn truth_of_almost_equal(&self, arguments: &[Id]) -> Truth {

@@ -1,0 +1,247 @@
+//! Judges conditions by samples: computes a condition with other numbers in place of the script's own, and notes whether
+//! its truth value ever changes. A check that still holds when the claim and the data are different cannot refute the
+//! claim.
+//!
+//! Literals that are equal stay equal in a sample, because they have one number in `Values`. So a value that is
+//! computed twice in the same way is the same in each sample.
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `plan` | writes a condition as steps |
+//! | `compute` | computes the steps in a sample |
+//! | `steps` | the steps and their values |
+//! | `tables` | the functions that are computed |
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
+
+mod compute;
+mod plan;
+mod steps;
+mod tables;
+
+use ruff_python_ast::{CmpOp, Operator};
+
+use super::judge::{Judge, Truth};
+use super::vacuity::Vacuity;
+use super::values::{Id, Node, Op};
+use compute::{compare, truth_of};
+use plan::Plan;
+use steps::Value;
+
+/// The number of samples.
+const ROUNDS: u32 = 40;
+/// The minimum number of samples in which the condition can be computed.
+const ROUNDS_MIN: u32 = 12;
+/// The maximum nesting of values in a condition.
+const DEPTH_MAX: usize = 50;
+
+/// The values that differ between samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// All literals by up to a factor of 2.
+    All,
+    /// The literals by up to 40 %, except tolerances, digits, moduli and exponents.
+    Data,
+    /// All values by orders of magnitude, inputs also to the other sign, but not the bounds of comparisons.
+    Wide,
+    /// Only unknown values, which are small integers in turn.
+    Exact,
+}
+
+impl Judge<'_, '_> {
+    /// Returns the truth value of a condition if it is the same in all samples.
+    pub(super) fn by_samples(&self, id: Id) -> Truth {
+        let form = self.form(id)?;
+        let mut plan = Plan::new(self.values);
+        let root = plan.add(id, DEPTH_MAX)?;
+        self.work.spend(4 + plan.steps.len() / 2);
+        match form {
+            Form::Equation(holds) => self.equation(&plan, root, holds),
+            Form::Order => {
+                let truth = self.constant(&plan, root, Mode::Wide)?;
+                Some((truth, Vacuity::AlwaysTrue))
+            }
+            Form::Bracket(holds) if self.has_derived_bounds(id) => {
+                Some((holds, Vacuity::SameValue))
+            }
+            Form::Bracket(holds) => {
+                if self.constant(&plan, root, Mode::Wide) == Some(holds) {
+                    return Some((holds, Vacuity::AlwaysTrue));
+                }
+                let truth = self.constant(&plan, root, Mode::All)?;
+                (truth == holds).then_some((holds, Vacuity::Tolerance))
+            }
+        }
+    }
+
+    /// Returns whether a value is the negation of several premises that are never true together, although each of them
+    /// can be.
+    pub(super) fn has_no_case(&self, id: Id) -> bool {
+        let Some([premises]) = self.values.operands(id, Op::Not) else { return false };
+        let Some(parts) = self.values.operands(*premises, Op::And) else { return false };
+        let never = |id: Id| {
+            let mut plan = Plan::new(self.values);
+            let root = plan.add(id, DEPTH_MAX)?;
+            self.constant(&plan, root, Mode::Exact).map(|truth| !truth)
+        };
+        never(*premises) == Some(true) && parts.iter().all(|part| never(*part) != Some(true))
+    }
+
+    /// Judges a condition that is true if two values are equal, or nearly equal, or false if `holds` is false.
+    fn equation(&self, plan: &Plan<'_, '_>, root: usize, holds: bool) -> Truth {
+        let differs = || {
+            let reason = plan.reason(root);
+            let is_possible = reason != Vacuity::Rounding || plan.is_lossy();
+            is_possible.then_some((holds, reason))
+        };
+        if self.constant(plan, root, Mode::All) == Some(holds) {
+            if !self.is_identity(plan, root) {
+                return differs();
+            }
+            // An equation that holds for every element of a loop may be the claim itself.
+            return (!plan.has_element).then_some((holds, Vacuity::SameValue));
+        }
+        if self.constant(plan, root, Mode::Data)? == holds { differs() } else { None }
+    }
+
+    /// Returns the truth value of the last step if it is the same in all samples in which it can be computed.
+    fn constant(&self, plan: &Plan<'_, '_>, root: usize, mode: Mode) -> Option<bool> {
+        if !plan.varies(mode) {
+            return None;
+        }
+        let mut truth = None;
+        let mut computed = 0;
+        for round in 0..ROUNDS {
+            self.work.spend(1 + plan.steps.len() / 4);
+            if self.work.is_spent() {
+                return None;
+            }
+            let Some(values) = plan.sample(mode, round) else { continue };
+            let Some(now) = values.get(root).and_then(truth_of) else { continue };
+            if truth.is_some_and(|truth| truth != now) {
+                return None;
+            }
+            truth = Some(now);
+            computed += 1;
+        }
+        truth.filter(|_| computed >= ROUNDS_MIN)
+    }
+
+    /// Returns whether the compared values are the same in each sample, and differ between samples.
+    fn is_identity(&self, plan: &Plan<'_, '_>, root: usize) -> bool {
+        let Some((left, right)) = plan.sides(root) else { return false };
+        let mut all: Vec<Value> = Vec::new();
+        for round in 0..8 {
+            self.work.spend(1 + plan.steps.len() / 4);
+            let Some(values) = plan.sample(Mode::All, round) else { continue };
+            let (Some(left), Some(right)) = (values.get(left), values.get(right)) else { continue };
+            if compare(CmpOp::Eq, left, right) != Some(true) {
+                return false;
+            }
+            all.push(left.clone());
+        }
+        all.first().is_some_and(|first| all.iter().any(|it| it != first))
+    }
+
+    /// Returns the form of a condition, if samples can judge it.
+    fn form(&self, id: Id) -> Option<Form> {
+        let values = self.values;
+        match values.node(id) {
+            Node::Op(Op::Compare(op), sides) => {
+                let [left, right] = **sides else { return None };
+                let is_zero = [left, right].iter().any(|it| values.literal(*it) == Some(0.0));
+                let is_difference = |id: Id| !is_zero && self.difference(id).is_some();
+                match op {
+                    CmpOp::Eq => Some(Form::Equation(true)),
+                    CmpOp::NotEq => Some(Form::Equation(false)),
+                    CmpOp::Lt | CmpOp::LtE if is_difference(left) => Some(Form::Equation(true)),
+                    CmpOp::Gt | CmpOp::GtE if is_difference(right) => Some(Form::Equation(true)),
+                    CmpOp::Gt | CmpOp::GtE if is_difference(left) => Some(Form::Equation(false)),
+                    CmpOp::Lt | CmpOp::LtE if is_difference(right) => Some(Form::Equation(false)),
+                    // Two fields can have the same literal by chance.
+                    _ if values.field(left) == values.field(right) => None,
+                    CmpOp::Lt | CmpOp::LtE | CmpOp::Gt | CmpOp::GtE => Some(Form::Order),
+                    _ => None,
+                }
+            }
+            Node::Op(op @ (Op::And | Op::Or), parts) => {
+                let [one, other] = **parts else { return None };
+                let ((one_larger, one_smaller), (larger, smaller)) =
+                    (self.ordered(one)?, self.ordered(other)?);
+                let is_bracket = one_larger == smaller || one_smaller == larger;
+                is_bracket.then_some(Form::Bracket(*op == Op::And))
+            }
+            Node::Op(Op::Call, _) => match &*values.call(id)?.0 {
+                "math.isclose" | "numpy.isclose" | "numpy.allclose" => Some(Form::Equation(true)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Returns whether both bounds of a value are computed from the value.
+    fn has_derived_bounds(&self, id: Id) -> bool {
+        let Node::Op(_, parts) = self.values.node(id) else { return false };
+        let [one, other] = **parts else { return false };
+        let (Some(one), Some(other)) = (self.ordered(one), self.ordered(other)) else {
+            return false;
+        };
+        let (value, bounds) =
+            if one.0 == other.1 { (one.0, [one.1, other.0]) } else { (one.1, [one.0, other.1]) };
+        bounds.into_iter().all(|bound| self.is_computed_from(bound, value))
+    }
+
+    /// Returns whether a value is computed from `source`, if `source` is not a literal.
+    fn is_computed_from(&self, id: Id, source: Id) -> bool {
+        let (mut todo, mut steps) = (vec![id], 0);
+        while let Some(id) = todo.pop() {
+            self.work.spend(1);
+            steps += 1;
+            if steps > ROUNDS || self.values.is_literal(source) {
+                return false;
+            }
+            if let Node::Op(_, operands) = self.values.node(id) {
+                if operands.contains(&source) {
+                    return true;
+                }
+                todo.extend(operands);
+            }
+        }
+        false
+    }
+
+    /// Returns the larger and the smaller side of a comparison.
+    fn ordered(&self, id: Id) -> Option<(Id, Id)> {
+        let Node::Op(Op::Compare(op), sides) = self.values.node(id) else { return None };
+        let [left, right] = **sides else { return None };
+        match op {
+            CmpOp::Lt | CmpOp::LtE => Some((right, left)),
+            CmpOp::Gt | CmpOp::GtE => Some((left, right)),
+            _ => None,
+        }
+    }
+
+    /// Returns the values `a` and `b` of a distance `abs(a - b)`.
+    fn difference(&self, id: Id) -> Option<(Id, Id)> {
+        let (path, of) = self.values.call(id)?;
+        let [of] = of else { return None };
+        if !matches!(&*path, "abs" | "math.fabs" | "numpy.abs" | "sympy.Abs") {
+            return None;
+        }
+        match self.values.operands(*of, Op::Binary(Operator::Sub))? {
+            [left, right] => Some((*left, *right)),
+            _ => None,
+        }
+    }
+}
+
+/// The form of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Two values are equal or near. If the Boolean is false, the condition is true if they are not.
+    Equation(bool),
+    /// One value is larger than the other.
+    Order,
+    /// A value is between two others, or not between them if the Boolean is false.
+    Bracket(bool),
+}
