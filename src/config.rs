@@ -165,6 +165,8 @@ pub struct Settings {
     pub(crate) fork_server_runs_max: u64,
     /// The verdicts about which a result has a text for the model (`QWED_MCP_VERDICT_NOTE`).
     pub verdict_note: VerdictNote,
+    /// Whether variants of verified scripts are run, to find checks that hold with any numbers (`QWED_MCP_VACUITY`).
+    pub vacuity: bool,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
     /// The root of the virtual environment that is activated, if any (`VIRTUAL_ENV`).
@@ -279,6 +281,7 @@ impl Settings {
             preload: variables.preload(),
             fork_server_runs_max: variables.fork_server_runs_max(),
             verdict_note: variables.verdict_note(),
+            vacuity: variables.is_switched_on("QWED_MCP_VACUITY"),
             pictures: variables.is_on("QWED_MCP_PICTURES"),
             virtual_env: variables.path("VIRTUAL_ENV"),
             skill_manifest: variables.path("QWED_SKILL_MANIFEST"),

@@ -127,6 +127,11 @@ impl Verdict {
         self.document.pointer("/context/evidence/proof_ref")?.as_str()
     }
 
+    /// Returns whether variants of the script belonged to the run.
+    pub(crate) fn has_variants(&self) -> bool {
+        self.document.pointer("/context/proof/configuration/vacuity").is_some()
+    }
+
     /// Returns the verdict in one line, for a person.
     pub(crate) fn summary(&self) -> String {
         let lines_of = |state| {

@@ -275,9 +275,12 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // Make the replay deterministic if the recorded run was deterministic.
-    let settings =
-        Settings { deterministic: predicate.deterministic.is_some(), ..settings.clone() };
+    // The replay is deterministic, and has variants, if the recorded run did.
+    let settings = Settings {
+        deterministic: predicate.deterministic.is_some(),
+        vacuity: predicate.verification.as_ref().is_some_and(|it| it.with_variants),
+        ..settings.clone()
+    };
     let settings = &settings;
     // Use an executor that starts a new interpreter for each replay, so that earlier runs cannot affect the result.
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));

@@ -109,6 +109,9 @@ pub(super) struct Options {
     /// Exit with 1 if the script ended with 0 and verified nothing
     #[arg(long, conflicts_with = "batch")]
     require_verified: bool,
+    /// Run up to four variants of a verified script with other numbers, to find checks that hold with any numbers
+    #[arg(long)]
+    vacuity: bool,
     #[command(flatten)]
     batch: batch::Options,
 }
@@ -134,6 +137,7 @@ pub(super) fn run(options: &Options) -> ExitCode {
     super::doctor::warn_of_unknown_variables();
     settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
     settings.deterministic |= options.deterministic;
+    settings.vacuity |= options.vacuity;
     // A person gets the verdict in a line of its own.
     settings.verdict_note = VerdictNote::Off;
     if let Some(file) = &options.batch.batch {

@@ -26,6 +26,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             python: None,
             warm: true,
             verdict_note: VerdictNote::Vacuous,
+            vacuity: false,
             pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),

@@ -159,6 +159,11 @@ impl AuthorizedScript {
         Self { stdin, ..self }
     }
 
+    /// Sets the standard input to that of another script.
+    pub(crate) fn with_stdin_of(self, script: &Self) -> Self {
+        Self { stdin: script.stdin.clone(), ..self }
+    }
+
     pub(crate) fn stdin(&self) -> &[u8] {
         &self.stdin.0
     }

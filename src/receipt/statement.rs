@@ -115,6 +115,9 @@ pub(crate) struct Verification {
     pub(crate) proof_ref: Option<String>,
     /// The digest of the Verification Context.
     pub(crate) document_digest: String,
+    /// Whether variants of the script belonged to the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) with_variants: bool,
 }
 
 impl Verification {
@@ -123,6 +126,7 @@ impl Verification {
             outcome: verdict.outcome,
             proof_ref: verdict.proof_ref().map(str::to_owned),
             document_digest: verdict.document_digest.clone(),
+            with_variants: verdict.has_variants(),
         }
     }
 }

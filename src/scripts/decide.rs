@@ -162,6 +162,23 @@ impl Scripts {
         Ok(Permit { script, is_background, proof, user })
     }
 
+    /// Returns a variant of a script that may run, if the gateway allows it too. The variant has the standard input of the
+    /// script. It runs as a part of the script's own run, so its decision is not audited.
+    pub(super) async fn permitted_variant(
+        &self,
+        script: &AuthorizedScript,
+        variant: String,
+    ) -> Option<AuthorizedScript> {
+        let bytes = variant.len();
+        let mut arguments = Arguments::new();
+        arguments.insert("code".to_owned(), Value::String(variant));
+        let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments));
+        match self.conclude(analysed, &CancellationToken::new()).await {
+            Decision::Allow { grant, .. } => Some(opened(grant).0.with_stdin_of(script)),
+            Decision::Refuse(_) | Decision::Withdrawn(_) => None,
+        }
+    }
+
     /// Analyses a script with the gateway. `bytes` is the script's size, on which the choice of the thread depends. A
     /// large script does not delay other tasks.
     async fn analyse(

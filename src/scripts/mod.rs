@@ -13,6 +13,7 @@ mod missing_module;
 mod run;
 #[cfg(test)]
 mod tests;
+mod variants;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -47,6 +48,8 @@ pub(crate) struct Scripts {
     receipts: Option<Arc<Receipts>>,
     /// The interpreter and the packages of scripts, for verdicts.
     environment: Arc<EnvironmentCache>,
+    /// Whether variants of verified scripts are run.
+    vacuity: bool,
     /// The verdicts about which a result has a text for the model.
     verdict_note: VerdictNote,
     turns: Arc<Turns>,
@@ -68,6 +71,7 @@ impl Scripts {
             session: None,
             receipts: None,
             environment: Arc::default(),
+            vacuity: settings.vacuity,
             verdict_note: settings.verdict_note,
             turns: Arc::new(Turns::of(settings)),
             ready: OnceLock::new(),

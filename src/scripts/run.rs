@@ -23,7 +23,7 @@ use crate::ledger::{Proof, UserName};
 use crate::logging::{Causes, SPANS};
 use crate::receipt::{Draft, WriteError};
 use crate::sandbox::Tier;
-use crate::verification::{Circumstances, verdict_on_run};
+use crate::verification::{Circumstances, Variants, verdict_on_run};
 
 use super::missing_module::{Dependencies, advice, missing_module};
 use super::{Permit, ScriptError, Scripts};
@@ -102,7 +102,8 @@ impl Scripts {
         }
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
         let judged = script.clone();
-        let run = async { self.executor.run(script, limits, cancel, echo).await };
+        let ends = cancel.clone();
+        let run = self.execute(script, limits, cancel, echo);
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
         match &mut outcome {
@@ -127,7 +128,7 @@ impl Scripts {
             outcome.advice = self.advice(module, dependencies).await;
         }
         if let Ok(outcome) = &mut outcome {
-            self.judge(outcome, &judged, limits).await;
+            self.judge(outcome, &judged, limits, &ends).await;
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -143,6 +144,17 @@ impl Scripts {
         let mut outcome = outcome?;
         outcome.receipt = receipt.map(|receipt| json!(receipt));
         Ok(outcome)
+    }
+
+    /// Passes a script to the executor.
+    pub(super) async fn execute(
+        &self,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+        echo: Echo,
+    ) -> Result<Outcome, RunError> {
+        self.executor.run(script, limits, cancel, echo).await
     }
 
     /// Fails if the proof of a caller no longer holds. Only this function checks the proof at the start of a run of a
@@ -263,9 +275,21 @@ impl Scripts {
 
     /// Adds the verdict to the outcome of a run. If the script verified nothing, also adds a text for the model, unless
     /// the outcome has another remark.
-    async fn judge(&self, outcome: &mut Outcome, script: &AuthorizedScript, limits: RunLimits) {
+    async fn judge(
+        &self,
+        outcome: &mut Outcome,
+        script: &AuthorizedScript,
+        limits: RunLimits,
+        cancel: &CancellationToken,
+    ) {
         let circumstances = self.circumstances().await;
-        let verdict = verdict_on_run(script, limits, &circumstances, outcome);
+        let verdict_with = |variants, outcome: &_| {
+            verdict_on_run(script, limits, &circumstances, outcome, variants)
+        };
+        let mut verdict = verdict_with(Variants::of(self.vacuity), outcome);
+        if self.vacuity && self.hold_in_variants(script, limits, outcome, &verdict, cancel).await {
+            verdict = verdict_with(Variants::AllHeld, outcome);
+        }
         if outcome.advice.is_none() {
             outcome.advice = verdict.note(self.verdict_note);
         }

@@ -4,6 +4,23 @@ use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, Vacuity};
 use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 
+/// Whether variants of a script with other numbers were run, and what they showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variants {
+    NotRun,
+    /// A check failed in a variant, or no variant gave a result.
+    NotAllHeld,
+    /// All checks held in all variants that gave a result.
+    AllHeld,
+}
+
+impl Variants {
+    /// Returns the value before any variant has run.
+    pub(crate) fn of(are_run: bool) -> Self {
+        if are_run { Self::NotAllHeld } else { Self::NotRun }
+    }
+}
+
 /// The two results of a check, with the numbers of executions that had them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
@@ -50,6 +67,7 @@ pub(super) fn conclude(
     counts: Option<&CheckCounts>,
     outcome: &Outcome,
     differs: bool,
+    variants: Variants,
 ) -> Concluded {
     let exit_code = outcome.ending.exit_code();
     let counts = counts.filter(|counts| counts.of(checks.len()).is_some());
@@ -60,12 +78,20 @@ pub(super) fn conclude(
         }
         None => vec![Tally::default(); checks.len()],
     };
+    let unchanged = (variants == Variants::AllHeld).then_some(Vacuity::Unchanged);
+    let vacuity = |check: &Check, tally: Tally| {
+        let held = unchanged.filter(|_| tally.held > 0);
+        vacuity(check, tally).or(held)
+    };
     let judged = || checks.iter().zip(&tallies);
     let is_cut_short = outcome.stdout.is_truncated || outcome.stderr.is_truncated;
     let conclusion = match outcome.ending {
         Ending::Exited(0..) if is_cut_short => Conclusion::Inconclusive,
         Ending::Exited(0) if was_swallowed(judged()) => Conclusion::Vacuous,
-        Ending::Exited(0) => of_success(judged(), differs),
+        Ending::Exited(0) => of_success(
+            judged().filter(|it| it.1.held > 0).map(|(check, tally)| vacuity(check, *tally)),
+            differs,
+        ),
         Ending::Exited(1..) if tallies.iter().any(|tally| tally.failed > 0) => Conclusion::Refuted,
         Ending::Exited(_) | Ending::TimedOut | Ending::Cancelled | Ending::OutOfMemory => {
             Conclusion::Inconclusive
@@ -73,7 +99,9 @@ pub(super) fn conclude(
     };
     let compared = |index| counts.map_or(&[][..], |counts| counts.compared(index));
     let reports = judged().enumerate();
-    let reports = reports.map(|(index, (check, tally))| report(check, *tally, compared(index)));
+    let reports = reports.map(|(index, (check, tally))| {
+        report(check, *tally, vacuity(check, *tally), compared(index))
+    });
     let reports = reports.collect();
     Concluded { conclusion, reports }
 }
@@ -92,15 +120,23 @@ fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bo
     failed > required
 }
 
-/// Concludes about a run that succeeded, and in which no check failed.
-fn of_success<'a>(
-    judged: impl Iterator<Item = (&'a Check, &'a Tally)>,
-    differs: bool,
-) -> Conclusion {
-    let held: Vec<Option<Vacuity>> = judged
-        .filter(|(_, tally)| tally.held > 0)
-        .map(|(check, tally)| vacuity(check, *tally))
-        .collect();
+/// Returns whether a check failed in a run. `None` if the run shows nothing about its checks, because it was cut short or
+/// ended for another reason.
+pub(crate) fn has_failed(checks: &[Check], outcome: &Outcome) -> Option<bool> {
+    let counts = outcome.check_counts.as_ref();
+    match conclude(checks, counts, outcome, false, Variants::NotRun) {
+        Concluded { conclusion: Conclusion::Refuted, .. } => Some(true),
+        Concluded { conclusion: Conclusion::Inconclusive | Conclusion::NothingChecked, .. } => None,
+        Concluded { reports, .. } => {
+            Some(reports.iter().any(|report| report.state == CheckState::Failed))
+        }
+    }
+}
+
+/// Concludes about a run that succeeded, and in which no check failed. `held` has for each check that held the reason
+/// why it proves nothing.
+fn of_success(held: impl Iterator<Item = Option<Vacuity>>, differs: bool) -> Conclusion {
+    let held: Vec<Option<Vacuity>> = held.collect();
     if held.is_empty() {
         Conclusion::NothingChecked
     } else if held.iter().all(Option::is_some) {
@@ -118,14 +154,19 @@ fn vacuity(check: &Check, tally: Tally) -> Option<Vacuity> {
 }
 
 /// Reports a check. `compared` has the texts and values that it has compared, if it ended the script.
-fn report(check: &Check, tally: Tally, compared: &[(String, String)]) -> CheckReport {
+fn report(
+    check: &Check,
+    tally: Tally,
+    vacuous: Option<Vacuity>,
+    compared: &[(String, String)],
+) -> CheckReport {
     let has_failed = tally.state() == CheckState::Failed;
     let compared = compared.iter().filter(|_| has_failed);
     CheckReport {
         line: check.line,
         text: check.text.clone(),
         state: tally.state(),
-        vacuous: vacuity(check, tally).map(|reason| reason.id().to_owned()),
+        vacuous: vacuous.map(|reason| reason.id().to_owned()),
         times: tally.held.saturating_add(tally.failed),
         compared: compared
             .map(|(text, value)| Compared { text: text.clone(), value: value.clone() })

@@ -14,7 +14,7 @@ use crate::gateway::{AuthorizedScript, ScriptNames};
 use crate::sandbox::Tier;
 use crate::verdict::{CheckReport, CheckState, Conclusion, Verdict};
 
-use super::conclusion::{Concluded, conclude};
+use super::conclusion::{Concluded, Variants, conclude};
 use super::differences::{self, Names};
 use super::{RULES_SHA256, sources, theory};
 
@@ -70,6 +70,7 @@ pub(crate) fn verdict_on_run(
     limits: RunLimits,
     circumstances: &Circumstances,
     outcome: &Outcome,
+    variants: Variants,
 ) -> Verdict {
     let names = script.names();
     let checks = names.map_or(&[][..], |names| &names.checks);
@@ -77,12 +78,12 @@ pub(crate) fn verdict_on_run(
     let uses = names.map_or(&[][..], |names| &names.uses);
     let differs = sources::differ(uses, determinism.is_some());
     let counts = outcome.check_counts.as_ref();
-    let Concluded { conclusion, reports } = conclude(checks, counts, outcome, differs);
+    let Concluded { conclusion, reports } = conclude(checks, counts, outcome, differs, variants);
     let parts = Parts {
         statement: statement(&reports).text(|| script_statement(script.source().as_str())),
         model: script.asked_by().model.clone(),
         interpretation: interpretation(Some(script), circumstances),
-        configuration: Some(configuration(limits, circumstances, outcome.tier)),
+        configuration: Some(configuration(limits, circumstances, outcome.tier, variants)),
         dependencies: names
             .map(|names| theory::dependencies(&names.imports, circumstances.packages())),
         evidence: evidence(script, circumstances, outcome, conclusion, &reports),
@@ -281,18 +282,29 @@ fn interpretation(script: Option<&AuthorizedScript>, circumstances: &Circumstanc
     ])
 }
 
-fn configuration(limits: RunLimits, circumstances: &Circumstances, tier: Option<Tier>) -> Value {
+fn configuration(
+    limits: RunLimits,
+    circumstances: &Circumstances,
+    tier: Option<Tier>,
+    variants: Variants,
+) -> Value {
     let memory_mib = circumstances.surroundings.as_ref().map(|of| of.memory_mib);
     let memory_mib = match (memory_mib, limits.memory_mb) {
         (Some(usual), Some(lowered)) => Some(usual.min(lowered)),
         (usual, lowered) => usual.or(lowered),
     };
-    json!({
+    let mut configuration = json!({
         "timeout_seconds": limits.timeout.as_secs_f64().to_string(),
         "output_bytes_max": limits.output_bytes_max.to_string(),
         "memory_mib": memory_mib.map(|memory_mib| memory_mib.to_string()),
         "tier": tier.map(Tier::as_str),
-    })
+    });
+    if let (Some(configuration), true) =
+        (configuration.as_object_mut(), variants != Variants::NotRun)
+    {
+        configuration.insert("vacuity".to_owned(), "variants".into());
+    }
+    configuration
 }
 
 /// Returns the retained evidence. All values are strings or counts.

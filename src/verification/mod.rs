@@ -20,6 +20,7 @@ mod sources;
 mod tests;
 mod theory;
 
+pub(crate) use conclusion::{Variants, has_failed};
 pub(crate) use document::{
     Circumstances, TestResult, TestRun, verdict_on_run, verdict_on_tests, verdict_without_run,
 };

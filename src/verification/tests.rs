@@ -10,7 +10,7 @@ use crate::executor::{CheckCounts, Ending, Outcome, RunLimits};
 use crate::gateway::{Arguments, AuthorizedScript, Decision, Grant, RiskBasedExecutionGateway};
 use crate::verdict::{CheckState, Conclusion, Verdict};
 
-use super::{Circumstances, verdict_on_run, verdict_without_run};
+use super::{Circumstances, Variants, verdict_on_run, verdict_without_run};
 
 /// Returns the permission to run a script.
 fn authorized(code: &str) -> AuthorizedScript {
@@ -31,7 +31,7 @@ fn verdict(code: &str, exit_code: i32, counts: &[[u64; 3]]) -> Verdict {
         ..Outcome::never_started()
     };
     let limits = RunLimits::of_script(Duration::from_secs(30));
-    verdict_on_run(&authorized(code), limits, &Circumstances::default(), &outcome)
+    verdict_on_run(&authorized(code), limits, &Circumstances::default(), &outcome, Variants::NotRun)
 }
 
 #[test]
@@ -89,7 +89,8 @@ fn a_run_that_is_cut_short_verifies_nothing() {
         outcome.stdout.is_truncated = is_truncated;
         let limits = RunLimits::of_script(Duration::from_secs(30));
         let script = authorized("assert 2 ** 10 == 1024");
-        verdict_on_run(&script, limits, &Circumstances::default(), &outcome).outcome
+        verdict_on_run(&script, limits, &Circumstances::default(), &outcome, Variants::NotRun)
+            .outcome
     };
     assert_eq!(run(Ending::Exited(0), false), Conclusion::Verified);
     for ending in [Ending::TimedOut, Ending::Cancelled, Ending::OutOfMemory] {

@@ -23,9 +23,13 @@ tests! {
         the_values_of_a_failed_check_are_reported,
         values_that_do_not_want_to_be_shown_change_nothing,
         kept_values_do_not_keep_objects_alive,
-        jobs_and_batches_have_a_verdict;
+        jobs_and_batches_have_a_verdict,
+        checks_that_hold_with_any_numbers_are_found_by_variants,
+        variants_are_a_part_of_the_run;
     needs [Tier3, Packages]:
         documents_pass_the_published_schema_and_resolver;
+    needs [Tier3, Packages, Time]:
+        labelled_scripts_have_the_outcomes_of_their_labels;
 }
 
 /// Scripts with their outcomes.
@@ -484,5 +488,71 @@ fn checks_that_cannot_fail_are_reported_before_a_run() {
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "check/tuple", "{sarif}");
     for (script, expected) in [(vacuous, 1), ("print(1)", 1), ("assert 7 * 8 == 56", 0)] {
         assert_eq!(check(script, &["--require-check"]).0, expected, "{script}");
+    }
+}
+
+/// Scripts whose only check holds with any numbers, in a way that the analysis does not see.
+const UNCHANGED: &[&str] = &[
+    "import re\nclaim = 8336000\ntext = f'the city had {claim:,} inhabitants'\n\
+     found = int(re.search(r'[\\d,]+', text).group().replace(',', ''))\nassert found == claim",
+    "memo = {(10, 4): 215}\ndef choose(n, k):\n    if (n, k) in memo:\n        return memo[n, k]\n    \
+     return choose(n - 1, k - 1)\nassert choose(10, 4) == 215",
+];
+
+fn checks_that_hold_with_any_numbers_are_found_by_variants() {
+    let honest = [
+        "assert sum(range(101)) == 5050",
+        "import re\ntext = 'the city had 8,336,000 inhabitants'\n\
+         assert int(re.search(r'[\\d,]+', text).group().replace(',', '')) == 8336000",
+        // A claim about all elements of a range does not depend on the numbers.
+        "for n in range(1, 60):\n    assert sorted(range(n, 0, -1)) == list(range(1, n + 1))",
+    ];
+    let lines: Vec<Value> =
+        UNCHANGED.iter().chain(&honest).map(|code| json!({ "code": code })).collect();
+    assert_eq!(outcomes_of_batch(&lines, &[]), ["verified"; 5]);
+    let with_variants = ["vacuous", "vacuous", "verified", "verified", "verified"];
+    assert_eq!(outcomes_of_batch(&lines, &["--vacuity"]), with_variants);
+}
+
+/// A variant prints nothing, and has the standard input of the script.
+fn variants_are_a_part_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, stdin) = (folder.path().join("a.py"), folder.path().join("stdin"));
+    let code = "import re, sys\nclaim = 3 * int(sys.stdin.readline())\nprint('once')\n\
+                text = f'{claim} people'\nassert int(re.search('[0-9]+', text).group()) == claim\n";
+    fs::write(&script, code).unwrap();
+    fs::write(&stdin, "4096\n").unwrap();
+    let run = |options: &[&str]| {
+        let mut command = ServerBuilder::new().command();
+        command.arg("run").arg(&script).args(["--verdict", "--stdin"]).arg(&stdin).args(options);
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let output = run(&["--vacuity"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "once\n");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("these checks cannot fail: line 5"), "{told}");
+    let output = run(&[]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("verified: 1 check held"), "{told}");
+}
+
+fn labelled_scripts_have_the_outcomes_of_their_labels() {
+    let corpus = fs::read_to_string(root().join("tests/verdict/corpus.jsonl")).unwrap();
+    let entries: Vec<Value> =
+        corpus.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = entries.iter().map(|entry| json!({ "code": entry["code"] })).collect();
+    // The minimal number of scripts of each label with the right outcome. It only rises.
+    for (options, vacuous_min, verified_min) in
+        [(&[][..], 280, 280), (&["--vacuity"][..], 308, 277)]
+    {
+        let outcomes = outcomes_of_batch(&lines, options);
+        let count = |label: &str, is_right: &dyn Fn(&Value) -> bool| {
+            let pairs = entries.iter().zip(&outcomes).filter(|(entry, _)| entry["label"] == label);
+            pairs.filter(|(_, outcome)| is_right(outcome)).count()
+        };
+        let vacuous = count("vacuous", &|outcome| outcome != "verified");
+        let verified = count("verified", &|outcome| outcome == "verified");
+        let told = format!("{options:?}: {vacuous} of 340 vacuous, {verified} of 280 honest");
+        assert!(vacuous >= vacuous_min && verified >= verified_min, "{told}");
     }
 }

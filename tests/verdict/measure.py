@@ -2,8 +2,8 @@
 
     tests/verdict/measure.py PROGRAM PYTHON CORPUS [PROGRAM'S OPTIONS]
 
-CORPUS is a folder with `manifest.json`: a list of `{id, file, label, kind, expected, also_acceptable?}`. All scripts run as
-one batch. Prints a line for each script whose outcome is not the expected one, and a table; exits 1 if a limit is not met.
+CORPUS is a folder with `manifest.json`, a list of `{id, file, label, kind}`, or a file with a line of JSON for each script:
+`{id, label, kind, code}`. All scripts run as one batch. Prints a line for each script whose outcome is not the expected one, and a table; exits 1 if a limit is not met.
 """
 
 import collections
@@ -22,7 +22,10 @@ LIMITS = {"verified": 0.98, "refuted": 1.0, "nothing": 1.0, "vacuous": 0.88}
 HONEST_VACUOUS_MAX = 0.01
 
 
-def read(folder):
+def read(corpus):
+    if corpus.is_file():
+        return [json.loads(line) for line in corpus.read_text().splitlines()]
+    folder = corpus
     entries = json.loads((folder / "manifest.json").read_text())
     entries = entries["scripts"] if isinstance(entries, dict) else entries
     for entry in entries:
@@ -54,7 +57,7 @@ def main():
         is_right = outcome == expected if expected else outcome != "verified"
         right[label] += is_right
         if not is_right and label != "hard":
-            misses.append(f"{label:9} {outcome:16} {entry['kind']:20} {entry['file']}")
+            misses.append(f"{label:9} {outcome:16} {entry['kind']:20} {entry['id']}")
     print(*misses, sep="\n")
     for label, counts in table.items():
         print(f"{label:9} {sum(counts.values()):4}  " + "  ".join(f"{k} {v}" for k, v in counts.most_common()))
