@@ -159,7 +159,7 @@ impl AuthorizedScript {
         Self { stdin, ..self }
     }
 
-    /// Sets the standard input to that of another script.
+    /// Copies the standard input of a script.
     pub(crate) fn with_stdin_of(self, script: &Self) -> Self {
         Self { stdin: script.stdin.clone(), ..self }
     }
