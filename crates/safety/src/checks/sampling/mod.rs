@@ -106,7 +106,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns the truth value of the last step if it is the same in all samples in which it can be computed. Returns
-    /// `None` if it is not the one that is expected.
+    /// `None` if it is not the expected truth value.
     fn constant(
         &self,
         plan: &Plan<'_, '_>,
