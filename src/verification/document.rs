@@ -169,16 +169,25 @@ pub(crate) fn verdict_on_tests(run: TestRun) -> Verdict {
     verdict
 }
 
-fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, parts: Parts) -> Verdict {
-    let document = document(outcome, parts);
-    let document_digest = document_digest(&document);
+fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, mut parts: Parts) -> Verdict {
+    let formalization = object([
+        ("verified", Some(Value::Bool(false))),
+        ("translator", parts.model.take().map(Value::String)),
+    ]);
+    let mut document = document(outcome, parts);
+    let document_digest = digest(canonical(&document));
+    // The digest is about everything but the formalization.
+    if let Some(object) = document.get_mut("object").and_then(Value::as_object_mut) {
+        object.insert("formalization".to_owned(), formalization);
+    }
     let checks_omitted = checks.len().saturating_sub(CHECKS_MAX);
     checks.truncate(CHECKS_MAX);
     Verdict { outcome, checks, checks_omitted, document_digest, document }
 }
 
+/// Returns the document without `object.formalization`.
 fn document(outcome: Conclusion, parts: Parts) -> Value {
-    let Parts { statement, model, interpretation, configuration, dependencies, evidence } = parts;
+    let Parts { statement, interpretation, configuration, dependencies, evidence, .. } = parts;
     let proof = object([
         ("verifier", Some(json!(env!("CARGO_PKG_NAME")))),
         ("verifier_version", Some(json!(env!("CARGO_PKG_VERSION")))),
@@ -201,11 +210,9 @@ fn document(outcome: Conclusion, parts: Parts) -> Value {
         digest(canonical(&json!({ "formal_statement": statement, "context": context })))
     });
     let context = context(json!({ "evidence": evidence, "proof_ref": proof_ref }));
-    let formalization =
-        object([("verified", Some(Value::Bool(false))), ("translator", model.map(Value::String))]);
     json!({
         "spec_version": SPEC_VERSION,
-        "object": { "formal_statement": statement, "formalization": formalization },
+        "object": { "formal_statement": statement },
         "context": context,
         "verdict": outcome.verdict(),
     })
@@ -218,14 +225,6 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect::<Map<_, _>>()
         .into()
-}
-
-fn document_digest(document: &Value) -> String {
-    let mut bound = document.clone();
-    if let Some(object) = bound.get_mut("object").and_then(Value::as_object_mut) {
-        object.remove("formalization");
-    }
-    digest(canonical(&bound))
 }
 
 /// The executed checks, one on each line, and the number of those beyond the limits.

@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, mpsc};
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
@@ -43,6 +44,9 @@ const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum delay of a new spare while a script runs and another spare exists. Making the spare at once would take
 /// processor time from the script, and a caller waits for the script.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
+
+/// The maximum number of tasks that a result passes one after another, from the end of the script to the client.
+const TASKS_OF_RESULT: usize = 8;
 
 /// The demand for spares.
 #[derive(Debug, Default)]
@@ -87,16 +91,23 @@ impl Demand {
         }
     }
 
-    /// Waits until there is no spare or no script runs, but at most for [`PUT_OFF_MAX`].
+    /// Waits until there is no spare, or until no script runs and the last result was written. Waits at most for
+    /// [`PUT_OFF_MAX`].
     async fn wait(&self) {
         let wanted = async {
             loop {
                 let changed = self.has_changed.notified();
-                let is_last = self.spares.load(Ordering::Relaxed) == 0;
-                if is_last || self.runs.load(Ordering::Relaxed) == 0 {
+                if self.spares.load(Ordering::Relaxed) == 0 {
                     return;
                 }
+                if self.runs.load(Ordering::Relaxed) == 0 {
+                    break;
+                }
                 changed.await;
+            }
+            // The script that ended has woken this task before those that write its result.
+            for _ in 0..TASKS_OF_RESULT {
+                yield_now().await;
             }
         };
         // The wait has a timeout, because a script may run for a long time.

@@ -21,7 +21,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -29,7 +28,7 @@ use nix::sys::time::TimeValLike;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::process_tree::{ProcessTable, Stat};
-use super::processor::{ProcessorShare, ProcessorTime};
+use super::processor::{ProcessorShare, ProcessorTime, processors};
 use crate::Neighbours;
 
 /// The maximum interval between two looks at a run.
@@ -230,7 +229,6 @@ impl MemoryWatch {
     /// This machine has no `/proc`, or its `/proc` does not list children.
     pub fn new(limit_bytes: u64) -> io::Result<Self> {
         let page_bytes = sysconf(SysconfVar::PAGE_SIZE)?.and_then(|bytes| bytes.try_into().ok());
-        let processors = available_parallelism().map_or(1, usize::from);
         let table = ProcessTable::open()?;
         let buffer = table.read("sys/net/core/wmem_default").unwrap_or_default();
         let buffer = buffer.trim().parse().unwrap_or(0);
@@ -243,7 +241,7 @@ impl MemoryWatch {
             searched: None,
             page_bytes: page_bytes.ok_or(io::ErrorKind::Unsupported)?,
             limit_bytes,
-            growth_rate: GROWTH_RATE.saturating_mul(u64::try_from(processors).unwrap_or(1)),
+            growth_rate: GROWTH_RATE.saturating_mul(processors()),
             seen: HashMap::new(),
             allocated_bytes: 0,
             counting: None,

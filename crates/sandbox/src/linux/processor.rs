@@ -22,6 +22,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -253,8 +254,13 @@ pub fn lower_beside(neighbours: Neighbours, process: Pid) {
     }
 }
 
-fn processors() -> u64 {
-    available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
+/// Returns the number of processors that this process could use when it was first asked. The number comes from several
+/// files of the control group, and short runs would notice if each of them read these files.
+pub(super) fn processors() -> u64 {
+    static PROCESSORS: LazyLock<u64> = LazyLock::new(|| {
+        available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
+    });
+    *PROCESSORS
 }
 
 /// Lowers the weight of a thread to the weight of `nice`, if it is higher. Threads and processes that this thread
