@@ -19,6 +19,9 @@ const CHECK_BYTES: usize = 24;
 /// The maximum number of bytes of the frame with the values. They are shortened to [`COMPARED_BYTES_MAX`].
 const VALUES_BYTES_MAX: usize = HEAD_BYTES + 16 * 1024;
 
+/// The maximum number of values of a failed check.
+const COMPARED_MAX: usize = 8;
+
 /// The maximum number of bytes of both frames. The analysis finds at most 1,000 checks.
 pub(super) const FRAMES_BYTES_MAX: usize = HEAD_BYTES + 1_000 * CHECK_BYTES + VALUES_BYTES_MAX;
 
@@ -94,11 +97,16 @@ impl Compared {
     /// Reads the index of the check, and pairs of texts, all separated by NUL. Texts beyond the limits are shortened or
     /// left out.
     fn from_content(content: &[u8]) -> Option<Self> {
+        if content.len() > VALUES_BYTES_MAX {
+            return None;
+        }
         let mut parts = str::from_utf8(content).ok()?.split('\0');
         let check = parts.next()?.parse().ok()?;
         let mut values = Vec::new();
         let mut left = COMPARED_BYTES_MAX;
-        while let (Some(text), Some(value)) = (parts.next(), parts.next()) {
+        while values.len() < COMPARED_MAX
+            && let (Some(text), Some(value)) = (parts.next(), parts.next())
+        {
             let pair = (one_line(text), one_line(value));
             let Some(rest) = left.checked_sub(pair.0.len() + pair.1.len()) else { break };
             left = rest;
@@ -150,7 +158,11 @@ mod tests {
         assert_eq!(of(&content).compared(0), expected);
         assert_eq!(of(&content).compared(1), []);
         let many = format!("0{}", "\0name\0value".repeat(500));
-        assert_eq!(of(many.as_bytes()).compared(0).len(), COMPARED_BYTES_MAX / "namevalue".len());
+        assert_eq!(of(many.as_bytes()).compared(0).len(), COMPARED_MAX);
+        let empty = format!("0{}", "\0".repeat(1_000));
+        assert_eq!(of(empty.as_bytes()).compared(0).len(), COMPARED_MAX);
+        let large = format!("0\0name\0{}", "x".repeat(VALUES_BYTES_MAX));
+        assert_eq!(of(large.as_bytes()).compared(0), []);
         for broken in [&b""[..], b"one\0a\0b", b"0\0odd", b"\xff"] {
             assert_eq!(of(broken).compared(0), [], "{broken:?}");
         }

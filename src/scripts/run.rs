@@ -26,6 +26,7 @@ use crate::sandbox::Tier;
 use crate::verification::{Circumstances, Variants, verdict_on_run};
 
 use super::missing_module::{Dependencies, advice, missing_module};
+use super::variants::Judged;
 use super::{Permit, ScriptError, Scripts};
 
 /// The settings of one run of a script.
@@ -128,7 +129,7 @@ impl Scripts {
             outcome.advice = self.advice(module, dependencies).await;
         }
         if let Ok(outcome) = &mut outcome {
-            self.judge(outcome, &judged, limits, &ends).await;
+            self.judge(outcome, &judged, limits, proof, &ends).await;
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -280,15 +281,18 @@ impl Scripts {
         outcome: &mut Outcome,
         script: &AuthorizedScript,
         limits: RunLimits,
+        proof: Option<Proof>,
         cancel: &CancellationToken,
     ) {
         let circumstances = self.circumstances().await;
         let verdict_with = |variants, outcome: &_| {
             verdict_on_run(script, limits, &circumstances, outcome, variants)
         };
-        let mut verdict = verdict_with(Variants::of(self.vacuity), outcome);
-        if self.vacuity && self.hold_in_variants(script, limits, outcome, &verdict, cancel).await {
-            verdict = verdict_with(Variants::AllHeld, outcome);
+        let mut verdict = verdict_with(Variants::NotRun, outcome);
+        if self.vacuity {
+            let run = Judged { script, limits, outcome, verdict: &verdict, proof, cancel };
+            let variants = self.run_variants(run).await;
+            verdict = verdict_with(variants, outcome);
         }
         if outcome.advice.is_none() {
             outcome.advice = verdict.note(self.verdict_note);

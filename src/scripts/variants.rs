@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::{Echo, Outcome, RunLimits};
 use crate::gateway::{AuthorizedScript, ScriptNames};
+use crate::ledger::Proof;
 use crate::safety::{Change, variant};
 use crate::verdict::{CheckState, Conclusion, Verdict};
-use crate::verification::has_failed;
+use crate::verification::{Variants, has_failed};
 
 use super::Scripts;
 
@@ -20,56 +21,55 @@ const OF_NUMBERS: [Change; 3] = [Change::Larger, Change::Smaller, Change::Slight
 /// The time that a variant may take in addition to twice the time of the script.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
 
-/// Modules with symbols and solvers. A proof about symbols can hold with any numbers, but not with other operators.
-const SYMBOLIC: &[&str] = &["sympy", "z3"];
+/// A run of a script that may have variants.
+#[derive(Debug)]
+pub(super) struct Judged<'r> {
+    pub(super) script: &'r AuthorizedScript,
+    pub(super) limits: RunLimits,
+    pub(super) outcome: &'r Outcome,
+    pub(super) verdict: &'r Verdict,
+    /// The proof of the caller, which must still hold when a variant starts.
+    pub(super) proof: Option<Proof>,
+    pub(super) cancel: &'r CancellationToken,
+}
 
 impl Scripts {
-    /// Runs variants of a script, at most four. Returns whether each check of the script that held in the run, and that
-    /// can fail, also held in every variant that gave a result. False if there was no result.
-    pub(super) async fn hold_in_variants(
-        &self,
-        script: &AuthorizedScript,
-        limits: RunLimits,
-        outcome: &Outcome,
-        verdict: &Verdict,
-        cancel: &CancellationToken,
-    ) -> bool {
-        let Some(names) = script.names() else { return false };
-        if verdict.outcome != Conclusion::Verified || has_general_check(names, verdict) {
-            return false;
+    /// Runs at most four variants of a verified script, and returns their result.
+    pub(super) async fn run_variants(&self, run: Judged<'_>) -> Variants {
+        let Some(names) = run.script.names() else { return Variants::NotAllHeld };
+        if run.verdict.outcome != Conclusion::Verified || has_general_check(names, run.verdict) {
+            return Variants::NotAllHeld;
         }
-        let timeout = limits.timeout.min(2 * outcome.duration + EXTRA_TIME);
-        let limits = RunLimits { timeout, takes_pictures: false, ..limits };
-        let mut all_held = false;
+        let timeout = run.limits.timeout.min(2 * run.outcome.duration + EXTRA_TIME);
+        let run =
+            Judged { limits: RunLimits { timeout, takes_pictures: false, ..run.limits }, ..run };
+        let mut result = Variants::NotAllHeld;
         for change in OF_NUMBERS {
-            match self.fails_in_variant(script, limits, change, cancel).await {
-                Some(true) => return false,
-                Some(false) => all_held = true,
+            match self.fails_in_variant(&run, change).await {
+                Some(true) => return Variants::NotAllHeld,
+                Some(false) => result = Variants::AllHeld,
+                None if run.cancel.is_cancelled() => return Variants::NotRun,
                 None => {}
             }
         }
-        if all_held && is_symbolic(names) {
-            let fails = self.fails_in_variant(script, limits, Change::Operators, cancel).await;
-            return fails != Some(true);
+        if result == Variants::AllHeld
+            && self.fails_in_variant(&run, Change::Operators).await == Some(true)
+        {
+            return Variants::NotAllHeld;
         }
-        all_held
+        if run.cancel.is_cancelled() { Variants::NotRun } else { result }
     }
 
     /// Runs one variant. Returns whether a check failed in it; `None` if there is no variant, or if it shows nothing.
-    async fn fails_in_variant(
-        &self,
-        script: &AuthorizedScript,
-        limits: RunLimits,
-        change: Change,
-        cancel: &CancellationToken,
-    ) -> Option<bool> {
-        if cancel.is_cancelled() {
+    async fn fails_in_variant(&self, run: &Judged<'_>, change: Change) -> Option<bool> {
+        let variant = variant(run.script.source().as_str(), change)?;
+        if run.cancel.is_cancelled() || self.require(run.proof, None).await.is_err() {
             return None;
         }
-        let variant = variant(script.source().as_str(), change)?;
-        let variant = self.permitted_variant(script, variant).await?;
-        let run = self.execute(variant.clone(), limits, cancel.clone(), Echo::default());
-        let outcome = run.await.ok()?;
+        let variant = self.permitted_variant(run.script, variant).await?;
+        let cancel = run.cancel.clone();
+        let outcome =
+            self.execute(variant.clone(), run.limits, cancel, Echo::default()).await.ok()?;
         has_failed(&variant.names()?.checks, &outcome)
     }
 }
@@ -81,11 +81,4 @@ fn has_general_check(names: &ScriptNames, verdict: &Verdict) -> bool {
     let mut held = pairs.filter(|(_, report)| report.state == CheckState::Held);
     verdict.checks_omitted > 0
         || held.any(|(check, report)| check.is_general && report.vacuous.is_none())
-}
-
-fn is_symbolic(names: &ScriptNames) -> bool {
-    names.imports.iter().any(|import| {
-        let module = import.split('.').next().unwrap_or_default();
-        SYMBOLIC.contains(&module)
-    })
 }

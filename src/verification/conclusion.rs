@@ -4,21 +4,15 @@ use crate::executor::{CheckCounts, Ending, Outcome};
 use crate::safety::{Check, CheckKind, Vacuity};
 use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 
-/// Whether variants of a script with other numbers were run, and what they showed.
+/// The result of the variants of a script with other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
+    /// No variants were asked for, or the run was cancelled before they had ended.
     NotRun,
-    /// A check failed in a variant, or no variant gave a result.
+    /// A check failed in a variant, no variant gave a result, or the script needs none.
     NotAllHeld,
     /// All checks held in all variants that gave a result.
     AllHeld,
-}
-
-impl Variants {
-    /// Returns the value before any variant has run.
-    pub(crate) fn of(are_run: bool) -> Self {
-        if are_run { Self::NotAllHeld } else { Self::NotRun }
-    }
 }
 
 /// The two results of a check, with the numbers of executions that had them.

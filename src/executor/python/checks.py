@@ -344,10 +344,13 @@ def check_counters(channel):
             _signal.signal(_signal.SIGALRM, before)
             sys.stdout, sys.stderr = streams
 
+    # A `__repr__` can return an object of a subclass of `str`, whose methods are code of the script.
+    exact = str.__str__
+
     def bounded(value, depth):
         kind = type(value)
         if kind in (str, bytes):
-            return repr(value[: 2 * CHARACTERS_MAX])
+            return exact(repr(value[: 2 * CHARACTERS_MAX]))
         if kind is int and value.bit_length() > BITS_MAX:
             return "an integer of %d bits" % value.bit_length()
         plain = (list, tuple, set, frozenset, dict)
@@ -356,7 +359,7 @@ def check_counters(channel):
             is_large = isinstance(value, plain + (bytearray,)) or kind.__module__ == "collections"
             if is_large and len(value) > ITEMS_MAX:
                 return "%s of %d items" % (kind.__name__, len(value))
-            return repr(value)
+            return exact(repr(value))
         if not value:
             return repr(value)
         if depth == DEPTH_MAX:

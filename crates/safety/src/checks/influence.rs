@@ -172,6 +172,8 @@ pub(super) struct Changes<'a> {
     pub(super) names: HashSet<&'a str>,
     /// The names that statements bind, and not only change.
     pub(super) bound: HashSet<&'a str>,
+    /// The names in `global` and `nonlocal` statements.
+    pub(super) globals: HashSet<&'a str>,
     /// Whether a statement returns from the function.
     pub(super) returns: bool,
     /// Whether a statement continues or leaves a loop around the statements.
@@ -239,7 +241,14 @@ impl<'a> Visitor<'a> for ChangeReader<'a, '_> {
                 return;
             }
             Stmt::Global(it) => {
-                self.changes.names.extend(it.names.iter().map(ruff_python_ast::Identifier::as_str));
+                let names = || it.names.iter().map(ruff_python_ast::Identifier::as_str);
+                self.changes.names.extend(names());
+                self.changes.globals.extend(names());
+            }
+            Stmt::Nonlocal(it) => {
+                let names = || it.names.iter().map(ruff_python_ast::Identifier::as_str);
+                self.changes.names.extend(names());
+                self.changes.globals.extend(names());
             }
             Stmt::Try(it) => {
                 for ExceptHandler::ExceptHandler(handler) in &it.handlers {

@@ -138,6 +138,8 @@ pub(super) struct Values<'a> {
     ids: HashMap<Node<'a>, Id>,
     /// The literals that names, parameters and elements have as their values.
     inputs: HashSet<Id>,
+    /// The literals that assignments have bound to names.
+    named: HashSet<Id>,
     unknown: u32,
     /// Unknown values that loops over generated collections have computed.
     general: HashSet<Id>,
@@ -151,6 +153,7 @@ impl<'a> Values<'a> {
             ids: HashMap::new(),
             inputs: HashSet::default(),
             unknown: 0,
+            named: HashSet::default(),
             general: HashSet::default(),
         }
     }
@@ -198,6 +201,19 @@ impl<'a> Values<'a> {
 
     pub(super) fn is_general(&self, id: Id) -> bool {
         self.general.contains(&id)
+    }
+
+    /// Notes that an assignment has bound a name to this value.
+    pub(super) fn note_named(&mut self, id: Id) {
+        self.note_input(id);
+        if self.is_literal(id) {
+            self.named.insert(id);
+        }
+    }
+
+    /// Returns whether an assignment has bound a name to a literal.
+    pub(super) fn is_named(&self, id: Id) -> bool {
+        self.named.contains(&id)
     }
 
     /// Returns whether a literal is the value of a name, a parameter or an element.

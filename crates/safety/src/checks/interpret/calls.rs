@@ -360,6 +360,13 @@ impl<'a> Interpreter<'a, '_> {
 
     pub(super) fn call_of_function(&mut self, place: usize, id: Id, arguments: &[Id]) -> Id {
         let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
+        // The result of a function of literals is computed.
+        let has_check = match closure.function {
+            Callable::Function(function) => self.has_check(function.range()),
+            Callable::Lambda(..) => false,
+        };
+        let fields: Vec<Id> = arguments.iter().map(|it| self.field(*it)).collect();
+        let arguments = if has_check { arguments } else { &fields };
         let operands = [&[id], arguments].concat();
         let opaque = |it: &mut Self| it.values.op(Op::Call, operands);
         if let Callable::Function(function) = closure.function {
@@ -388,6 +395,7 @@ impl<'a> Interpreter<'a, '_> {
         let is_straight = is_straight(&function.body);
         let calls = is_straight || self.may_check(function);
         if !calls || self.calls >= CALLS_MAX || self.level > LEVEL_MAX / 2 {
+            self.forget_effects(function);
             return if is_pure(function, self.work) { opaque(self) } else { self.fresh() };
         }
         let bound = self.bind_arguments(Some(&function.parameters), arguments);
@@ -399,6 +407,20 @@ impl<'a> Interpreter<'a, '_> {
             Some(value) if matches!(self.values.node(value), Node::Function(_)) => value,
             _ if is_pure(function, self.work) => opaque(self),
             _ => self.fresh(),
+        }
+    }
+
+    /// Makes the names outside of a function that it binds or changes unknown.
+    fn forget_effects(&mut self, function: &'a StmtFunctionDef) {
+        let Changes { names, bound, globals, .. } = Changes::of(&[&function.body], self.work);
+        let mut own: HashSet<&str> = bound.difference(&globals).copied().collect();
+        own.extend(function.parameters.iter().map(|of| of.name().as_str()));
+        for name in names.difference(&own).copied().collect::<Vec<&'a str>>() {
+            if self.is_bound(name) {
+                let old = self.read(name);
+                let unknown = self.fresh();
+                self.replace_all(old, unknown, name);
+            }
         }
     }
 

@@ -234,7 +234,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     pub(super) fn item(&mut self, container: Id, key: Id) -> Id {
-        let container = self.values.original(container);
+        let (container, key) = (self.values.original(container), self.values.field(key));
         let none = self.values.add(Node::None);
         if self.values.operands(key, Op::Slice) == Some(&[none; 3]) {
             return self.values.op(Op::Copy, [container]);

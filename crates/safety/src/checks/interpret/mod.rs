@@ -301,7 +301,7 @@ impl<'a> Interpreter<'a, '_> {
         if self.exception_flags()[0].contains_key(name) {
             return;
         }
-        self.values.note_input(value);
+        self.values.note_named(value);
         let Some(frame) = self.current() else { return };
         let at = if frame.globals.contains(name) { 0 } else { self.frame };
         if let Some(frame) = self.frames.get_mut(at) {
@@ -401,6 +401,24 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
+    /// Gives a name, and all other names of the same object, another value in all frames around the current one.
+    pub(super) fn replace_all(&mut self, old: Id, new: Id, name: &'a str) {
+        let is_shared = self.is_mutable(old) && !self.is_callable(old);
+        let mut at = self.frame;
+        while let Some(frame) = self.frames.get_mut(at) {
+            self.work.spend(1 + frame.names.len() / 8);
+            for (of, value) in &mut frame.names {
+                if *of == name || (is_shared && *value == old) {
+                    *value = new;
+                }
+            }
+            if at == 0 {
+                break;
+            }
+            at = frame.around;
+        }
+    }
+
     pub(super) fn is_mutable(&self, id: Id) -> bool {
         !matches!(
             self.values.type_of(id),
@@ -475,6 +493,46 @@ impl<'a> Interpreter<'a, '_> {
             self.frames.get(self.frame).map(|frame| frame.names.clone()).unwrap_or_default();
         self.work.spend(1 + names.len() / 4);
         names
+    }
+
+    /// Returns the names of the frames around the current one, with the places of the frames.
+    pub(super) fn outer_names(&self) -> Vec<(usize, HashMap<&'a str, Id>)> {
+        let mut outer = Vec::new();
+        let mut at = self.frame;
+        while at != 0
+            && let Some(frame) = self.frames.get(at)
+        {
+            at = frame.around;
+            let names = self.frames.get(at).map(|of| of.names.clone()).unwrap_or_default();
+            self.work.spend(1 + names.len() / 4);
+            outer.push((at, names));
+        }
+        outer
+    }
+
+    /// Takes back the changes that a branch has made to outer names, and adds these names to `changed`.
+    pub(super) fn take_back(
+        &mut self,
+        outer: &[(usize, HashMap<&'a str, Id>)],
+        changed: &mut HashSet<(usize, &'a str)>,
+    ) {
+        for (at, before) in outer {
+            let Some(frame) = self.frames.get_mut(*at) else { continue };
+            self.work.spend(1 + frame.names.len() / 4);
+            let differ = frame.names.iter().filter(|(name, id)| before.get(*name) != Some(*id));
+            changed.extend(differ.map(|(name, _)| (*at, *name)));
+            frame.names.clone_from(before);
+        }
+    }
+
+    /// Makes names of other frames unknown.
+    pub(super) fn forget_in(&mut self, names: HashSet<(usize, &'a str)>) {
+        for (at, name) in names {
+            let unknown = self.fresh();
+            if let Some(frame) = self.frames.get_mut(at) {
+                frame.names.insert(name, unknown);
+            }
+        }
     }
 
     pub(super) fn set_names(&mut self, names: HashMap<&'a str, Id>) {

@@ -200,7 +200,7 @@ impl<'a> Interpreter<'a, '_> {
 
     /// Returns the value of a field. A literal in a field was passed on by a constructor, so that a comparison of fields
     /// does more than to compare literals.
-    fn field(&mut self, value: Id) -> Id {
+    pub(super) fn field(&mut self, value: Id) -> Id {
         let is_number = self.values.literal(value).is_some()
             || matches!(self.values.node(value), Node::Text(_));
         if is_number { self.values.op(Op::Field, [value]) } else { value }

@@ -2,8 +2,10 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
-use foldhash::HashMap;
-use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, StmtClassDef, StmtFor, StmtFunctionDef};
+use foldhash::{HashMap, HashSet};
+use ruff_python_ast::{
+    CmpOp, Expr, ExprCall, Operator, Stmt, StmtClassDef, StmtFor, StmtFunctionDef,
+};
 use ruff_text_size::Ranged as _;
 
 use super::super::CheckKind;
@@ -188,6 +190,8 @@ impl<'a> Interpreter<'a, '_> {
             .chain(it.elif_else_clauses.iter().map(|clause| (clause.test.as_ref(), &clause.body)));
         let mut before = self.names_now();
         let mut conditions = Vec::new();
+        let outer = self.outer_names();
+        let mut changed = HashSet::default();
         for (test, body) in bodies {
             self.set_names(before.clone());
             if let Some(test) = test {
@@ -203,7 +207,9 @@ impl<'a> Interpreter<'a, '_> {
             if self.statements(body) == Flow::On {
                 after.push(self.names_now());
             }
+            self.take_back(&outer, &mut changed);
         }
+        self.forget_in(changed);
         if !is_complete {
             after.push(before);
         }
@@ -249,7 +255,12 @@ impl<'a> Interpreter<'a, '_> {
         for (name, value) in taken {
             match now.get(name) {
                 Some(other) if other != value => {
-                    let chosen = self.values.op(Op::IfElse, [condition, *value, *other]);
+                    // `if x != c: c = x` gives the value of `x` in both cases.
+                    let differ = self.values.operands(condition, Op::Compare(CmpOp::NotEq));
+                    let pair = [*value, *other];
+                    let is_same = differ.is_some_and(|of| pair.iter().all(|it| of.contains(it)));
+                    let both = [condition, *value, *other];
+                    let chosen = if is_same { *value } else { self.values.op(Op::IfElse, both) };
                     self.bind(name, chosen);
                 }
                 Some(_) => {}

@@ -53,10 +53,12 @@ impl Judge<'_, '_> {
     pub(super) fn by_samples(&self, id: Id) -> Truth {
         let form = self.form(id)?;
         let mut plan = Plan::new(self.values);
-        let root = plan.add(id, DEPTH_MAX)?;
-        self.work.spend(4 + plan.steps.len() / 2);
+        let root = plan.add(id, DEPTH_MAX);
+        self.work.spend(4 + plan.steps.len() + plan.size / 4);
+        let root = root?;
         match form {
             Form::Equation(holds) => self.equation(&plan, root, holds),
+            Form::Order if plan.has_branch => None,
             Form::Order => {
                 let truth = self.constant(&plan, root, Mode::Wide, None)?;
                 Some((truth, Vacuity::AlwaysTrue))
@@ -89,6 +91,10 @@ impl Judge<'_, '_> {
 
     /// Judges a condition that is true if two values are equal, or nearly equal, or false if `holds` is false.
     fn equation(&self, plan: &Plan<'_, '_>, root: usize, holds: bool) -> Truth {
+        // Which value is chosen can be the claim, and so can an identity of symbols.
+        if plan.has_choice || plan.has_symbol {
+            return None;
+        }
         let differs = || {
             let reason = plan.reason(root);
             let is_possible = reason != Vacuity::Rounding || plan.is_lossy();
@@ -99,7 +105,9 @@ impl Judge<'_, '_> {
                 return differs();
             }
             // An equation that holds for every element of a loop may be the claim itself.
-            return (!plan.has_element).then_some((holds, Vacuity::SameValue));
+            // Equal literals can be equal by chance: `abs(-3) == 3`.
+            let is_derived = plan.has_name && !plan.has_element;
+            return is_derived.then_some((holds, Vacuity::SameValue));
         }
         self.constant(plan, root, Mode::Data, Some(holds))?;
         differs()
@@ -120,7 +128,7 @@ impl Judge<'_, '_> {
         let mut truth = expected;
         let mut computed = 0;
         for round in 0..ROUNDS {
-            self.work.spend(1 + plan.steps.len() / 4);
+            self.work.spend(1 + (plan.steps.len() + plan.size) / 4);
             if self.work.is_spent() {
                 return None;
             }
@@ -140,7 +148,7 @@ impl Judge<'_, '_> {
         let Some((left, right)) = plan.sides(root) else { return false };
         let mut all: Vec<Value> = Vec::new();
         for round in 0..8 {
-            self.work.spend(1 + plan.steps.len() / 4);
+            self.work.spend(1 + (plan.steps.len() + plan.size) / 4);
             let Some(values) = plan.sample(Mode::All, round) else { continue };
             let (Some(left), Some(right)) = (values.get(left), values.get(right)) else { continue };
             if compare(CmpOp::Eq, left, right) != Some(true) {

@@ -10,12 +10,18 @@ use super::super::values::{Id, Node, Of, Op, Type, Values};
 use super::Mode;
 use super::compute::{Random, changed, computed, drawn};
 use super::steps::{Domain, Function, Literal, Step, Value};
-use super::tables::{ATTRIBUTES, CONSTANTS, LOSSY, MATH, NOT_NEGATIVE, NOT_NEGATIVE_METHODS, SETS};
+use super::tables::{
+    ATTRIBUTES, CONSTANTS, LOSSY, MATH, NOT_NEGATIVE, NOT_NEGATIVE_METHODS, SETS, SYMBOLS,
+};
 
 /// The maximum number of values in a condition.
 pub(super) const STEPS_MAX: usize = 300;
 
+/// The maximum number of operands of all steps of a condition.
+const OPERANDS_MAX: usize = 600;
+
 /// A condition as steps. Each step only uses earlier ones.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Plan<'v, 'a> {
     values: &'v Values<'a>,
     pub(super) steps: Vec<Step>,
@@ -33,6 +39,16 @@ pub(super) struct Plan<'v, 'a> {
     lengths: HashMap<Id, usize>,
     /// Whether a function drops the sign or the decimals of a number.
     drops_parts: bool,
+    /// The number of operands of all steps.
+    pub(super) size: usize,
+    /// Whether a step chooses one of several values.
+    pub(super) has_choice: bool,
+    /// Whether a step chooses a value by a condition.
+    pub(super) has_branch: bool,
+    /// Whether a symbol of a computer algebra takes part.
+    pub(super) has_symbol: bool,
+    /// Whether the literal of a name, or an unknown value, takes part.
+    pub(super) has_name: bool,
 }
 
 impl<'v, 'a> Plan<'v, 'a> {
@@ -47,6 +63,11 @@ impl<'v, 'a> Plan<'v, 'a> {
             loops: HashMap::new(),
             lengths: HashMap::new(),
             drops_parts: false,
+            size: 0,
+            has_choice: false,
+            has_branch: false,
+            has_symbol: false,
+            has_name: false,
         }
     }
 
@@ -66,6 +87,10 @@ impl<'v, 'a> Plan<'v, 'a> {
     }
 
     fn all(&mut self, ids: &[Id], depth: usize) -> Option<Box<[usize]>> {
+        self.size += ids.len();
+        if self.size > OPERANDS_MAX {
+            return None;
+        }
         ids.iter().map(|id| self.add(*id, depth)).collect()
     }
 
@@ -78,6 +103,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         match values.node(id) {
             Node::Number(bits, is_integer) => {
                 let is_input = values.is_input(id);
+                self.has_name |= values.is_named(id);
                 let number = f64::from_bits(*bits);
                 Some(Step::Literal(Literal { number, is_integer: *is_integer, is_input }))
             }
@@ -98,6 +124,7 @@ impl<'v, 'a> Plan<'v, 'a> {
     }
 
     fn unknown(&mut self, id: Id) -> Step {
+        self.has_name = true;
         let mut of = id;
         while let Node::Op(op, operands) = self.values.node(of) {
             self.has_element |= matches!(op, Op::Element(_));
@@ -106,6 +133,7 @@ impl<'v, 'a> Plan<'v, 'a> {
                 _ => break,
             }
         }
+        self.has_symbol |= self.values.call(of).is_some_and(|(path, _)| SYMBOLS.contains(&&*path));
         Step::Unknown(match self.values.type_of(id) {
             Type::Bool => Domain::Bool,
             Type::Int => Domain::Integer,
@@ -130,7 +158,10 @@ impl<'v, 'a> Plan<'v, 'a> {
             Op::Not => self.of(Function::Not, operands, depth),
             Op::And => self.of(Function::And, operands, depth),
             Op::Or => self.of(Function::Or, operands, depth),
-            Op::IfElse => self.of(Function::IfElse, operands, depth),
+            Op::IfElse => {
+                (self.has_choice, self.has_branch) = (true, true);
+                self.of(Function::IfElse, operands, depth)
+            }
             Op::Compare(op) => {
                 let step = self.of(Function::Compare(op), operands, depth)?;
                 self.note(operands, |it| &mut it.bounds);
@@ -346,6 +377,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         {
             if let Ok(number) = text_of(values, *of).trim().parse() {
                 let is_input = values.is_input(*of);
+                self.has_name |= values.is_named(*of);
                 return Some(Step::Literal(Literal { number, is_integer: false, is_input }));
             }
             self.drops_parts |= LOSSY.contains(&&*path);
@@ -364,6 +396,7 @@ impl<'v, 'a> Plan<'v, 'a> {
                 match function {
                     // A bound of a range is a literal that is not an input.
                     Function::Min | Function::Max => {
+                        self.has_choice = true;
                         let inline = operands.iter().copied().filter(|id| !values.is_input(*id));
                         self.note(&inline.collect::<Vec<Id>>(), |it| &mut it.bounds);
                     }
@@ -491,10 +524,7 @@ impl Plan<'_, '_> {
                     | Function::Quantize
                     | Function::Formatted(..)
                     | Function::CopySign
-                    | Function::Min
-                    | Function::Max
-                    | Function::Remainder
-                    | Function::IfElse,
+                    | Function::Remainder,
                     _,
                 ) => true,
                 _ => false,

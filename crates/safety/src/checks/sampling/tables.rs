@@ -125,3 +125,7 @@ pub(super) const ATTRIBUTES: &[(&str, u8, u8)] = &[
 
 /// Functions that return a collection of the different elements of their argument.
 pub(super) const SETS: &[&str] = &["set", "frozenset", "collections.Counter"];
+
+/// Functions that return symbols of a computer algebra.
+pub(super) const SYMBOLS: &[&str] =
+    &["sympy.symbols", "sympy.Symbol", "sympy.Dummy", "sympy.Function", "sympy.var"];
