@@ -103,7 +103,6 @@ impl Scripts {
         }
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
         let judged = script.clone();
-        let ends = cancel.clone();
         let run = self.execute(script, limits, cancel, echo);
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
@@ -129,7 +128,7 @@ impl Scripts {
             outcome.advice = self.advice(module, dependencies).await;
         }
         if let Ok(outcome) = &mut outcome {
-            self.judge(outcome, &judged, limits, proof, &ends).await;
+            self.judge(outcome, &judged, limits, proof, &ended).await;
         }
         let mut place = None;
         if let Some(governance) = &self.governance {

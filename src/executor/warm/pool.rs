@@ -91,8 +91,8 @@ impl Demand {
         }
     }
 
-    /// Waits until there is no spare, or until no script runs and the last result was written. Waits at most for
-    /// [`PUT_OFF_MAX`].
+    /// Waits until there is no spare, or until no script runs. In the second case, first gives the tasks that write the
+    /// last result their turn. Waits at most for [`PUT_OFF_MAX`].
     async fn wait(&self) {
         let wanted = async {
             loop {

@@ -4,7 +4,7 @@
 
 use foldhash::{HashMap, HashSet};
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFunctionDef, StmtTry};
+use ruff_python_ast::{ExceptHandler, Expr, Number, Stmt, StmtFunctionDef, StmtTry};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::influence::{Changes, names};
@@ -206,6 +206,15 @@ fn is_literal(expr: &Expr) -> bool {
         Expr::List(it) => it.elts.is_empty(),
         Expr::Dict(it) => it.items.is_empty(),
         expr => expr.is_literal_expr(),
+    }
+}
+
+/// Returns whether an expression is the literal `False` or `0`.
+pub(super) fn is_false(test: &Expr) -> bool {
+    match test {
+        Expr::BooleanLiteral(it) => !it.value,
+        Expr::NumberLiteral(it) => matches!(&it.value, Number::Int(int) if *int == 0),
+        _ => false,
     }
 }
 

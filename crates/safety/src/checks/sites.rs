@@ -13,7 +13,7 @@ use ruff_source_file::LineIndex;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::imports::Imports;
-use super::{Action, Check, CheckKind, Edit, interpret};
+use super::{Action, Check, CheckKind, Edit, flags, interpret};
 use crate::work::Work;
 
 /// The maximum number of checks of a script that a run counts.
@@ -481,7 +481,7 @@ impl<'a> Finder<'a, '_> {
     /// Returns the failure in which a statement always ends.
     fn failure_of(&self, stmt: &Stmt) -> Option<Failure> {
         match stmt {
-            Stmt::Assert(it) if is_false(&it.test) => Some(Failure::Assertion),
+            Stmt::Assert(it) if flags::is_false(&it.test) => Some(Failure::Assertion),
             Stmt::Raise(raise) => match raise.exc.as_deref() {
                 Some(Expr::Call(call)) if self.status(call).is_some() => self.failure_of_call(call),
                 Some(Expr::Call(call)) => Some(self.failure_by(&call.func)),
@@ -619,13 +619,4 @@ fn one_line(text: &str) -> String {
         line.push(c);
     }
     line
-}
-
-/// Returns whether a condition is a literal that is false.
-fn is_false(test: &Expr) -> bool {
-    match test {
-        Expr::BooleanLiteral(it) => !it.value,
-        Expr::NumberLiteral(it) => matches!(&it.value, Number::Int(int) if *int == 0),
-        _ => false,
-    }
 }

@@ -216,8 +216,8 @@ impl<'a> Interpreter<'a, '_> {
                     Type::Set => self.values.op(Op::Set, []),
                     _ => self.values.op(Op::List, []),
                 };
-                if let Expr::Name(target) = target {
-                    self.replace(target.id.as_str(), object, empty);
+                if target.is_name_expr() {
+                    self.replace(object, empty);
                 }
                 Some(self.values.add(Node::None))
             }
@@ -227,8 +227,10 @@ impl<'a> Interpreter<'a, '_> {
             }
             ("update", [with]) if self.values.type_of(object) == Type::Dict => {
                 let merged = self.values.op(Op::Merged, [object, *with]);
-                let Expr::Name(target) = target else { return None };
-                self.replace(target.id.as_str(), object, merged);
+                if !target.is_name_expr() {
+                    return None;
+                }
+                self.replace(object, merged);
                 Some(self.values.add(Node::None))
             }
             // Another form of zero is zero.
@@ -444,38 +446,21 @@ impl<'a> Interpreter<'a, '_> {
     pub(super) fn follow(
         &mut self,
         closure: Closure<'a>,
-        mut names: HashMap<&'a str, Id>,
+        names: HashMap<&'a str, Id>,
     ) -> Option<Id> {
         let Callable::Function(function) = closure.function else { return None };
         self.followed.insert(function.start());
-        for parameter in &function.parameters {
-            let name = parameter.name().as_str();
-            if !names.contains_key(name) {
-                let unknown = self.fresh();
-                names.insert(name, unknown);
-            }
-        }
-        self.in_frame(closure.frame, names, |it| {
+        self.in_frame_of(function, closure.frame, names, |it| {
             it.statements(&function.body);
             it.frames.get(it.frame).and_then(|frame| frame.returned)
         })
     }
 
     /// Returns the value of a function if all of its branches return.
-    fn follow_branches(
-        &mut self,
-        closure: Closure<'a>,
-        mut names: HashMap<&'a str, Id>,
-    ) -> Option<Id> {
+    fn follow_branches(&mut self, closure: Closure<'a>, names: HashMap<&'a str, Id>) -> Option<Id> {
         let Callable::Function(function) = closure.function else { return None };
-        for parameter in &function.parameters {
-            let name = parameter.name().as_str();
-            if !names.contains_key(name) {
-                let unknown = self.fresh();
-                names.insert(name, unknown);
-            }
-        }
-        self.in_frame(closure.frame, names, |it| it.value_of_branches(&function.body))
+        let branches = |it: &mut Self| it.value_of_branches(&function.body);
+        self.in_frame_of(function, closure.frame, names, branches)
     }
 
     fn value_of_branches(&mut self, body: &'a [Stmt]) -> Option<Id> {
@@ -517,6 +502,20 @@ impl<'a> Interpreter<'a, '_> {
             return None;
         }
         self.in_frame(around, names, |it| Some(it.expression(body)))
+    }
+
+    /// Follows a function in a frame of its own. Parameters that are not in `names` are unknown.
+    fn in_frame_of<T>(
+        &mut self,
+        function: &'a StmtFunctionDef,
+        around: usize,
+        mut names: HashMap<&'a str, Id>,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        for parameter in &function.parameters {
+            names.entry(parameter.name().as_str()).or_insert_with(|| self.fresh());
+        }
+        self.in_frame(around, names, work)
     }
 
     pub(super) fn in_frame<T>(

@@ -3,7 +3,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
 use foldhash::HashSet;
-use ruff_python_ast::{ExceptHandler, Expr, Number, Stmt, StmtTry, StmtWith};
+use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtTry, StmtWith};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::super::flags::{self};
@@ -223,9 +223,7 @@ fn replaces_exit(body: &[Stmt], imports: &Imports<'_>) -> bool {
 
 fn is_zero(status: &Expr) -> bool {
     match status {
-        Expr::NumberLiteral(it) => matches!(&it.value, Number::Int(it) if *it == 0),
         Expr::NoneLiteral(_) => true,
-        Expr::BooleanLiteral(it) => !it.value,
-        _ => false,
+        _ => flags::is_false(status),
     }
 }

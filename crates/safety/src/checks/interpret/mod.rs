@@ -81,7 +81,6 @@ pub(super) fn judge(
         level: 0,
         bound: 0,
         constraints: Some(Vec::new()),
-        is_quiet: false,
         is_unused: false,
     };
     interpreter.run();
@@ -120,8 +119,6 @@ struct Frame<'a> {
     around: usize,
     /// The value that the function returns, if it is known.
     returned: Option<Id>,
-    /// Whether the function has changed one of its parameters.
-    changed_parameters: HashSet<&'a str>,
 }
 
 /// A function of the script, in the frame in which it was defined.
@@ -195,8 +192,6 @@ struct Interpreter<'a, 'i> {
     bound: u32,
     /// The constraints that the script gives to solvers; `None` if a solver also removes constraints.
     constraints: Option<Vec<Id>>,
-    /// Whether checks are passed over, because their function is only followed for its result.
-    is_quiet: bool,
     /// Whether the result of the next call is not used.
     is_unused: bool,
 }
@@ -374,19 +369,14 @@ impl<'a> Interpreter<'a, '_> {
         let old = self.read(name);
         let kept = self.values.type_of(old);
         let new = self.values.unknown_of(kept);
-        self.replace(name, old, new);
+        self.replace(old, new);
     }
 
     /// Replaces the value of all names that refer to the same object.
-    pub(super) fn replace(&mut self, name: &'a str, old: Id, new: Id) {
+    pub(super) fn replace(&mut self, old: Id, new: Id) {
         self.work.spend(1);
         if self.values.is_literal(old) && !self.is_mutable(old) {
             return;
-        }
-        if let Some(frame) = self.current()
-            && frame.names.contains_key(name)
-        {
-            frame.changed_parameters.insert(name);
         }
         let mut at = self.frame;
         while let Some(frame) = self.frames.get_mut(at) {
@@ -461,7 +451,7 @@ impl<'a> Interpreter<'a, '_> {
                 self.values.note_general(unknown);
             }
             if changed.contains(name) && self.is_mutable(old) && !self.is_callable(old) {
-                self.replace(name, old, unknown);
+                self.replace(old, unknown);
             }
             self.bind(name, unknown);
         }

@@ -244,7 +244,7 @@ impl<'a> Interpreter<'a, '_> {
             None => items.extend([key, value]),
         }
         let new = self.values.op(Op::Dict, items);
-        self.replace(name.id.as_str(), old, new);
+        self.replace(old, new);
         true
     }
 

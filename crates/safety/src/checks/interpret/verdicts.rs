@@ -16,7 +16,7 @@ impl<'a> Interpreter<'a, '_> {
     /// Judges the check at `range`, if there is one. `truth` is the truth value of its condition.
     pub(super) fn check(&mut self, range: TextRange, truth: Truth) {
         let Some(place) = self.places.get(&range.start()).copied() else { return };
-        if self.is_quiet || self.conditions.get(place) != Some(&range) {
+        if self.conditions.get(place) != Some(&range) {
             return;
         }
         if self.general_loops > 0

@@ -132,7 +132,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether a value has a class because of the operation that makes it.
-    pub(super) fn is_by_operation(&self, id: Id, class: Id) -> bool {
+    fn is_by_operation(&self, id: Id, class: Id) -> bool {
         match self.values.path_of(class).as_deref() {
             // A quotient of decimals or fractions is no float, but then the check does not hold.
             Some("float") => self.values.operands(id, Op::Binary(Operator::Div)).is_some(),
@@ -182,7 +182,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether a value is a guard of a QWED package. The results of guards are objects that are always true.
-    pub(super) fn is_guard(&self, object: Id) -> bool {
+    fn is_guard(&self, object: Id) -> bool {
         self.values.call(object).is_some_and(|(path, _)| path.starts_with("qwed_"))
     }
 

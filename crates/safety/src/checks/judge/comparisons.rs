@@ -97,7 +97,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns the value that a name has if nothing was raised.
-    pub(super) fn without_exception(&self, id: Id) -> Id {
+    fn without_exception(&self, id: Id) -> Id {
         match self.values.operands(id, Op::Flag) {
             Some([value]) => *value,
             _ => id,
@@ -105,7 +105,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether a value consists of literals, and of names that depend on whether an exception was raised.
-    pub(super) fn is_only_flags(&self, id: Id) -> bool {
+    fn is_only_flags(&self, id: Id) -> bool {
         let values = self.values;
         if self.spend().is_none() {
             return false;
@@ -126,7 +126,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether `class` is the type of a value with a known type: `type(x) is float`.
-    pub(super) fn is_type_of(&self, class: Id, of: Id) -> bool {
+    fn is_type_of(&self, class: Id, of: Id) -> bool {
         let Some((path, [value])) = self.values.call(of) else { return false };
         *path == *"type" && self.has_type(self.values.type_of(*value), class)
     }
@@ -194,7 +194,7 @@ impl Judge<'_, '_> {
         sum
     }
 
-    pub(super) fn add_linear(&self, id: Id, sign: i32, sum: &mut BTreeMap<Id, i32>, depth: usize) {
+    fn add_linear(&self, id: Id, sign: i32, sum: &mut BTreeMap<Id, i32>, depth: usize) {
         let values = self.values;
         if depth == 0 || self.is_zero(id) {
             if !self.is_zero(id) {
@@ -218,7 +218,7 @@ impl Judge<'_, '_> {
     }
 
     /// Judges a comparison by the kind of its left value.
-    pub(super) fn by_kind(&self, op: CmpOp, left: Id, right: Id) -> Truth {
+    fn by_kind(&self, op: CmpOp, left: Id, right: Id) -> Truth {
         let values = self.values;
         let bound = values.literal(right);
         let is_at_least = |least: f64| match (op, bound) {
@@ -261,7 +261,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    pub(super) fn by_call(&self, op: CmpOp, left: Id, right: Id, is_at_least_zero: bool) -> Truth {
+    fn by_call(&self, op: CmpOp, left: Id, right: Id, is_at_least_zero: bool) -> Truth {
         let values = self.values;
         let (path, arguments) = values.call(left)?;
         let other = values.call(right);

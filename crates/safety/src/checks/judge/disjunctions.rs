@@ -34,7 +34,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether one operand of a disjunction holds in any case: `p or not p`, or `a < b or a >= b`.
-    pub(super) fn is_exhaustive(&self, operands: &[Id]) -> bool {
+    fn is_exhaustive(&self, operands: &[Id]) -> bool {
         let negated = |id: Id| self.values.operands(id, Op::Not).and_then(|of| of.first().copied());
         if operands.iter().any(|it| negated(*it).is_some_and(|of| operands.contains(&of))) {
             return true;
@@ -83,7 +83,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether the operands of a disjunction name all remainders: `x % 2 == 0 or x % 2 == 1`.
-    pub(super) fn cover_all_remainders(&self, operands: &[Id]) -> bool {
+    fn cover_all_remainders(&self, operands: &[Id]) -> bool {
         let mut remainders: BTreeMap<Id, HashSet<u64>> = BTreeMap::new();
         for operand in operands {
             if let Some([left, right]) = self.values.operands(*operand, Op::Compare(CmpOp::Eq))
@@ -102,7 +102,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether the operands of a disjunction hold for all numbers together: `x < 8 or x > 6`.
-    pub(super) fn cover_all_numbers(&self, operands: &[Id]) -> bool {
+    fn cover_all_numbers(&self, operands: &[Id]) -> bool {
         let mut ends: BTreeMap<Id, (f64, f64)> = BTreeMap::new();
         for operand in operands {
             let Node::Op(Op::Compare(op), pair) = self.values.node(*operand) else { continue };

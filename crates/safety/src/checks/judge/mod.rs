@@ -22,9 +22,8 @@ use foldhash::HashSet;
 use ruff_python_ast::{CmpOp, Operator};
 
 use super::vacuity::Vacuity;
-use crate::work::Work;
-
 use super::values::{Id, Node, Of, Op, Type, Values};
+use crate::work::Work;
 
 /// The maximum depth to which a condition is followed.
 const DEPTH_MAX: usize = 40;
@@ -35,11 +34,10 @@ pub(super) const BUDGET: u32 = 2_000;
 /// The truth value of a condition, with the reason why it is known.
 pub(super) type Truth = Option<(bool, Vacuity)>;
 
-/// Judges the values of a script. `is_true_object` returns whether objects of a class of the script are always true.
+/// Judges the values of a script.
 pub(super) struct Judge<'v, 'a> {
     pub(super) values: &'v Values<'a>,
-    /// For each class of the script, in the order of their places: whether its objects are always true, and whether
-    /// they are equal to every object of the class.
+    /// The facts about the classes of the script, in the order of their places.
     pub(super) classes: &'v [ClassFacts<'a>],
     pub(super) work: &'v Work,
     /// The number of values that may still be looked at.

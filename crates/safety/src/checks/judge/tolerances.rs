@@ -20,7 +20,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    pub(super) fn within_tolerance(&self, left: Id, right: Id) -> Truth {
+    fn within_tolerance(&self, left: Id, right: Id) -> Truth {
         let values = self.values;
         let difference = match (&values.call(left), values.method(left)) {
             (Some((path, [of])), _) if matches!(&**path, "abs" | "math.fabs" | "numpy.abs") => *of,
@@ -107,7 +107,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns whether a tolerance is at least twice the larger one of the compared values.
-    pub(super) fn is_relative_to_both(&self, difference: Id, tolerance: Id) -> bool {
+    fn is_relative_to_both(&self, difference: Id, tolerance: Id) -> bool {
         let values = self.values;
         let Some([one, other]) = values.operands(difference, Op::Binary(Operator::Sub)) else {
             return false;
@@ -129,7 +129,7 @@ impl Judge<'_, '_> {
     }
 
     /// Returns the largest literal from which a value is computed. Infinity if something else may contribute.
-    pub(super) fn largest_literal(&self, id: Id) -> f64 {
+    fn largest_literal(&self, id: Id) -> f64 {
         let mut largest: f64 = 0.0;
         let mut todo = vec![id];
         let mut steps = 0;

@@ -9,7 +9,7 @@ use super::Mode;
 use super::steps::{Domain, Function, Literal, Value};
 
 /// The relative difference up to which two numbers are the same in a sample.
-pub(super) const SAME: f64 = 1e-9;
+const SAME: f64 = 1e-9;
 
 /// Pseudo-random numbers, which only depend on the place of a step and the sample.
 pub(super) struct Random(u64);
@@ -52,7 +52,7 @@ pub(super) fn changed(literal: Literal, mode: Mode, random: &mut Random) -> f64 
     }
 }
 
-pub(super) fn away_from_zero(number: f64) -> f64 {
+fn away_from_zero(number: f64) -> f64 {
     number.signum() * number.abs().ceil()
 }
 
@@ -100,7 +100,7 @@ pub(super) fn truth_of(value: &Value) -> Option<bool> {
     })
 }
 
-pub(super) fn number_of(value: &Value) -> Option<f64> {
+fn number_of(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => Some(*number),
         Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
@@ -108,13 +108,13 @@ pub(super) fn number_of(value: &Value) -> Option<f64> {
     }
 }
 
-pub(super) fn is_near(left: f64, right: f64) -> bool {
+fn is_near(left: f64, right: f64) -> bool {
     // Equal infinities too.
     left.to_bits() == right.to_bits() || (left - right).abs() <= SAME * left.abs().max(right.abs())
 }
 
 /// The range and the number of the elements of a collection of numbers.
-pub(super) fn collection(value: &Value) -> Option<(f64, f64, f64)> {
+fn collection(value: &Value) -> Option<(f64, f64, f64)> {
     match value {
         Value::Many { low, high, count } => Some((*low, *high, *count)),
         Value::Sequence(items) => {
@@ -253,13 +253,13 @@ pub(super) fn computed(
     })
 }
 
-pub(super) fn truths_of(values: &[&Value]) -> Option<bool> {
+fn truths_of(values: &[&Value]) -> Option<bool> {
     let truths: Vec<bool> = values.iter().map(|it| truth_of(it)).collect::<Option<_>>()?;
     Some(truths.into_iter().all(|it| it))
 }
 
 /// Returns one of the operands. All choices with the same number are of the same place.
-pub(super) fn chosen(operands: &[&Value], number: u32, round: u32) -> Option<Value> {
+fn chosen(operands: &[&Value], number: u32, round: u32) -> Option<Value> {
     let count = u32::try_from(operands.len()).ok()?;
     let mut random = Random::new(usize::try_from(number).ok()?, round.wrapping_add(7919));
     let at = random.between(0.0, f64::from(count)).floor();
@@ -268,7 +268,7 @@ pub(super) fn chosen(operands: &[&Value], number: u32, round: u32) -> Option<Val
 }
 
 /// Returns an element of a collection.
-pub(super) fn element(of: &Value, number: u32, round: u32) -> Option<Value> {
+fn element(of: &Value, number: u32, round: u32) -> Option<Value> {
     match of {
         Value::Sequence(items) => {
             let items: Vec<&Value> = items.iter().collect();
@@ -286,7 +286,7 @@ pub(super) fn element(of: &Value, number: u32, round: u32) -> Option<Value> {
     }
 }
 
-pub(super) fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
+fn arithmetic(operator: Operator, left: f64, right: f64) -> Option<f64> {
     if matches!(operator, Operator::Div | Operator::FloorDiv | Operator::Mod) && right == 0.0 {
         return None;
     }
