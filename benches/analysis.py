@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Our safety analysis beside the Python implementation's, measured in one run.
+"""Compares the time of our analysis with the Python implementation's.
 
     benches/analysis.py [--smoke]
 
-For a script of 300 bytes and the standard library's `argparse.py`, both analyses are timed in turn, from the text to the
-findings, in processes that are warm: the least of several medians of each, and the ratio. Then a table of how our time
-grows with sources that are hard on an analysis. A missed target is information; the exit code is 1 only if something could
-not be measured. Ours is `cargo bench --bench analysis`; theirs comes from PyPI into `target/peer/`.
+Both analyses are timed in turn, on a script of 300 bytes and on the standard library's `argparse.py`: from the text to
+the findings, in processes that have warmed up. The table has the least of several medians of each, and the ratio. A
+second table has how our time grows with sources that are hard on an analysis. A missed target does not fail the bench;
+the exit code is 1 only if a measurement failed. Ours is `cargo bench --bench analysis`; theirs comes from PyPI into
+`target/peer/`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if total != 285:
 print('VERIFIED')
 """
 
-# The median of one analysis in nanoseconds, of what could be measured in so many seconds.
+# Prints the median duration of an analysis, in nanoseconds. The second argument is how many seconds to measure.
 PEER = """
 import statistics, sys, time
 from qwed_mcp.engines.code_engine import analyze_python
@@ -54,18 +55,18 @@ print(int(statistics.median(times)))
 """
 
 TARGETS_NS = {"script of 300 bytes": 20_000, "argparse.py": 3_000_000}
-# The most that 1 MiB may take, and by what power of the size time may grow: caches are small.
+# The most time that 1 MiB may take. Time may grow by this power of the size: above 1, because caches are small.
 WORST_NS = 1_000_000_000
 EXPONENT_MAX = 1.2
-# What a short run measures.
+# The sources that `--smoke` measures.
 SMOKE_SHAPES = ["plain code", "star imports", "long text formatted", "nested comprehensions"]
-# Below that, noise decides.
+# Below this time, the exponent is noise.
 NOISE_NS = 100_000_000
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--smoke", action="store_true", help="one short round, to see that everything is measured")
+    parser.add_argument("--smoke", action="store_true", help="one short round, to test the bench itself")
     smoke = parser.parse_args().smoke
     rounds, seconds = (1, 0.1) if smoke else (5, 0.5)
     peer, ours = install_peer(), built()
@@ -88,7 +89,7 @@ def main() -> int:
 
 
 def print_growth(ours: Path, shapes: list[str]) -> None:
-    """How our time grows over the largest two of three sizes, as a power of the size."""
+    """Prints how our time grows from 512 KiB to 1 MiB, as a power of the size."""
     rows: dict[str, list[dict]] = {}
     for row in run([ours, "--worst", "--json", *shapes]):
         rows.setdefault(row["name"], []).append(row)
@@ -103,7 +104,7 @@ def print_growth(ours: Path, shapes: list[str]) -> None:
 
 
 def built() -> Path:
-    """The compiled bench: with the analysis alone, as `.ci/run worst_inputs` compiles it."""
+    """Builds the bench as `.ci/run worst_inputs` does, and returns its path."""
     command = ["cargo", "bench", "--locked", "--package", "qwed-safety", "--bench", "analysis", "--no-run", "--message-format", "json"]
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():

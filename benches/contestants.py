@@ -1,7 +1,7 @@
-"""The two servers that `side_by_side.py` measures: how they are installed, started, talked to and ended.
+"""The two servers that `side_by_side.py` measures: installs, starts, calls and stops them.
 
-Nothing here knows what is measured or what a good figure is. Nothing outlives its `with` block: every process is
-killed if it does not end by itself, and waited for.
+This module does not know the measurements or their targets. No process outlives its `with` block: a process that does
+not exit by itself is killed and reaped.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PEER_PACKAGES_SHOWN = ("qwed-mcp", "mcp", "sympy", "z3-solver", "qwed-legal")
 ROUNDS_SMOKE = 5
 
 PROTOCOL_VERSION = "2025-06-18"
-# Ways in which an admin may run our server, so that they can be measured too; the rest of the environment is ours.
+# Settings of our server that can be measured too. Other variables of the caller's environment are not passed on.
 ENVIRONMENT_PASSED_ON = ("QWED_MCP_SANDBOX", "QWED_MCP_PRELOAD", "QWED_MCP_WARM")
 
-# Before every script: whoever ran the last one tidies up after its reply, and not at the cost of the next in turn.
+# The pause before every script, in which the server cleans up after the previous run.
 SETTLE_S = 0.005
-# Bounds. A cold start of the Python implementation on a loaded machine takes seconds; a longer silence is a hang.
+# Timeouts. A cold start of the Python implementation on a loaded machine takes seconds; a longer silence is a hang.
 REPLY_TIMEOUT_S = 30.0
 EXIT_TIMEOUT_S = 3.0
 INSTALL_TIMEOUT_S = 900.0
@@ -47,19 +47,19 @@ STDERR_SHOWN_BYTES = 2000
 
 
 class NotMeasured(Exception):
-    """A figure cannot be had: a server is missing, died, kept silent or gave a wrong answer."""
+    """A measurement failed: a server is missing, exited, did not answer or gave a wrong answer."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A server that can be started: ours or theirs."""
+    """A server to measure: ours or theirs."""
 
     name: str
     command: Path
 
     @contextlib.contextmanager
     def start(self, bench: Bench) -> Iterator[Server]:
-        """An initialized server, ended on leaving whatever happens."""
+        """Yields an initialized server, and stops it on leaving."""
         server = Server(self, bench)
         try:
             server.initialize()
@@ -70,7 +70,7 @@ class Contestant:
 
 @dataclass
 class Bench:
-    """What all measurements share: the contestants, the interpreter, the environment, a scratch folder."""
+    """The contestants, the interpreter, the environment and a scratch folder, which all measurements share."""
 
     ours: Contestant
     theirs: Contestant
@@ -89,7 +89,7 @@ class Bench:
             "HOME": str(home),
             "TMPDIR": str(scratch),
             "QWED_MCP_TRUSTED_CODE_EXECUTION": "true",
-            # For ours; theirs runs its scripts under its own interpreter, which is this one.
+            # For our server. Theirs runs scripts under its own interpreter, which is the same.
             "QWED_MCP_PYTHON": str(peer.interpreter),
             **passed_on,
         }
@@ -98,12 +98,13 @@ class Bench:
 
     @contextlib.contextmanager
     def both_servers(self) -> Iterator[tuple[Server, Server]]:
-        """Our server and theirs, running side by side."""
+        """Starts both servers at once."""
         with self.ours.start(self) as ours, self.theirs.start(self) as theirs:
             yield ours, theirs
 
     def run_bare(self, code: str) -> tuple[float, str]:
-        """Runs `python -c code` with no server around it: from the spawn until it is reaped, and what it printed."""
+        """Runs `python -c code` without a server. Returns the milliseconds from the spawn until it is reaped, and its
+        output."""
         output, output_child = os.pipe()
         errors, errors_child = os.pipe()
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
@@ -117,7 +118,7 @@ class Bench:
                 pid = spawn(argv, environment, null, output_child, errors_child)
                 while child_ends:
                     os.close(child_ends.pop())
-                # One after the other: scripts that print so little fill no pipe.
+                # Reading one pipe after the other is safe, because the scripts print too little to fill a pipe.
                 stdout = read_to_end(output)
                 stderr = read_to_end(errors)
                 _, status = os.waitpid(pid, 0)
@@ -136,7 +137,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Peer:
-    """The Python implementation as installed."""
+    """The installed Python implementation."""
 
     interpreter: Path
     server: Path
@@ -144,11 +145,11 @@ class Peer:
 
 
 def install_peer() -> Peer:
-    """Installs the Python implementation, unless a stamp says that exactly this has been done already."""
+    """Installs the Python implementation, unless a stamp shows that these requirements are installed already."""
     environment = PEER / "venv"
     interpreter = environment / "bin" / "python"
     stamp = PEER / "stamp.json"
-    # The place counts too, because the console script names its interpreter by an absolute path.
+    # The stamp has the path, because the console script names its interpreter by an absolute path.
     wanted = {"requirements": REQUIREMENTS, "python": sys.version, "place": str(environment)}
     try:
         installed = json.loads(stamp.read_text(encoding="utf-8"))
@@ -169,7 +170,7 @@ def install_peer() -> Peer:
 
 
 def run_installer(argv: list[str]) -> str:
-    """Runs one step of the installation and returns what it printed."""
+    """Runs one step of the installation and returns its output."""
     try:
         step = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -179,27 +180,37 @@ def run_installer(argv: list[str]) -> str:
     return step.stdout
 
 
-def small_bench_options(description: str, rounds: int, interpreter: Path | None = None) -> argparse.Namespace:
-    """The command line of a bench that has one server binary and a number of rounds. Ends with 2 without a server."""
+def small_bench_options(
+    description: str, rounds: int, interpreter: Path | None = None, has_peer: bool = False
+) -> argparse.Namespace:
+    """Parses the command line of a bench with one server and a number of rounds. Exits with 2 if the server is
+    missing."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
     if interpreter is not None:
         parser.add_argument("--python", type=Path, default=interpreter)
+    if has_peer:
+        parser.add_argument("--peer", type=Path, help="another binary to compare with, for example an earlier release")
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--smoke", action="store_const", const=ROUNDS_SMOKE, dest="rounds",
-                        help="few rounds: whether it works, not how fast it is")
+                        help="a few rounds, to test the bench itself")
     options = parser.parse_args()
     if not options.server.is_file():
-        print(f"{options.server} is not there: cargo build --release", file=sys.stderr)
+        print(f"{options.server} does not exist: run cargo build --release", file=sys.stderr)
         raise SystemExit(2)
     options.server = options.server.absolute()
+    if has_peer and options.peer is not None:
+        if not options.peer.is_file():
+            print(f"{options.peer} does not exist", file=sys.stderr)
+            raise SystemExit(2)
+        options.peer = options.peer.absolute()
     return options
 
 
 def in_scratch(
     measure: Callable[[argparse.Namespace, Path], int], options: argparse.Namespace, prefix: str, beside: Path | None = None
 ) -> int:
-    """Has a bench measure with a scratch folder, and returns its exit code: 1 where it could not."""
+    """Calls `measure` with a scratch folder. Returns its exit code, or 1 if a measurement failed."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir=beside) as folder:
         try:
             return measure(options, Path(folder))
@@ -212,20 +223,20 @@ def in_scratch(
 
 
 class Server:
-    """A server process and its pipes. Replies are matched by id; notifications are passed over."""
+    """A server process and its pipes. Replies are matched by id; notifications are skipped."""
 
     def __init__(self, contestant: Contestant, bench: Bench) -> None:
         self.name = contestant.name
         self.start_ms = 0.0
         self._bench = bench
         self._next_id = 1
-        # What was read behind the last complete line.
+        # Bytes read after the last complete line.
         self._rest = b""
         self._log = bench.scratch / f"{contestant.name}.stderr"
 
         stdin_child, self._stdin = os.pipe()
         self._stdout, stdout_child = os.pipe()
-        # A file and not a pipe: a log that nobody reads must not stop the server.
+        # A file instead of a pipe, because a full pipe would stop the server.
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             self._began_ns = time.perf_counter_ns()
@@ -239,7 +250,8 @@ class Server:
                 os.close(descriptor)
 
     def initialize(self) -> None:
-        """The handshake. Its time counts from the spawn, and the request waits in the pipe while the server starts."""
+        """Performs the handshake. Returns the milliseconds since the spawn; the request waits in the pipe while the
+        server starts."""
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},
@@ -251,50 +263,50 @@ class Server:
         self._write(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """One request, for its result only."""
+        """Sends one request, and returns its result."""
         return self.timed_request(method, params)[1]
 
     def timed_request(self, method: str, params: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        """One request: its time in ms and its result."""
+        """Sends one request. Returns its time in ms and its result."""
         elapsed_ms, [result] = self._exchange(method, [params])
         return elapsed_ms, result
 
     def call_tool(self, tool: str, arguments: dict[str, Any]) -> tuple[float, str]:
-        """One `tools/call`: its time in ms and the text it answered."""
+        """Sends one `tools/call`. Returns its time in ms and the text of the result."""
         elapsed_ms, [text] = self.call_tool_pipelined(tool, [arguments])
         return elapsed_ms, text
 
     def call_tool_pipelined(self, tool: str, arguments: list[dict[str, Any]]) -> tuple[float, list[str]]:
-        """Many `tools/call` in one write: the time in ms until the last reply, and the text of each."""
+        """Sends many `tools/call` in one write. Returns the ms until the last reply, and the text of each result."""
         elapsed_ms, results = self._exchange("tools/call", [{"name": tool, "arguments": each} for each in arguments])
         return elapsed_ms, [self._first_text(result) for result in results]
 
     def run_script(self, code: str, expected_stdout: str) -> float:
-        """Runs a script that must succeed and print just this; the time in ms."""
+        """Runs a script that must succeed with this output. Returns the time in ms."""
         time.sleep(SETTLE_S)
         elapsed_ms, text = self.call_tool("execute_python_code", {"code": code})
-        # Theirs separates the parts by two empty lines.
+        # Their server separates the parts by two empty lines.
         if re.sub(r"\n{3,}", "\n\n", text) != f"STDOUT:\n{expected_stdout}\n\nExecution completed successfully.":
             raise self.wrong("a script", text)
         return elapsed_ms
 
     def wrong(self, what: str, answer: str) -> NotMeasured:
-        """The failure that a wrong answer is."""
+        """Returns the error for a wrong answer."""
         return NotMeasured(f"{self.name}: wrong answer to {what}: {answer[:500]!r}")
 
     def stop(self) -> None:
-        """Ends the server as a client does, by closing its input, and kills what is left after that."""
-        # Handles and not ids, which may belong to another process by the time they are used.
+        """Closes the server's input, as a client does, and kills the processes that are left after a timeout."""
+        # File descriptors, because a PID may belong to another process by the time it is used.
         family = process_handles([self.pid, *descendants(self.pid)])
         try:
             os.close(self._stdin)
             if not wait_for_exit(family[0], EXIT_TIMEOUT_S):
-                note = f"{self.name}: did not exit within {EXIT_TIMEOUT_S:g} s of the end of its input and was killed"
+                note = f"{self.name}: killed, because it did not exit within {EXIT_TIMEOUT_S:g} s after the end of its input"
                 if note not in self._bench.notes:
                     self._bench.notes.append(note)
                 family += process_handles(descendants(self.pid))
         finally:
-            # Also when a signal interrupts the wait.
+            # Also if a signal interrupts the wait.
             for process in family:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -305,7 +317,7 @@ class Server:
     def _exchange(
         self, method: str, params: list[dict[str, Any]], began_ns: int | None = None
     ) -> tuple[float, list[dict[str, Any]]]:
-        """Sends requests in one write; returns the time in ms until the last reply was read, and their results."""
+        """Sends requests in one write. Returns the ms until the last reply was read, and the results."""
         ids = range(self._next_id, self._next_id + len(params))
         self._next_id = ids.stop
         requests = b"".join(
@@ -320,7 +332,7 @@ class Server:
             while len(replies) < len(ids):
                 lines = self._read_lines(len(ids) - len(replies))
                 read_ns = time.perf_counter_ns()
-                # Notifications among the lines make this loop go round once more, and the time is taken anew.
+                # If some of the lines are notifications, the loop reads again and takes the time again.
                 for line in lines:
                     reply = self._parse(line)
                     if "method" in reply:
@@ -339,7 +351,7 @@ class Server:
             raise self._ended() from error
 
     def _read_lines(self, count_min: int) -> list[bytes]:
-        """Reads until there are this many complete lines; an incomplete last one is kept for the next time."""
+        """Reads until there are this many complete lines. Keeps an incomplete last line for the next call."""
         chunks = [self._rest]
         count = size = 0
         while count < count_min:
@@ -376,7 +388,7 @@ class Server:
         raise self.wrong("tools/call", json.dumps(result))
 
     def _ended(self) -> NotMeasured:
-        """The failure that an early end of the server is, with what it logged last."""
+        """Returns the error for a server that exited early, with the end of its log."""
         log = self._log.read_bytes()[-STDERR_SHOWN_BYTES:].decode(errors="replace").strip()
         return NotMeasured(f"{self.name}: closed its pipes before it answered; its log: {log or '(empty)'}")
 
@@ -389,14 +401,14 @@ def encode(message: dict[str, Any]) -> bytes:
 
 
 def spawn(argv: list[str], environment: dict[str, str], stdin: int, stdout: int, stderr: int) -> int:
-    """Starts a process, in a group of its own so that Ctrl-C reaches it through us only."""
+    """Starts a process in its own process group, so that Ctrl-C reaches only this program."""
     return os.posix_spawn(
         argv[0],
         argv,
         environment,
         file_actions=[(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in enumerate((stdin, stdout, stderr))],
         setpgroup=0,
-        # Python ignores these, and what is ignored stays so over an exec.
+        # Python ignores these signals, and exec would keep them ignored.
         setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
     )
 
@@ -410,7 +422,7 @@ def read_to_end(descriptor: int) -> bytes:
 
 @contextlib.contextmanager
 def deadline(seconds: float, what: str) -> Iterator[None]:
-    """Fails what takes longer. An alarm, because waiting with a timeout would add a system call to every read."""
+    """Fails if the block takes longer. Uses an alarm, because a timeout on each read would add a system call."""
 
     def expire(_signal: int, _frame: object) -> None:
         raise NotMeasured(f"{what}: no answer within {seconds:g} s")
@@ -424,7 +436,7 @@ def deadline(seconds: float, what: str) -> Iterator[None]:
 
 
 def process_handles(pids: list[int]) -> list[int]:
-    """A descriptor for each process that is still there."""
+    """Opens a descriptor for each process that still exists."""
     handles = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -433,19 +445,20 @@ def process_handles(pids: list[int]) -> list[int]:
 
 
 def wait_for_exit(process: int, seconds: float) -> bool:
-    """Whether a process exits in time. It is not reaped here."""
+    """Returns whether a process exits in time. Does not reap it."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
 def descendants(pid: int) -> list[int]:
-    """The children of a process, their children, and so on."""
+    """Returns the PIDs of all descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
-                # The name in parentheses may hold anything; the state and the parent follow the last of them.
+                # The name in parentheses may contain any character. The state and the parent follow the last
+                # parenthesis.
                 parent = Path("/proc", entry, "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
                 children.setdefault(int(parent), []).append(int(entry))
     found, unseen = [], [pid]
@@ -457,7 +470,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def proportional_mb(pid: int) -> float:
-    """Resident memory in 10^6 bytes, in which a page that four processes share is a quarter. 0 if it has gone."""
+    """Returns the proportional memory (PSS) in 10^6 bytes: a page that four processes share counts as a quarter. 0 if
+    the process has exited."""
     try:
         rollup = Path("/proc", str(pid), "smaps_rollup").read_text(errors="replace")
     except OSError:
@@ -467,7 +481,7 @@ def proportional_mb(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory in 10^6 bytes."""
+    """Returns the resident memory in 10^6 bytes."""
     try:
         status = Path("/proc", str(pid), "status").read_text(errors="replace")
     except OSError:
@@ -475,4 +489,4 @@ def resident_mb(pid: int) -> float:
     match = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.M)
     if match:
         return int(match[1]) * 1024 / 1e6
-    raise NotMeasured(f"no resident memory to read of process {pid}")
+    raise NotMeasured(f"the resident memory of process {pid} cannot be read")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What equal scripts differ in: how many results so many runs of each have, as a table.
+"""Counts how many different results equal scripts have, as a table.
 
     benches/determinism.py [--server PATH] [--python PATH] [--runs N]
 
-Each script is run N times by `qwed-mcp run`, without and with `--deterministic`. Linux only, nothing outside the
-standard library; scripts whose package is not installed are left out.
+Runs each script N times with `qwed-mcp run`, without and with `--deterministic`. Linux only, standard library only.
+Scripts whose package is not installed are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCRIPTS = {
     "`numpy.random.default_rng()`": "import numpy\nprint(numpy.random.default_rng().random())",
     "address in a text": "print(object())",
     "order of a set of objects": "class A:\n    def __init__(self, n): self.n = n\nprint([a.n for a in {A(n) for n in range(20)}])",
-    "number of the process": "import os\nprint(os.getpid())",
+    "PID": "import os\nprint(os.getpid())",
     "date": "import datetime\nprint(datetime.date.today())",
     "time": "import time\nprint(time.time())",
     "`uuid.uuid4()`": "import uuid\nprint(uuid.uuid4())",
@@ -57,7 +57,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
         "QWED_MCP_PYTHON": str(options.python.absolute()),
         "QWED_MCP_DATA_DIR": str(scratch / "data"),
     }
-    print(f"different results of {options.runs} runs\n\n| | without | `--deterministic` |\n|---|---:|---:|")
+    print(f"different results in {options.runs} runs\n\n| | without | `--deterministic` |\n|---|---:|---:|")
     for name, code in SCRIPTS.items():
         script = scratch / "script.py"
         script.write_text(code)
@@ -71,10 +71,10 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 def run(argv: list, environment: dict[str, str]) -> tuple[str, str, int]:
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
-    # 124 to 127: it was not run.
+    # Exit codes 124 to 127: the script was not run to its end.
     if done.returncode in range(124, 128):
         raise NotMeasured(f"{argv} ended with {done.returncode}: {done.stderr[-500:]}")
-    # The last line on standard error tells the time that it took.
+    # The last line on standard error has the duration.
     lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
     return done.stdout, "\n".join(lines), done.returncode
 

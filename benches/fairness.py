@@ -1,13 +1,14 @@
-"""How much one user who takes all it can costs the others: a server over HTTP with three users.
+"""Measures how much one user of an HTTP server can slow down two others.
 
     python3 benches/fairness.py BINARY [SECONDS]
 
-`bob` and `carl` run `print(1)` one after the other for SECONDS (10) in each part. First they are alone. Then `ann`
-takes all that she gets, in one part at a time and in all of them together: places, subscriptions, stalled bodies,
-batches, handshakes, turns, background jobs. Prints p50 and p99 of the others in each part and what p99 is of the one
-alone; ends with 1 if it is more than three times as much in one part, or a request of theirs is refused.
+`bob` and `carl` run `print(1)` one after the other for SECONDS (10) in each part. In the first part they are alone.
+Then `ann` takes all that she can of one resource in each part, and at the end of all resources at once: turns,
+background jobs, subscriptions, stalled bodies, batches, handshakes. Prints p50 and p99 of the two others in each part,
+and the ratio of p99 to the first part. The exit code is 1 if a ratio is above three, or if one of their requests was
+refused.
 
-Needs a build whose sandbox works here. QWED_MCP_PYTHON names the interpreter (that of this program).
+Needs a build whose sandbox works on this machine. QWED_MCP_PYTHON names the interpreter (default: this program's).
 """
 
 import concurrent.futures
@@ -83,7 +84,7 @@ class Server:
         return self.post(user, "/mcp", body, {**STATELESS, "Mcp-Method": method, **name}, **more)
 
     def hold(self, user, path, body, length, more=""):
-        """Sends a request that does not end, and keeps its connection."""
+        """Sends a request that does not end, and returns its open connection."""
         held = socket.create_connection(("127.0.0.1", self.port), timeout=10)
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.tokens[user]}\r\n"
         kind = "".join(f"{name}: {value}\r\n" for name, value in STATELESS.items())
@@ -92,7 +93,7 @@ class Server:
 
 
 def again(stop, act):
-    """Does something again and again, whatever comes of it."""
+    """Repeats `act` until `stop`, and ignores connection errors."""
     while not stop.is_set():
         try:
             act()
@@ -101,7 +102,7 @@ def again(stop, act):
 
 
 def keep(stop, most, make):
-    """Has so many connections open that a request holds, and opens those again that are closed."""
+    """Keeps up to `most` connections with a request open: opens new ones and closes the oldest."""
     held = []
     while not stop.is_set():
         try:
@@ -116,7 +117,7 @@ def keep(stop, most, make):
 
 
 def hogs(server):
-    """What ann does, in as many threads as each takes."""
+    """Returns the functions with which ann takes each resource. Each function runs in its own thread."""
     script = lambda code, **more: {"name": "execute_python_code", "arguments": {"code": code, **more}}
     listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {"notifications": {}, "_meta": META}}
     listen = json.dumps(listen).encode()
@@ -144,7 +145,7 @@ def act_all(acts):
 
 
 def others(server):
-    """Gives the milliseconds of each call of the two others, and how many were refused."""
+    """Returns the milliseconds of each call of bob and carl, and how many were refused."""
     until = time.monotonic() + SECONDS
 
     def user(name):
@@ -177,12 +178,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="qwed-fairness-") as folder:
         server = Server(pathlib.Path(folder))
         try:
-            others(server)  # what is started at first
+            others(server)  # warms the server up
             alone = show("alone", *others(server))
             parts = hogs(server)
-            parts["all of them"] = [act for acts in parts.values() for act in acts]
+            parts["all at once"] = [act for acts in parts.values() for act in acts]
             for name, acts in parts.items():
-                # Of another process: she holds up nobody's measurement.
+                # In another process, so that ann's threads do not slow down the measurement.
                 ann = multiprocessing.get_context("fork").Process(target=act_all, args=(acts,))
                 ann.start()
                 time.sleep(2)

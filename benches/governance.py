@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What governance costs: calls with and without it, measured in one run.
+"""Compares calls with and without governance, measured in one run.
 
     benches/governance.py [--server PATH] [--python PATH] [--rounds N | --smoke]
 
-Two servers, alive at once: one without a policy, one with. In each round both run `print(1)`, and the second one runs
-one small test by `run_pytest` and looks at a list. "governance" is the difference of the medians for the script, which
-then is checked against a token and audited; for `run_pytest` it is the time of the call without the time of its run in
-the sandbox: token, policy, budget, artifacts, evidence and audit. At the end, 250 lists one after the other and 250 at
-once: their time and the processor time of the server in the kernel. PATH of --python is an interpreter that has pytest;
-without it, the one that `cargo test` has made.
+Runs two servers at once, one without a policy and one with a policy. In each round both run `print(1)`, and the second
+server also runs one small test with `run_pytest` and lists artifacts. For the script, "governance" is the difference of
+the medians: the call is checked against a token and audited. For `run_pytest` it is the duration of the call minus that
+of the run in the sandbox: token, policy, budget, artifacts, evidence and audit. At the end it sends 250 list calls one
+after the other and 250 at once, and measures their time and the server's kernel CPU time. The PATH of --python is an
+interpreter with pytest (default: the one that `cargo test` created).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, Server
 
 SCRIPT, PRINTED = "print(1)", "1"
 TARGET_MS = 5.0
-# As many calls as may be in flight, but a few.
+# A few less than the limit on calls in flight.
 AT_ONCE = 250
 AT_ONCE_RATIO_MAX = 2.0
 
@@ -39,7 +39,7 @@ def main() -> int:
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:
     if not options.python.exists():
-        raise NotMeasured(f"{options.python} is not there: run cargo test, or name an interpreter that has pytest")
+        raise NotMeasured(f"{options.python} does not exist: run cargo test, or name an interpreter that has pytest")
     bench = Bench.prepare(options.server, Peer(options.python, options.server, {}), scratch)
     governed = replace(bench, environment={**bench.environment, **governance(options.server, scratch)})
     samples: dict[str, list[float]] = {name: [] for name in ["script, no policy", "script, policy", "run", "list"]}
@@ -53,7 +53,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
             whole_ms, run_ms = run_pytest(ours)
             list_ms, _ = ours.call_tool("list_artifacts", {"limit": 1})
             if round_number == 0:
-                # The first one finds the interpreter.
+                # The first round includes the search for an interpreter.
                 continue
             samples["script, no policy"].append(plain_ms)
             samples["script, policy"].append(ours_ms)
@@ -67,7 +67,8 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 
 
 def measure_load(server: Server) -> dict[str, tuple[float, float]]:
-    """Lists one after the other and at once: the time in ms, and the server's in the kernel."""
+    """Calls `list_artifacts` one after the other and at once. Returns the time and the server's kernel CPU time, in
+    ms."""
     arguments = [{"limit": 1}] * AT_ONCE
     before = kernel_ms(server.pid)
     alone_ms = sum(server.call_tool("list_artifacts", each)[0] for each in arguments)
@@ -78,7 +79,7 @@ def measure_load(server: Server) -> dict[str, tuple[float, float]]:
 
 
 def kernel_ms(pid: int) -> float:
-    """The processor time of a process in the kernel (proc(5), stime)."""
+    """Returns the kernel CPU time of a process (proc(5), stime)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[12]) * 1000 / os.sysconf("SC_CLK_TCK")
 
@@ -87,14 +88,14 @@ def report_load(load: dict[str, tuple[float, float]]) -> None:
     (alone_ms, alone_kernel_ms), (together_ms, together_kernel_ms) = load.values()
     for what, (elapsed_ms, in_kernel_ms) in load.items():
         print(f"{AT_ONCE} list_artifacts {what:20}{elapsed_ms:9.0f} ms, {in_kernel_ms:6.0f} ms in the kernel")
-    # A clock that ticks each 10 ms.
+    # The clock ticks every 10 ms.
     ratios = together_ms / alone_ms, together_kernel_ms / max(alone_kernel_ms, 10)
     judged = "met" if max(ratios) <= AT_ONCE_RATIO_MAX else "MISSED"
     print(f"ratios {ratios[0]:.2f} and {ratios[1]:.2f}; target {AT_ONCE_RATIO_MAX:g}: {judged}")
 
 
 def governance(server: Path, scratch: Path) -> dict[str, str]:
-    """A workspace with one test, a policy and a token: the environment of a governed server."""
+    """Creates a workspace with one test, a policy and a token. Returns the environment of a governed server."""
     workspace, data, policy = scratch / "workspace", scratch / "data", scratch / "policy.toml"
     workspace.mkdir()
     (workspace / "test_one.py").write_text("def test_one():\n    assert 1 + 1 == 2\n")
@@ -110,7 +111,8 @@ def governance(server: Path, scratch: Path) -> dict[str, str]:
 
 
 def run_pytest(server) -> tuple[float, float]:
-    """A run of the one test: the time of the call and of the run in it, in ms, which is told without its fraction."""
+    """Runs the test. Returns the duration of the call and of the run within it, in ms. The server reports the latter as
+    an integer."""
     arguments = {"name": "run_pytest", "arguments": {"test_path": "test_one.py"}}
     elapsed_ms, result = server.timed_request("tools/call", arguments)
     text = result.get("content", [{}])[0].get("text", "")

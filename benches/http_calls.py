@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Calls over HTTP beside calls over standard input and output, measured in one run.
+"""Compares calls over HTTP with calls over standard input and output, measured in one run.
 
     benches/http_calls.py [--server PATH] [--rounds N | --smoke]
 
-Calls a second of one client that waits for each reply, and the server's own CPU for each call: of a call that runs
-nothing (the state of a job that there is not), and of `print(1)` in a warm interpreter. In each of N rounds both
-transports take their turn, so that a busy moment of the machine hits both; the table has the medians.
+Measures the calls per second of one client that waits for each reply, and the server's own CPU for each call: a call
+that runs nothing (the status of an unknown job), and `print(1)` in a warm interpreter. In each of N rounds both
+transports take their turn, so that a busy moment of the machine affects both. The table has the medians.
 
-All answers are checked. A wrong one is an error with exit code 1.
+All answers are checked. A wrong answer is an error with exit code 1.
 
-Linux only, nothing outside the standard library.
+Linux only, standard library only.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def message(tool: str, arguments: dict[str, Any]) -> bytes:
 
 
 def cpu_s(pid: int) -> float:
-    """The CPU of the process itself, without that of what it runs."""
+    """Returns the CPU time of the process, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
@@ -125,7 +125,7 @@ def wait_until_warm(contestant: Stdio | Http) -> None:
         if reply["result"]["_meta"]["qwed.ai/execution"]["warm"]:
             return
         time.sleep(0.2)
-    print(f"{contestant.name}: no warm interpreter within a minute; runs are cold", file=sys.stderr)
+    print(f"{contestant.name}: no warm interpreter within a minute, so runs are cold", file=sys.stderr)
 
 
 def main() -> int:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Background jobs that replicas share in PostgreSQL: jobs a second, and how long one takes, with 1, 2 and 3 replicas.
+"""Measures background jobs that 1, 2 and 3 replicas share in PostgreSQL: jobs per second, and the duration of a job.
 
     benches/jobs.py [--server PATH] [--rounds N | --smoke]
 
-In each round each number of replicas has its turn: a PostgreSQL of its own with its defaults (each commit waits for the
-disk), 300 jobs of three users who place them as fast as they are taken, `print(1)` each, in warm interpreters. By the
-database's clock: jobs a second from the first placement to the last end, and the time from placement to end, which is
-mostly waiting. And the same time of jobs one by one, where nothing else runs: placed, claimed, run, written down.
+In each round each number of replicas has its turn: a new PostgreSQL with default settings (each commit waits for the
+disk), and 300 jobs that run `print(1)` in warm interpreters. Three users place them as fast as the server accepts them.
+By the database's clock, it measures jobs per second from the first placement to the last end, and the time from
+placement to end, which is mostly waiting. It also measures that time for single jobs on an idle server: place, claim,
+run, store.
 
-All results are checked. A wrong one is an error with exit code 1.
+All results are checked. A wrong result is an error with exit code 1.
 
-Linux only, nothing outside the standard library but PostgreSQL's programs.
+Linux only. Needs PostgreSQL's programs, and otherwise only the standard library.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ def wait(client: Client, port: int, job: str) -> None:
 
 
 def figures(postgres: Postgres) -> tuple[float, list[float]]:
-    """Jobs a second, and the milliseconds of each; then they are forgotten."""
+    """Returns the jobs per second and the milliseconds of each job, and deletes the jobs."""
     rows = postgres.sql(
         "SELECT extract(epoch FROM created_at), extract(epoch FROM changed_at), state, attempt FROM qwed_mcp.jobs"
     )
     postgres.sql("DELETE FROM qwed_mcp.jobs")
     jobs = [row.split("|") for row in rows.splitlines()]
     if any(job[2:] != ["2", "1"] for job in jobs):
-        raise WrongAnswer("a job has not ended, or was handed out twice")
+        raise WrongAnswer("a job has not ended, or was claimed twice")
     began, ended = [float(job[0]) for job in jobs], [float(job[1]) for job in jobs]
     return len(jobs) / (max(ended) - min(began)), [(end - begin) * 1000 for begin, end in zip(began, ended)]
 
 
 def crowd(ports: list[int], jobs: int) -> None:
-    """Three users place jobs at all replicas, and ask for each."""
+    """Has three users place jobs at all replicas and poll each job."""
     failures: list[Exception] = []
 
     def user() -> None:
@@ -75,7 +76,7 @@ def crowd(ports: list[int], jobs: int) -> None:
             placed = [place(client, ports[number % len(ports)]) for number in range(jobs // USERS)]
             for number, job in enumerate(placed):
                 wait(client, ports[(number + 1) % len(ports)], job)
-        except Exception as error:  # noqa: BLE001 - told by the main thread
+        except Exception as error:  # noqa: BLE001 - reported by the main thread
             failures.append(error)
 
     users = [threading.Thread(target=user) for _ in range(USERS)]

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What receipts cost: calls with and without them, beside the disk, measured in one run.
+"""Compares calls with and without receipts, and a durable write to the disk, measured in one run.
 
     benches/receipts.py [--server PATH] [--python PATH] [--rounds N | --smoke]
 
-Three servers, alive at once: without receipts, with them, and with `QWED_MCP_RECEIPTS_SYNC=on`. In each round all of
-them run `print(1)`, and one file of the size of a receipt is written and synced in the folder of the receipts: what one
-durable write costs on that disk. Every receipt is verified at the end. A missed target is information; a receipt that
-is not good is an error with exit code 1.
+Runs three servers at once: without receipts, with receipts, and with `QWED_MCP_RECEIPTS_SYNC=on`. In each round all of
+them run `print(1)`, and one file of a receipt's size is written and synced in the folder of the receipts, to measure
+the cost of one durable write on that disk. Every receipt is verified at the end. A missed target does not fail the
+bench; an invalid receipt is an error with exit code 1.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = {"without": None, "receipts": "off", "receipts, synced": "on"}
 def main() -> int:
     interpreter = REPOSITORY / "target" / "python" / "bin" / "python"
     options = small_bench_options(__doc__.splitlines()[0], rounds=100, interpreter=interpreter)
-    # Beside the checkout: the temporary folder may be in memory, where a sync costs nothing.
+    # Next to the checkout, because the temporary folder may be in memory, where a sync costs nothing.
     return in_scratch(measure, options, "receipts-", REPOSITORY / "target")
 
 
@@ -55,7 +55,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
             if not size:
                 size = next((scratch / "receipts-1").rglob("*.json")).stat().st_size
             measured["one fsync"] = fsync_ms(scratch / f"file-{round_number}", size)
-            # The first call starts the interpreters.
+            # The first round includes the start of the interpreters.
             if round_number:
                 for name, value in measured.items():
                     samples[name].append(value)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How many scripts come to the same again: a receipt of each, verified and replayed, as a table.
+"""Counts how many scripts give the same result again: verifies and replays a receipt of each, and prints a table.
 
     benches/replay.py FOLDER... [--server PATH] [--python PATH] [--scripts N] [--times N] [--list]
 
-Takes N scripts (`*.py`) of the folders and those in them, evenly, in the order of their names. One server runs them all,
-in warm interpreters; `receipt verify` and `replay` take the receipts one by one, in new ones. The table has how many
-came to which verdict, by what their receipts say they may differ by; --list has each that is not identical. A receipt that is
-not good is an error with exit code 1, and so is a script that differs without a reason: that its receipt names none is
-told. Linux only, nothing outside the standard library.
+Takes N scripts (`*.py`) from the folders and their subfolders, evenly in the order of their names. One server runs them
+all in warm interpreters; `receipt verify` and `replay` take the receipts one by one, in new interpreters. The table
+counts the scripts by verdict and by the reasons for which their receipts allow a difference; --list prints each script
+that is not identical. An invalid receipt is an error with exit code 1. So is a script that differs although its receipt
+names no reason. Linux only, standard library only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, in_scratch
 
-# Not run again: they were refused, or did not come to their end.
+# The script was refused or did not run to its end, so it is not replayed.
 NOT_RUN = "not run"
 
 
@@ -67,18 +67,18 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
                     print(f"    {difference}")
     report(table, count, options.times)
     if unexplained:
-        print(f"\n{unexplained} differ, and their receipts name no reason")
+        print(f"\n{unexplained} differ although their receipts name no reason")
     return 1 if unexplained else 0
 
 
 def one(options, environment, server, script: Path, code: bytes) -> tuple[str, str, list[str]]:
-    """The verdict on one script, by what it may differ, and what did."""
+    """Returns the verdict on one script, the reasons that its receipt names, and the differences."""
     arguments = {"code": code.decode("utf-8", "replace")}
     _, result = server.timed_request("tools/call", {"name": "execute_python_code", "arguments": arguments})
-    told = result["_meta"].get("qwed.ai/receipt")
-    if told is None:
+    receipt_meta = result["_meta"].get("qwed.ai/receipt")
+    if receipt_meta is None:
         raise NotMeasured(f"{script}: no receipt: {result}")
-    receipt = str(Path(environment["QWED_MCP_RECEIPTS"]) / told["path"])
+    receipt = str(Path(environment["QWED_MCP_RECEIPTS"]) / receipt_meta["path"])
     command(options.server, ["receipt", "verify", receipt, "--subject", f"script.py={script}"], environment)
     argv = ["replay", receipt, "--script", str(script), "--times", str(options.times), "--format", "json"]
     replayed = json.loads(command(options.server, argv, environment, codes=(0, 1, 3, 4)))

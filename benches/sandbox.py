@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What the sandbox costs: a script in each tier, beside the same script in a bare interpreter, measured in one run.
+"""Compares a script in each tier of the sandbox with the same script in a bare interpreter, measured in one run.
 
     benches/sandbox.py [--server PATH] [--python PATH] [--rounds N | --smoke]
 
-One server for each tier, all alive at once; in each round every one of them runs `print(1)` once, and so does a bare
-`python -c`, so that a busy moment of the machine hits all of them. "over bare" is the difference of the medians: the
-whole way from the call to its reply, with the server, the supervisor and everything that is cleared up.
+Runs one server for each tier, all at once. In each round every server runs `print(1)` once, and so does a bare `python
+-c`, so that a busy moment of the machine affects all of them. "over bare" is the difference of the medians: the whole
+call until its reply, with the server, the supervisor and the cleanup.
 
-Tier 2 is what a server gets that may not create namespaces. To have one, it is started in a changed root (`chroot`),
-as an ordinary user: the kernel refuses user namespaces there. That takes root, so without root the row is missing and
-the exit code is 1. A missed target is information; a server that does not run at the tier it should is an error.
+A server that may not create namespaces runs scripts at tier 2. To get one, this bench starts a server in a changed root
+(`chroot`) as an ordinary user, because the kernel refuses user namespaces there. That needs root. Without root the row
+is missing and the exit code is 1. A missed target does not fail the bench; a server that runs scripts at the wrong tier
+is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from contestants import Bench, Contestant, NotMeasured, Peer, small_bench_option
 
 SCRIPT, PRINTED = "print(1)", "1"
 USER = 65534
-# The name of a row, QWED_MCP_SANDBOX, the tier that runs must have, and what the row may take over bare Python.
+# The title of a row, QWED_MCP_SANDBOX, the required tier of its runs, and the most ms that the row may take over bare
+# Python.
 TIERS = [
     ("no sandbox", "off", "off", None),
     ("tier 2", "required", "T2", 3.0),
@@ -49,7 +51,7 @@ def main() -> int:
 
 
 def measure(options: argparse.Namespace, scratch: Path) -> int:
-    # Where others cannot reach the checkout, the server is measured from a folder where they can.
+    # Copies the server, because other users may be unable to reach the checkout.
     server = scratch / "server"
     shutil.copy(options.server, server)
     server.chmod(0o755)
@@ -80,13 +82,13 @@ def expect_tier(server, tier: str) -> None:
     result = server.request("tools/call", arguments)
     had = result.get("_meta", {}).get("qwed.ai/execution", {}).get("sandbox")
     if had != tier:
-        raise NotMeasured(f"a server that should run scripts at {tier} has {had}: {result}")
+        raise NotMeasured(f"a server runs scripts at {had} instead of {tier}: {result}")
 
 
 def changed_root(server: Path, scratch: Path) -> Path:
-    """A program that starts the server as an ordinary user in a changed root that holds the same files."""
+    """Writes a program that starts the server as an ordinary user, in a changed root with the same files."""
     if os.geteuid() != 0:
-        raise NotMeasured("tier 2 is had by chroot here, which takes root")
+        raise NotMeasured("tier 2 needs chroot here, which needs root")
     root = scratch / "root"
     root.mkdir()
     command = scratch / "server-in-changed-root"

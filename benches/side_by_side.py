@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Our `qwed-mcp` beside the Python implementation, measured in one run.
+"""Compares our `qwed-mcp` with the Python implementation, measured in one run.
 
     benches/side_by_side.py [--server PATH] [--rounds N | --smoke] [--json FILE]
 
-Both servers are driven with raw JSON-RPC over pipes, in turn (ours, theirs, ours, theirs …), so that a busy moment of
-the machine hits both. Every reply is checked; an answer that is wrong is no measurement. The table says for each row
-whether our target is met, but a missed time is information: the exit code is 1 only if something could not be
-measured, and 2 for a bad command line.
+Drives both servers with raw JSON-RPC over pipes, in turn (ours, theirs, ours, theirs …), so that a busy moment of the
+machine affects both. Every reply is checked; a wrong answer fails its measurement. The table has for each row whether
+our target is met. A missed target does not fail the bench: the exit code is 1 only if a measurement failed, and 2 for a
+bad command line.
 
 The Python implementation comes from PyPI into a virtual environment below `target/peer/` and stays there until
 `REQUIREMENTS` or the interpreter changes. The scripts of both servers run under that environment's interpreter.
 
-What the numbers contain: processes are started with `os.posix_spawn` (a vfork in C, no Python between fork and exec,
-descriptors are close-on-exec), the clock is `time.perf_counter_ns`, and JSON is built before and parsed after the
-timed part. What remains of this driver is two system calls and the wake-up of a read, some ten microseconds.
+The driver adds little to the numbers: it starts processes with `os.posix_spawn` (a vfork in C, no Python between fork
+and exec, descriptors are close-on-exec), reads the clock with `time.perf_counter_ns`, and builds and parses JSON
+outside of the timed part. Two system calls and the wake-up of a read remain, some ten microseconds.
 
-Linux only: resident memory comes from /proc. Needs Python 3.11 or newer and nothing outside its standard library.
+Linux only, because resident memory comes from /proc. Needs Python 3.11 or newer and only its standard library.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def main() -> int:
         print(f"nothing measured: {failure}", file=sys.stderr)
         return 1
 
-    # Pauses of our collector would land in whichever reply is awaited just then; a run allocates little.
+    # Without this, a pause of our garbage collector would be part of a measured reply. The driver allocates little.
     gc.disable()
     with tempfile.TemporaryDirectory(prefix="side_by_side.") as scratch:
         bench = Bench.prepare(options.server, peer, Path(scratch))
@@ -152,11 +152,11 @@ def print_report(machine: dict[str, Any], rows: list[Row], notes: list[str], not
     table = [heading, *(row.cells() for row in rows)]
     widths = [max(len(line[column]) for line in table) for column in range(len(heading))]
     for line in table:
-        # Words to the left, numbers to the right.
+        # Words are left-aligned, numbers right-aligned.
         cells = [cell.ljust(width) if column in (0, 1, 7) else cell.rjust(width)
                  for column, (cell, width) in enumerate(zip(line, widths, strict=True))]
         print("  ".join(cells).rstrip())
-    print("\nMedians; p95 is the value that the worst twentieth begins with; ratio is how many times better ours is.")
+    print("\nMedians; p95 is the best value of the worst twentieth. The ratio is how many times better ours is.")
     for note in notes:
         print(f"note: {note}")
     for failure in not_measured:
@@ -165,14 +165,14 @@ def print_report(machine: dict[str, Any], rows: list[Row], notes: list[str], not
 
 @dataclass
 class Row:
-    """One line of the table: what is measured, what we aim at, and the samples of both sides."""
+    """One row of the table: its title, our target, and the samples of both servers."""
 
     title: str
     unit: str
     decimals: int
     target: float | None = None
     higher_is_better: bool = False
-    # A difference may be negative, and then says nothing about how many times better one side is.
+    # A difference may be negative, so it has no ratio.
     is_difference: bool = False
     remark: str = ""
     ours: list[float] = field(default_factory=list)
@@ -180,12 +180,12 @@ class Row:
     failed: bool = False
 
     def tail(self, samples: list[float]) -> float:
-        """The 95th percentile (nearest rank), counted towards the bad side."""
+        """Returns the 95th percentile (nearest rank) towards the worse end."""
         ranked = sorted(samples, reverse=self.higher_is_better)
         return ranked[-(-len(ranked) * 95 // 100) - 1]
 
     def ratio(self) -> float | None:
-        """How many times better ours is."""
+        """Returns how many times better ours is."""
         ours, theirs = statistics.median(self.ours), statistics.median(self.theirs)
         better, worse = (theirs, ours) if self.higher_is_better else (ours, theirs)
         return worse / better if better > 0 and worse > 0 and not self.is_difference else None
@@ -213,7 +213,7 @@ class Row:
                 "" if ratio is None else f"{ratio:,.1f}", verdict.rstrip())
 
     def summary(self) -> dict[str, Any]:
-        """The row as it goes into the JSON file."""
+        """Returns the row for the JSON file."""
         about = {"title": self.title, "unit": self.unit, "target": self.target, "remark": self.remark}
         if self.failed:
             return {**about, "measured": False}
@@ -230,7 +230,7 @@ class Row:
 
 
 def measure_all(bench: Bench, rounds: int) -> tuple[list[Row], list[str]]:
-    """Runs every measurement; one that fails costs its own rows only."""
+    """Runs every measurement. A measurement that fails only loses its own rows."""
     start = Row("start to initialize reply", "ms", 2, target=10)
     memory = Row("idle memory, server process", "MB", 2, target=10)
     family_memory = Row("idle memory, with descendants", "MB", 2)
@@ -262,7 +262,7 @@ def measure_all(bench: Bench, rounds: int) -> tuple[list[Row], list[str]]:
 
 
 def measure_start(bench: Bench, rounds: int, row: Row) -> None:
-    """From just before the spawn until the bytes of the reply to `initialize` are read."""
+    """Measures from just before the spawn until the reply to `initialize` is read."""
     for measured_round in warmed_up(rounds, unmeasured=1):
         for contestant, samples in in_turn((bench.ours, bench.theirs), row):
             with contestant.start(bench) as server:
@@ -271,9 +271,9 @@ def measure_start(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def measure_memory(bench: Bench, rounds: int, process_row: Row, family_row: Row) -> None:
-    """Resident memory (10^6 bytes) of a server that has listed its tools and then idled.
+    """Measures the resident memory (10^6 bytes) of a server that has listed its tools and then idled.
 
-    In the sum over the descendants, a page that processes share is counted once.
+    In the sum over the descendants, a shared page is counted once.
     """
     for _ in range(rounds):
         for contestant, process_samples, family_samples in in_turn((bench.ours, bench.theirs), process_row, family_row):
@@ -283,13 +283,13 @@ def measure_memory(bench: Bench, rounds: int, process_row: Row, family_row: Row)
                     raise server.wrong("tools/list", json.dumps(result))
                 time.sleep(IDLE_S)
                 process_samples.append(resident_mb(server.pid))
-                # A descendant that ends between the listing and the reading takes its memory with it.
+                # A descendant that exits between the listing and the reading is not counted.
                 family = [server.pid, *descendants(server.pid)]
                 family_samples.append(sum(proportional_mb(pid) for pid in family))
 
 
 def measure_blocked_call(bench: Bench, rounds: int, row: Row) -> None:
-    """A call that the safety analysis refuses: the whole line without an interpreter."""
+    """Measures a call that the analysis refuses, so no interpreter starts."""
     verification_ids = set()
     with bench.both_servers() as servers:
         for measured_round in warmed_up(rounds, unmeasured=20):
@@ -304,7 +304,7 @@ def measure_blocked_call(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def measure_print(bench: Bench, rounds: int, whole_row: Row, overhead_row: Row) -> None:
-    """The smallest script, beside the same interpreter started bare in the same round."""
+    """Measures the smallest script, and in the same round the bare interpreter with that script."""
     bare_samples = []
     with bench.both_servers() as servers:
         check_interpreter(bench, servers)
@@ -323,7 +323,7 @@ def measure_print(bench: Bench, rounds: int, whole_row: Row, overhead_row: Row) 
 
 
 def measure_sympy(bench: Bench, rounds: int, row: Row) -> None:
-    """The derivative example of the tools reference: what a model's own check of its algebra costs."""
+    """Measures the derivative example of the tools reference, with which a model checks its algebra."""
     with bench.both_servers() as servers:
         check_interpreter(bench, servers)
         for measured_round in warmed_up(rounds, unmeasured=1):
@@ -334,7 +334,7 @@ def measure_sympy(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def measure_pipelined_calls(bench: Bench, rounds: int, row: Row) -> None:
-    """Calls per second when many are sent in one write, until the last reply is read."""
+    """Measures calls per second if many are sent in one write, until the last reply is read."""
     with bench.both_servers() as servers:
         for measured_round in warmed_up(rounds, unmeasured=2):
             for server, samples in in_turn(servers, row):
@@ -349,21 +349,21 @@ def measure_pipelined_calls(bench: Bench, rounds: int, row: Row) -> None:
 
 
 def in_turn(sides: tuple[Side, Side], *rows: Row) -> Iterator[tuple[Any, ...]]:
-    """Ours, then theirs, each with its own list of samples of each row."""
+    """Yields ours, then theirs, each with the lists for its samples."""
     ours, theirs = sides
     yield (ours, *(row.ours for row in rows))
     yield (theirs, *(row.theirs for row in rows))
 
 
 def check_interpreter(bench: Bench, servers: tuple[Server, Server]) -> None:
-    """A comparison of two interpreters would say nothing about the servers."""
+    """Fails if the servers use different interpreters, because that would compare the interpreters."""
     _, expected = bench.run_bare(WHICH_INTERPRETER)
     for server in servers:
         server.run_script(WHICH_INTERPRETER, expected_stdout=expected.rstrip())
 
 
 def warmed_up(rounds: int, unmeasured: int) -> Iterator[bool]:
-    """`False` for the rounds that only warm caches up, then `True` for each that counts."""
+    """Yields `False` for each round that only warms caches up, then `True` for each round that counts."""
     yield from [False] * unmeasured
     yield from [True] * rounds
 

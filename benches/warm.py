@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Warm interpreters beside the Python implementation, a new interpreter and a bare fork, measured in one run.
+"""Compares warm interpreters with the Python implementation, a new interpreter and a bare fork, measured in one run.
 
     benches/warm.py [--server PATH] [--rounds N | --smoke]
 
-Three servers are alive at once: ours with warm interpreters, ours without, and the Python implementation. In each round
-each of them runs the same script once, with a pause before, so that a busy moment of the machine hits all of them. Every
-reply is checked. The table says for each script how many times faster warm is, and whether the target is met.
+Runs three servers at once: ours with warm interpreters, ours without, and the Python implementation. In each round each
+of them runs the same script once, after a pause, so that a busy moment of the machine affects all of them. Every reply
+is checked. The table has for each script how many times faster warm is, and whether the target is met.
 
-Then: calls without a pause; jobs in the background, five at a time; the physical limit, which is fork, run and exit of
-the same interpreter with the same modules, without a server and without a sandbox; memory; and a plot, beside plain
-Python that draws the same. A missed target is information; a server that does not run warm, or a wrong answer, is an
-error with exit code 1.
+Then it measures calls without a pause; jobs in the background, five at a time; the physical limit, which is fork, run
+and exit of the same interpreter with the same modules, without a server and without a sandbox; memory; and a plot, next
+to plain Python that draws the same. A missed target does not fail the bench; a server without warm interpreters and a
+wrong answer are errors with exit code 1.
 
-Linux only, Python 3.11 or newer, nothing outside the standard library. The Python implementation is installed below
-`target/peer/`, as for `side_by_side.py`.
+Linux only, Python 3.11 or newer, standard library only. The Python implementation is installed below `target/peer/`, as
+for `side_by_side.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pathlib import Path
 
 from contestants import Bench, Contestant, NotMeasured, Server, descendants, install_peer, small_bench_options
 
-# Title, script, what it prints, target in ms for the median, target for the ratio to the Python implementation.
+# Title, script, output, target in ms for the median, target for the ratio to the Python implementation.
 SCRIPTS = [
     ("print(1)", "print(1)", "1", 2.0, None),
     (
@@ -62,7 +62,7 @@ JOBS, JOBS_RATIO = 60, 5.0
 POLL_S = 0.005
 WARM_TIMEOUT_S = 60.0
 
-# A plot of a line with a title, and the same where matplotlib has drawn before, once a line of standard input.
+# A plot of a line with a title, and the same in a process that draws again for each line of standard input.
 PLOT = """import matplotlib.pyplot as plt
 plt.plot(range(10), [x * x for x in range(10)])
 plt.title("squares")
@@ -80,7 +80,7 @@ for line in sys.stdin:
 """
 PLOT_RATIO = 1.3
 
-# The parent loads what the fork server loads by default, as far as these scripts need it.
+# The parent loads the fork server's default modules, as far as these scripts need them.
 LIMIT = """
 import gc, os, sys, time
 import numpy, sympy, z3, qwed_legal
@@ -220,7 +220,7 @@ def jobs(servers: dict[str, Server], rounds: int) -> None:
 
 
 def run_jobs(server: Server, script: str = PRINT) -> None:
-    """Places all jobs at once, and asks for the last ones until they have ended."""
+    """Places all jobs at once, and polls them from the last to the first until all have ended."""
     arguments = [{"code": script, "background": True}] * JOBS
     _, texts = server.call_tool_pipelined("execute_python_code", arguments)
     waiting = [re.search(r"[0-9a-f-]{36}", text)[0] for text in texts]
@@ -244,15 +244,16 @@ def limit(bench: Bench, warm: Server, rounds: int) -> None:
     physical = float(found.stdout.splitlines()[-1])
     ours = median([warm.run_script(PRINT, "1") for _ in range(rounds)])
     print(f"fork, run and exit of the same interpreter, nothing else: {physical:.2f} ms; a warm call: {ours:.2f} ms, "
-          f"ratio {ours / physical:.2f} (below 1: forked ahead, told before its memory is torn down)")
+          f"ratio {ours / physical:.2f} (below 1: because the fork precedes the call, and the result precedes the process's exit)")
 
 
 def plots(bench: Bench, warm: Server, cold: Server, rounds: int) -> None:
-    """A plot, from the call to the picture, beside the same drawing in plain Python that has drawn before."""
+    """Measures a plot, from the call to the picture, and the same drawing in a plain Python process that has drawn
+    before."""
     deadline = time.monotonic() + WARM_TIMEOUT_S
     while plot(warm)[1]["duration_ms"] * 2 > plot(cold)[1]["duration_ms"]:
         if time.monotonic() > deadline:
-            raise NotMeasured("no interpreter with matplotlib gets warm")
+            raise NotMeasured("interpreters with matplotlib stay cold")
         time.sleep(0.5)
     environment = {"PATH": bench.environment["PATH"], "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     samples: dict[str, list[float]] = {"warm": [], "cold": [], "plain": [], "new": []}
@@ -280,7 +281,7 @@ def plots(bench: Bench, warm: Server, cold: Server, rounds: int) -> None:
 
 
 def plot(server: Server) -> tuple[float, dict]:
-    """Draws, and returns how long it took, in ms, and what the server says of the run."""
+    """Draws a plot. Returns the duration in ms, and the server's `_meta` about the run."""
     began = time.perf_counter()
     result = server.request("tools/call", {"name": "execute_python_code", "arguments": {"code": PLOT}})
     took = (time.perf_counter() - began) * 1000
@@ -296,7 +297,7 @@ def draw_plainly(plain: subprocess.Popen) -> float:
 
 
 def phases(bench: Bench, rounds: int) -> None:
-    """The parts of a call, from the server's log. Logging takes some tenths of a millisecond of its own."""
+    """Prints the phases of a call, from the server's log. Logging itself takes some tenths of a millisecond."""
     logging = replace(bench, environment={**bench.environment, "QWED_MCP_LOG": "qwed_mcp=debug"})
     with Contestant("phases", bench.ours.command).start(logging) as server:
         wait_until_warm(server)
@@ -306,11 +307,11 @@ def phases(bench: Bench, rounds: int) -> None:
     prepared = durations(log, "a child is ready", rounds)
     ran = durations(log, "run ended", rounds)
     print(f"phases of a call: from hand-over of the script to its result {ran:.2f} ms; gateway, queue, reply and pipes "
-          f"{whole - ran:.2f}; off the way of the call, fork and confinement of the next child {prepared:.2f}")
+          f"{whole - ran:.2f}; after the reply, fork and confinement of the next child {prepared:.2f}")
 
 
 def durations(log: str, message: str, count: int) -> float:
-    """The median of the last durations that the server has logged with a message, in ms."""
+    """Returns the median of the last `count` logged durations of a message, in ms."""
     units = {"ns": 1e-6, "µs": 1e-3, "ms": 1.0, "s": 1e3}
     found = re.findall(rf"{message}.*?duration=([0-9.]+)(ns|µs|ms|s)\b", log)
     if not found:
@@ -319,7 +320,7 @@ def durations(log: str, message: str, count: int) -> float:
 
 
 def memory(warm: Server) -> None:
-    time.sleep(0.5)  # until the last run is gone
+    time.sleep(0.5)  # until the last run has been cleaned up
     processes = [warm.pid, *descendants(warm.pid)]
     proportional = sum(rollup(pid, "Pss") for pid in processes)
     private = sorted(rollup(pid, "Private_Dirty") for pid in processes)

@@ -7,6 +7,7 @@ mod check;
 mod doctor;
 mod env;
 mod install;
+mod judge;
 mod manual;
 mod output;
 mod pictures;
@@ -27,6 +28,7 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,7 @@ use crate::data_folder::{self, NoDataFolder};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 use crate::executor::WarmExecutor;
 use crate::executor::{Executor, OneShotExecutor, Untrusted, orphans, secrecy};
+use crate::gateway::INPUT_BYTES_MAX;
 use crate::governance::{self, Governance, PolicyFile};
 use crate::ledger::StoreError;
 use crate::logging::{self, Causes, Reader};
@@ -140,6 +143,9 @@ enum Command {
         /// Also exit with 1 if a script has no check that can fail
         #[arg(long)]
         require_check: bool,
+        /// The name of an input that the scripts may read; may be repeated
+        #[arg(long, value_name = "NAME")]
+        input: Vec<String>,
     },
     /// Check whether skills may be loaded, by their manifests
     ///
@@ -182,6 +188,9 @@ enum Command {
     /// Check a policy file of the governed tools, and test its decisions
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Record which of the admin's own tests have to pass
+    #[command(subcommand)]
+    Judge(judge::Command),
     /// Make, list, rotate and revoke the tokens of users of governed tools
     ///
     /// Tokens are stored in `QWED_MCP_DATA_DIR`. The exit code is 0, 1 if the token does not exist, 2 if the store
@@ -398,8 +407,8 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(options) => serve::run(*options),
         Command::Run(options) => Ok(run::run(&options)),
-        Command::Check { files, format, require_check } => {
-            check::check(&files, format, require_check)
+        Command::Check { files, format, require_check, input } => {
+            check::check(&files, format, require_check, &input)
         }
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
@@ -408,6 +417,7 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Install(options) => install::run(&options),
         Command::Env(command) => usage_if_store_unusable(env::run(command, &settings())),
         Command::Policy(command) => policy::run(&command, &settings()),
+        Command::Judge(command) => judge::run(&command, &settings()),
         Command::Token(command) => usage_if_store_unusable(token::run(&command, &settings())),
         Command::Audit(command) => usage_if_store_unusable(audit::run(&command, &settings())),
         Command::Runs(command) => usage_if_store_unusable(runs::run(&command, &settings())),
@@ -550,6 +560,41 @@ fn read_bounded(
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(())
+}
+
+/// A file that a script may read, and the name under which the script sees it: `NAME=FILE`.
+#[derive(Debug, Clone)]
+struct InputFile {
+    name: String,
+    file: PathBuf,
+}
+
+impl FromStr for InputFile {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = text.split_once('=').filter(|(_, file)| !file.is_empty());
+        let (name, file) = named.ok_or("write it as NAME=FILE")?;
+        if file == "-" {
+            return Err("an input is a file, not standard input");
+        }
+        Ok(Self { name: name.to_owned(), file: file.into() })
+    }
+}
+
+/// Files with their names and contents.
+type NamedFiles = Vec<(String, Vec<u8>)>;
+
+/// Reads the files for a script. The error has the path of the file that could not be read.
+fn read_inputs(files: &[InputFile]) -> Result<NamedFiles, (&Path, io::Error)> {
+    let mut room = u64::try_from(INPUT_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut read = |InputFile { name, file }: &InputFile| {
+        let mut bytes = Vec::new();
+        read_bounded(file, room, |source| source.read_to_end(&mut bytes))?;
+        room = room.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok((name.clone(), bytes))
+    };
+    files.iter().map(|of| read(of).map_err(|error| (&*of.file, error))).collect()
 }
 
 /// Reads the settings from the environment, and logs the warnings about them.

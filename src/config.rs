@@ -63,6 +63,9 @@ pub(crate) const MEMORY_MB_MIN: u64 = 128;
 /// The maximum of `QWED_MCP_MEMORY_MB`, in MiB. It equals 1 TiB.
 pub(crate) const MEMORY_MB_MAX: u64 = 1024 * 1024;
 
+/// The range of `QWED_MCP_RESULT_CHARS`, in characters. Two streams of 1 MiB cannot have more.
+const RESULT_CHARS: RangeInclusive<usize> = 1_000..=2_097_152;
+
 /// The admin gate: whether scripts may run at all (`QWED_MCP_TRUSTED_CODE_EXECUTION`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminGate {
@@ -169,6 +172,9 @@ pub struct Settings {
     pub vacuity: bool,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
+    /// The maximum number of characters of a script's output in a result for a model (`QWED_MCP_RESULT_CHARS`). A longer
+    /// output is shortened in the middle. `None` shortens nothing.
+    pub result_chars: Option<usize>,
     /// The root of the virtual environment that is activated, if any (`VIRTUAL_ENV`).
     pub virtual_env: Option<PathBuf>,
     /// The skill manifest that is verified before the server answers any request (`QWED_SKILL_MANIFEST`).
@@ -283,6 +289,7 @@ impl Settings {
             verdict_note: variables.verdict_note(),
             vacuity: variables.is_switched_on("QWED_MCP_VACUITY"),
             pictures: variables.is_on("QWED_MCP_PICTURES"),
+            result_chars: variables.result_chars(),
             virtual_env: variables.path("VIRTUAL_ENV"),
             skill_manifest: variables.path("QWED_SKILL_MANIFEST"),
             aibom: variables.path("QWED_MCP_AIBOM"),
@@ -506,6 +513,16 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
                        using the default";
         self.warnings.push(SettingsWarning(warning.to_owned()));
         default()
+    }
+
+    fn result_chars(&mut self) -> Option<usize> {
+        let parse = |text: &str| match text.trim() {
+            "" => Some(None),
+            text => text.parse().ok().filter(|number| RESULT_CHARS.contains(number)).map(Some),
+        };
+        let (min, max) = (RESULT_CHARS.start(), RESULT_CHARS.end());
+        let is = format!("not a whole number from {min} to {max}; shortening no output");
+        self.parsed("QWED_MCP_RESULT_CHARS", None, parse, &is)
     }
 
     /// Parses `QWED_MCP_TEST_FORK_SERVER_RUNS`, which contains a number.

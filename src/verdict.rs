@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::VerdictNote;
+use crate::plain_text::plain;
 use crate::safety::Vacuity;
 
 /// The conclusion about a run.
@@ -199,7 +200,7 @@ impl Verdict {
     /// Returns the failed check with the values that it has compared, in one line; `None` if no values are known.
     fn compared(&self) -> Option<String> {
         let check = self.checks.iter().find(|check| !check.compared.is_empty())?;
-        let mut line = format!("line {}: {}", check.line, shortened(&check.text));
+        let mut line = format!("line {}: {}", check.line, shown(check));
         for Compared { text, value } in &check.compared {
             // Writing to a string does not fail.
             let _ = write!(line, "; {text} = {value}");
@@ -219,13 +220,18 @@ const NOTED_CHARS_MAX: usize = 120;
 
 /// Returns the reason why a check proves nothing, for the model.
 fn noted(check: &CheckReport) -> String {
-    let CheckReport { line, text, state, vacuous, .. } = check;
-    let text = shortened(text);
+    let CheckReport { line, state, vacuous, .. } = check;
+    let text = shown(check);
     let why = Vacuity::all().find(|why| vacuous.as_deref() == Some(why.id()));
     match why.filter(|_| *state != CheckState::Failed) {
         Some(why) => format!("`{text}` (line {line}) cannot fail: {}", why.why()),
         None => format!("`{text}` (line {line}) failed, and the script ended successfully"),
     }
+}
+
+/// Returns a check as texts show it: shortened, and without hidden characters.
+fn shown(check: &CheckReport) -> String {
+    plain(&shortened(&check.text))
 }
 
 /// Returns a text of at most [`NOTED_CHARS_MAX`] characters.

@@ -6,16 +6,16 @@ reward then, and is not trained on.
 
 import verifiers.v1 as vf
 
-from qwed_mcp.client import AsyncVerifier, last_code_block
+from qwed_mcp.client import AsyncVerifier, last_code_block, tests_of
 
 # The first script starts the program.
 verifier = AsyncVerifier(timeout=10)
 
 
 class ProgramData(vf.TaskData):
-    """A task, with pairs of input and output that the model does not see."""
+    """A task, with tests that the model does not see, in the format of its dataset."""
 
-    tests: list[tuple[str, str]]
+    tests: list[dict]
 
 
 class ProgramTask(vf.Task[ProgramData]):
@@ -24,7 +24,7 @@ class ProgramTask(vf.Task[ProgramData]):
         code = last_code_block(trace.last_reply)
         if code is None:
             return 0.0
-        result = await verifier.run(code, tests=self.data.tests)
+        result = await verifier.run(code, tests=tests_of(self.data.tests, code))
         return float(result.verdict())
 
 
@@ -35,7 +35,13 @@ class ProgramConfig(vf.TasksetConfig):
 class ProgramTaskset(vf.Taskset[ProgramTask, ProgramConfig]):
     def load(self) -> list[ProgramTask]:
         rows = [
-            ("Read two whole numbers from a line and print their sum.", [("3 4\n", "7\n"), ("-1 1\n", "0\n")]),
-            ("Read a line and print it backwards.", [("abc\n", "cba\n")]),
+            (
+                "Read two whole numbers from a line and print their sum.",
+                [{"input": "3 4\n", "output": "7\n"}, {"input": "-1 1\n", "output": "0\n"}],
+            ),
+            (
+                "Write a function `backwards(text)` that returns a text backwards.",
+                [{"type": "function_call", "fn_name": "backwards", "input": ["abc"], "output": "cba"}],
+            ),
         ]
         return [ProgramTask(ProgramData(prompt=prompt, tests=tests), self.config.task) for prompt, tests in rows]

@@ -5,16 +5,16 @@
         path: examples/pipelines/verl_reward.py
         name: compute_score        # or compute_score_async, for verl's reward loop
 
-`ground_truth` is what verl's own code datasets have: `{"inputs": [...], "outputs": [...]}`, as an object or as JSON. verl has no
+`ground_truth` is what verl's own code datasets have: `{"inputs": [...], "outputs": [...]}`, with `fn_name` for tests by call, as an
+object or as JSON. verl has no
 score that means "not judged", so that a script which the machine could not run, not even after some time, ends the step with
 an error instead of teaching the model that it was wrong.
 """
 
 import asyncio
-import json
 import time
 
-from qwed_mcp.client import AsyncVerifier, InfraError, Verifier, last_code_block
+from qwed_mcp.client import AsyncVerifier, InfraError, Verifier, last_code_block, tests_of
 
 # The maximum number of attempts for a script that could not be run, and the pause between attempts in seconds.
 TRIES = 3
@@ -32,7 +32,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
         return score(False)
     for attempt in range(1, TRIES + 1):
         try:
-            return score(verifier.run(code, tests=tests_of(ground_truth)).verdict())
+            return score(verifier.run(code, tests=tests_of(ground_truth, code)).verdict())
         except InfraError:
             if attempt == TRIES:
                 raise
@@ -46,7 +46,7 @@ async def compute_score_async(data_source, solution_str, ground_truth, extra_inf
         return score(False)
     for attempt in range(1, TRIES + 1):
         try:
-            return score((await async_verifier.run(code, tests=tests_of(ground_truth))).verdict())
+            return score((await async_verifier.run(code, tests=tests_of(ground_truth, code))).verdict())
         except InfraError:
             if attempt == TRIES:
                 raise
@@ -55,8 +55,3 @@ async def compute_score_async(data_source, solution_str, ground_truth, extra_inf
 
 def score(passed):
     return {"score": float(passed), "acc": float(passed)}
-
-
-def tests_of(ground_truth):
-    truth = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
-    return list(zip(truth["inputs"], truth["outputs"], strict=True))

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::executor::{Ending, Outcome, Start};
+use crate::executor::{Ending, Outcome, Returned, Start, without_end_space};
 use crate::gateway::{DecisionFinding, VerificationId};
 use crate::verdict::Verdict;
 
@@ -75,17 +76,27 @@ impl Status {
         }
     }
 
-    /// Returns whether a script passed. `is_as_expected` is whether its output is the expected output. `None` if the
-    /// script had no chance to pass.
-    pub(super) fn verdict(self, is_as_expected: bool) -> Option<bool> {
+    /// Returns whether a script passed. `is_as_expected` is whether its result is the expected one; `None` if nothing
+    /// was expected. Returns `None` if nothing was expected, or if the script had no chance to pass.
+    pub(super) fn verdict(self, is_as_expected: Option<bool>) -> Option<bool> {
         match self {
-            Self::Ok => Some(is_as_expected),
+            Self::Ok => is_as_expected,
             Self::Failed | Self::Timeout | Self::OutputCap | Self::Memory | Self::Blocked => {
-                Some(false)
+                is_as_expected.map(|_| false)
             }
             Self::Invalid | Self::Cancelled | Self::InfraError => None,
         }
     }
+}
+
+/// The way in which a script was judged, from the weakest to the strongest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Judge {
+    /// The server compared the results, but scripts could read the expected ones.
+    Exposed,
+    /// The server compared the results, outside of the script's process and of its sandbox.
+    Isolated,
 }
 
 /// An answer to a line, with its fields as they are written.
@@ -94,8 +105,13 @@ pub(super) struct Answer {
     /// The id of the line. `null` if the id cannot be read.
     pub(super) id: Option<String>,
     pub(super) status: Status,
-    /// Whether the script passed. `null` if the script had no chance to pass.
+    /// Whether the script passed. `null` if nothing was expected, or if the script had no chance to pass.
     pub(super) passed: Option<bool>,
+    /// The way in which `passed` was determined. `null` if `passed` is `null`.
+    pub(super) judged: Option<Judge>,
+    /// Whether the batch requires another way of judging, so that `passed` is `null`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) incomplete: bool,
     /// The end of the first run that did not pass. If all runs passed, the end of the last run.
     #[serde(flatten)]
     pub(super) end: Option<RunEnd>,
@@ -137,23 +153,36 @@ pub(super) struct Answer {
 #[derive(Debug, Serialize)]
 pub(super) struct RunEnd {
     pub(super) exit_code: i32,
+    /// Whether the script reports that it ran to its last statement.
+    pub(super) reached_end: bool,
     pub(super) stdout: String,
     pub(super) stderr: String,
     /// The names of the output streams that were cut off at the limit.
     pub(super) truncated: Vec<&'static str>,
     pub(super) warm: bool,
+    /// The value that the script has assigned to `result`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) result: Option<Value>,
+    /// The reason why the value is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) result_omitted: Option<String>,
 }
 
 impl RunEnd {
     pub(super) fn of(outcome: Outcome) -> Self {
+        let returned = outcome.end_report.returned.map(Returned::parts);
+        let (result, result_omitted) = returned.unwrap_or_default();
         let streams = [("stdout", &outcome.stdout), ("stderr", &outcome.stderr)];
         let cut_off = streams.into_iter().filter(|(_, captured)| captured.is_truncated);
         Self {
             exit_code: outcome.ending.exit_code(),
+            reached_end: outcome.end_report.reached_end,
             truncated: cut_off.map(|(name, _)| name).collect(),
             warm: outcome.start == Start::Warm,
             stdout: outcome.stdout.text,
             stderr: outcome.stderr.text,
+            result,
+            result_omitted,
         }
     }
 }
@@ -164,6 +193,12 @@ pub(super) struct TestAnswer {
     pub(super) status: Status,
     pub(super) passed: Option<bool>,
     pub(super) duration_ms: u64,
+    /// The value of a call that is not the expected one, shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) got: Option<String>,
+    /// The reason why a call has no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
 }
 
 impl Answer {
@@ -190,7 +225,9 @@ impl Answer {
         Self {
             id: id.into(),
             status,
-            passed: status.verdict(false),
+            passed: None,
+            judged: None,
+            incomplete: false,
             end: None,
             verification: None,
             duration_ms: None,
@@ -211,12 +248,17 @@ impl Answer {
 }
 
 /// Returns whether a script printed the expected text. White space at the end of each line and at the end of the text
-/// is ignored.
-pub(super) fn is_as_expected(printed: &str, expected: &str) -> bool {
-    let lines = |text: &'_ str| -> Vec<String> {
-        text.trim_end().lines().map(|line| line.trim_end().to_owned()).collect()
-    };
-    printed == expected || lines(printed) == lines(expected)
+/// is ignored. Bytes that are not UTF-8 are never expected.
+pub(super) fn is_as_expected(printed: &[u8], expected: &str) -> bool {
+    fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+        without_end_space(text).split(|byte| *byte == b'\n').map(without_end_space)
+    }
+    lines(printed).eq(lines(expected.as_bytes()))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 #[cfg(test)]
@@ -235,8 +277,20 @@ mod tests {
             ("7 8", "7  8", false),
             ("1\n\n2", "1\n2", false),
             ("7", "", false),
+            ("1\u{a0}\n2\u{2003}\n", "1\n2", true),
+            ("a\u{fffd}b", "a\u{fffd}b", true),
         ] {
-            assert_eq!(is_as_expected(printed, expected), is_same, "{printed:?} {expected:?}");
+            let found = is_as_expected(printed.as_bytes(), expected);
+            assert_eq!(found, is_same, "{printed:?} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_never_expected() {
+        for printed in [&b"a\xffb"[..], b"a\xed\xa0\x80b", b"ab\xff"] {
+            let lossy = String::from_utf8_lossy(printed);
+            assert!(!is_as_expected(printed, &lossy), "{printed:?}");
+            assert!(!is_as_expected(printed, "ab"), "{printed:?}");
         }
     }
 
@@ -244,9 +298,11 @@ mod tests {
     fn a_status_is_a_verdict_only_where_the_script_had_its_chance() {
         for status in Status::ALL {
             let is_verdict = !matches!(status.as_str(), "infra_error" | "cancelled" | "invalid");
-            assert_eq!(status.verdict(true).is_some(), is_verdict, "{status:?}");
-            assert_eq!(status.verdict(true) == Some(true), status == Status::Ok, "{status:?}");
-            assert_ne!(status.verdict(false), Some(true), "{status:?}");
+            let right = status.verdict(Some(true));
+            assert_eq!(right.is_some(), is_verdict, "{status:?}");
+            assert_eq!(right == Some(true), status == Status::Ok, "{status:?}");
+            assert_ne!(status.verdict(Some(false)), Some(true), "{status:?}");
+            assert_eq!(status.verdict(None), None, "{status:?}");
             let written = serde_json::to_value(status).unwrap();
             assert_eq!(written, status.as_str());
         }

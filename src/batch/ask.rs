@@ -2,17 +2,23 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::input::LINE_BYTES_MAX;
+use super::value::Check;
 use crate::config::MEMORY_MB_MIN;
+use crate::executor::{DEPTH_MAX, Data};
+use crate::gateway::Inputs;
 use crate::plain_text::json_fault;
+use crate::safety::is_expression;
+use crate::verdict::shortened;
 
 /// The maximum length of an id, in bytes. It limits the length of answers, which repeat the id.
 const ID_BYTES_MAX: usize = 512;
@@ -20,12 +26,11 @@ const ID_BYTES_MAX: usize = 512;
 /// The maximum number of tests of one script. Each test is a run, and the line's answer has an entry for each test.
 const TESTS_MAX: usize = 1000;
 
-/// The maximum nesting of a line's `meta`, so that Python programs can read the answer. Python's JSON reader gives up
-/// at about 1,000 levels.
-const DEPTH_MAX: usize = 128;
+/// The maximum length of the calls of a line's tests together, in bytes. They are analysed together with the script.
+const CALLS_BYTES_MAX: usize = 512 * 1024;
 
-/// The maximum number of digits of a number in a line's `meta`, so that Python programs can read the answer. Python's
-/// JSON reader refuses longer integers.
+/// The maximum number of digits of a number in a line's `meta` or in an expected value, so that Python programs can
+/// read the answer. Python's JSON reader refuses longer integers.
 const DIGITS_MAX: usize = 4300;
 
 /// The limits of each script. A line may ask for lower limits only.
@@ -46,20 +51,39 @@ pub(super) struct Ask {
     pub(super) tests: Vec<Test>,
     /// Whether the line itself contains tests.
     pub(super) has_tests: bool,
+    /// The files that the script may read in each run.
+    pub(super) inputs: Inputs,
     pub(super) bounds: Bounds,
     pub(super) meta: Option<Box<RawValue>>,
     /// The hash of everything in the line that the answer depends on. `None` for a script that is not from a line.
     pub(super) line_sha256: Option<String>,
 }
 
-/// One run of a script, with its input and its expected output.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One run of a script, with its expected result.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Test {
+    /// The script reads `stdin`. `stdout` is the expected output; `None` if no output is expected.
+    Output { stdin: String, stdout: Option<String> },
+    /// The expression `call` is evaluated after the script. `value` is the expected value, as JSON.
+    Call { call: String, value: Box<RawValue>, check: Check },
+}
+
+/// A test as it is in a line.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Test {
-    #[serde(default)]
-    pub(super) stdin: String,
-    /// The expected standard output. `None` if no output is expected.
-    pub(super) stdout: Option<String>,
+struct WrittenTest {
+    stdin: Option<String>,
+    stdout: Option<String>,
+    call: Option<String>,
+    /// `null` is an expected value too.
+    #[serde(default, deserialize_with = "present")]
+    value: Option<Box<RawValue>>,
+    check: Option<Check>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// An invalid line, and the reason why it is invalid.
@@ -102,10 +126,11 @@ struct Line {
     id: Option<Id>,
     code: String,
     stdin: Option<String>,
+    inputs: Option<Value>,
     timeout: Option<f64>,
     memory_mb: Option<u64>,
     expect: Option<Object<Expectation>>,
-    tests: Option<Vec<Object<Test>>>,
+    tests: Option<Vec<Object<WrittenTest>>>,
     meta: Option<Box<RawValue>>,
 }
 
@@ -129,6 +154,9 @@ struct Hashed<'a> {
     code: &'a str,
     has_tests: bool,
     tests: &'a [Test],
+    /// The digests of the inputs. Omitted without inputs, so that the hash stays the same as in earlier versions.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    inputs: Map<String, Value>,
     timeout: Option<f64>,
     memory_mb: Option<u64>,
 }
@@ -149,14 +177,18 @@ impl Id {
 }
 
 impl Ask {
-    /// Parses the line with this number. `line` is `None` if the line is too long. `most` has the maximum limits that
-    /// the line may ask for.
-    pub(super) fn take(number: u64, line: Option<&[u8]>, most: Bounds) -> Result<Self, Invalid> {
-        let Some(line) = line else {
-            let reason = format!("the line is longer than {} MiB", LINE_BYTES_MAX / (1024 * 1024));
-            return Err(Invalid { number, id: None, reason });
+    /// Parses the line with this number. `line` is the maximum length of a line, in bytes, if the line is longer. `most` has
+    /// the maximum limits that the line may ask for.
+    pub(super) fn take(
+        number: u64,
+        line: Result<&[u8], usize>,
+        most: Bounds,
+    ) -> Result<Self, Invalid> {
+        let too_long = |bytes_max: usize| {
+            let reason = format!("the line is longer than {} MiB", bytes_max / (1024 * 1024));
+            Invalid { number, id: None, reason }
         };
-        Self::parse(number, line, most)
+        Self::parse(number, line.map_err(too_long)?, most)
     }
 
     /// Parses the line with this number. `most` has the maximum limits that the line may ask for.
@@ -175,7 +207,7 @@ impl Ask {
     }
 
     fn of(number: u64, line: Line, most: Bounds) -> Result<Self, String> {
-        let Line { id, code, stdin, timeout, memory_mb, expect, tests, meta } = line;
+        let Line { id, code, stdin, inputs, timeout, memory_mb, expect, tests, meta } = line;
         let id = id.map_or_else(|| number.to_string(), Id::into_text);
         if !is_id(&id) {
             return Err(format!("the id is empty, or longer than {ID_BYTES_MAX} bytes"));
@@ -194,27 +226,86 @@ impl Ask {
                     tests.len()
                 ));
             }
-            Some(tests) if tests.iter().any(|Object(test)| test.stdout.is_none()) => {
-                return Err("a test has no expected stdout".to_owned());
+            Some(tests) => {
+                tests.into_iter().map(|Object(test)| test.parse()).collect::<Result<_, _>>()?
             }
-            Some(tests) => tests.into_iter().map(|Object(test)| test).collect(),
             None => {
                 let (stdin, stdout) =
                     (stdin.unwrap_or_default(), expect.map(|Object(it)| it.stdout));
-                vec![Test { stdin, stdout }]
+                vec![Test::Output { stdin, stdout }]
             }
         };
+        if tests.iter().filter_map(Test::call).map(str::len).sum::<usize>() > CALLS_BYTES_MAX {
+            let most = CALLS_BYTES_MAX / 1024;
+            return Err(format!("the calls of the tests are longer than {most} KiB together"));
+        }
         if let Some(meta) = &meta {
-            require_readable(meta.get())?;
+            require_readable("meta", meta.get())?;
         }
         let bounds = Bounds {
             timeout: timeout.map_or(Ok(most.timeout), |it| below_timeout(it, most.timeout))?,
             memory_mb: memory_mb
                 .map_or(Ok(most.memory_mb), |it| below_memory(it, most.memory_mb))?,
         };
-        let hashed = Hashed { code: &code, has_tests, tests: &tests, timeout, memory_mb };
+        let inputs = Inputs::from_json(inputs.unwrap_or_default());
+        let inputs = inputs.map_err(|error| error.to_string())?;
+        let digests = inputs.description();
+        let hashed =
+            Hashed { code: &code, has_tests, tests: &tests, inputs: digests, timeout, memory_mb };
         let line_sha256 = Some(hashed.sha256());
-        Ok(Self { id, code, tests, has_tests, bounds, meta, line_sha256 })
+        Ok(Self { id, code, tests, has_tests, inputs, bounds, meta, line_sha256 })
+    }
+}
+
+impl Ask {
+    /// Returns whether the line expects a result, by which the script is judged.
+    pub(super) fn is_judged(&self) -> bool {
+        self.tests.iter().any(|test| match test {
+            Test::Output { stdout, .. } => stdout.is_some(),
+            Test::Call { .. } => true,
+        })
+    }
+
+    /// Returns the expressions of the tests.
+    pub(super) fn calls(&self) -> Arc<[String]> {
+        self.tests.iter().filter_map(Test::call).map(str::to_owned).collect()
+    }
+}
+
+impl Test {
+    /// Returns the expression that is evaluated after the script, if the test has one.
+    pub(super) fn call(&self) -> Option<&str> {
+        match self {
+            Self::Output { .. } => None,
+            Self::Call { call, .. } => Some(call),
+        }
+    }
+}
+
+impl WrittenTest {
+    fn parse(self) -> Result<Test, String> {
+        match self {
+            Self { stdin, stdout: Some(stdout), call: None, value: None, check: None } => {
+                Ok(Test::Output { stdin: stdin.unwrap_or_default(), stdout: Some(stdout) })
+            }
+            Self { stdin: None, stdout: None, call: Some(call), value: Some(value), check } => {
+                if !is_expression(&call) {
+                    return Err(format!("the call {:?} is not one expression", shortened(&call)));
+                }
+                require_readable("value", value.get())?;
+                let check = check.unwrap_or_default();
+                let expected = Data::expected(&value).map_err(|error| json_fault(&error))?;
+                check.fault(&expected).map_or(Ok(()), |fault| Err(fault.to_owned()))?;
+                Ok(Test::Call { call, value, check })
+            }
+            Self { call: None, value: None, check: None, .. } => {
+                Err("a test has no expected stdout".to_owned())
+            }
+            Self { call: Some(_), value: None, stdin: None, stdout: None, .. } => {
+                Err("a test has a call but no value".to_owned())
+            }
+            _ => Err("a test has either stdin and stdout, or call, value and check".to_owned()),
+        }
     }
 }
 
@@ -228,7 +319,7 @@ impl Hashed<'_> {
 
 /// Refuses JSON that a program that reads the answer may not be able to parse: deep nesting, and numbers with very many
 /// digits.
-fn require_readable(json: &str) -> Result<(), String> {
+fn require_readable(name: &str, json: &str) -> Result<(), String> {
     let mut depth = 0_usize;
     let mut digits = 0_usize;
     let mut in_text = false;
@@ -244,10 +335,10 @@ fn require_readable(json: &str) -> Result<(), String> {
             _ => {}
         }
         if depth > DEPTH_MAX {
-            return Err(format!("the meta is nested deeper than {DEPTH_MAX}"));
+            return Err(format!("the {name} is nested deeper than {DEPTH_MAX}"));
         }
         if digits > DIGITS_MAX {
-            return Err(format!("the meta has a number of more than {DIGITS_MAX} digits"));
+            return Err(format!("the {name} has a number of more than {DIGITS_MAX} digits"));
         }
     }
     Ok(())
@@ -286,7 +377,9 @@ mod tests {
     fn only_the_code_is_needed() {
         let ask = parse(r#"{"code":"print(1)"}"#).unwrap();
         assert_eq!((ask.id.as_str(), ask.code.as_str()), ("7", "print(1)"));
-        assert_eq!(ask.tests, [Test { stdin: String::new(), stdout: None }]);
+        assert!(
+            matches!(&ask.tests[..], [Test::Output { stdin, stdout: None }] if stdin.is_empty())
+        );
         assert!(!ask.has_tests && ask.meta.is_none());
         assert_eq!((ask.bounds.timeout, ask.bounds.memory_mb), (MOST.timeout, MOST.memory_mb));
     }
@@ -298,8 +391,9 @@ mod tests {
                 "expect":{"stdout":"7\n"},"meta":{"z":1,"a":[2.50]}}"#,
         );
         let ask = ask.unwrap();
-        let test = Test { stdin: "3 4\n".to_owned(), stdout: Some("7\n".to_owned()) };
-        assert_eq!((ask.id.as_str(), ask.tests), ("a/1", vec![test]));
+        assert_eq!(ask.id, "a/1");
+        let [Test::Output { stdin, stdout }] = &ask.tests[..] else { panic!("{:?}", ask.tests) };
+        assert_eq!((stdin.as_str(), stdout.as_deref()), ("3 4\n", Some("7\n")));
         assert_eq!((ask.bounds.timeout.as_millis(), ask.bounds.memory_mb), (500, 256));
         // `meta` is unchanged: its keys are not sorted, and its numbers are not rounded.
         assert_eq!(ask.meta.unwrap().get(), r#"{"z":1,"a":[2.50]}"#);
@@ -409,5 +503,32 @@ mod tests {
             let invalid = parse(&line(&long)).unwrap_err();
             assert_eq!(invalid.reason, "the meta has a number of more than 4300 digits");
         }
+    }
+
+    #[test]
+    fn a_test_has_an_output_or_a_call() {
+        for (tests, reason) in [
+            (r#"[{"call":"f()"}]"#, "a call but no value"),
+            (
+                r#"[{"call":"f()","value":1,"stdin":""}]"#,
+                "either stdin and stdout, or call, value and check",
+            ),
+            (
+                r#"[{"stdout":"","check":"set"}]"#,
+                "either stdin and stdout, or call, value and check",
+            ),
+            (r#"[{"call":"x = f()","value":1}]"#, "the call \"x = f()\" is not one expression"),
+            (r#"[{"call":"f()","value":1,"check":"set"}]"#, "the value is an array"),
+            (r#"[{"call":"f()","value":1,"check":"same"}]"#, "unknown variant `same`"),
+        ] {
+            let invalid = parse(&format!(r#"{{"code":"1","tests":{tests}}}"#)).unwrap_err();
+            assert!(invalid.reason.contains(reason), "{tests}: {}", invalid.reason);
+        }
+        let ask = parse(r#"{"code":"1","tests":[{"call":"f()","value":null}]}"#).unwrap();
+        assert_eq!((&*ask.calls(), ask.is_judged()), (&["f()".to_owned()][..], true));
+        let long = format!("f('{}')", "x".repeat(CALLS_BYTES_MAX));
+        let line = serde_json::json!({ "code": "1", "tests": [{ "call": long, "value": 1 }] });
+        let invalid = parse(&line.to_string()).unwrap_err();
+        assert!(invalid.reason.contains("longer than 512 KiB"), "{}", invalid.reason);
     }
 }

@@ -6,6 +6,7 @@
 //! - `pump` gives each worker a line.
 //! - `verifier` passes the script of a line through the same entry for scripts as a client's call.
 //! - `answer` is the answer to a line. `output` writes answers.
+//! - `value` compares the value of a call with the expected one.
 //! - `answered` remembers the lines that an earlier run has answered.
 //! - `summary` counts the answers.
 //! - `stream` runs a batch from the body of an HTTP request.
@@ -20,9 +21,10 @@ mod pump;
 mod shard;
 mod stream;
 mod summary;
+mod value;
 mod verifier;
 
-pub(crate) use answer::Status;
+pub(crate) use answer::{Judge, Status};
 pub(crate) use ask::Bounds;
 pub(crate) use input::Input;
 pub(crate) use memory::available_memory_bytes;
@@ -31,4 +33,4 @@ pub(crate) use pump::{Ended, Pump, Pumped};
 pub(crate) use shard::Shard;
 pub(crate) use stream::{AnswerLine, Batch, Chunk, OneAnswer, Single, Wanted, answer_one};
 pub(crate) use summary::{Progress, RunBy, Summary};
-pub(crate) use verifier::{Analysis, Verifier};
+pub(crate) use verifier::{Analysis, Judging, Verifier};

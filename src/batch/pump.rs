@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::answered::{Answered, Earlier, Ids, NotAdded};
 use super::ask::{Ask, Invalid};
-use super::input::{Input, InputEnd, RawLine};
+use super::input::{Input, InputEnd, LINE_BYTES_MAX, RawLine};
 use super::output::Writer;
 use super::{Bounds, Output, Progress, Status, Verifier};
 use crate::ledger::Presented;
@@ -66,7 +66,7 @@ pub(crate) enum Ended {
 enum Taken {
     Ask(Ask),
     /// The line has this answer without a run, because it is invalid.
-    Answered(Answer),
+    Answered(Box<Answer>),
     /// An earlier run has answered the line, so it is skipped.
     Skipped,
     /// An earlier run has answered a different line with this id.
@@ -133,7 +133,7 @@ impl Pump {
                             }
                             Taken::Answered(answer) => {
                                 let place = answers.begin();
-                                answers.take(place, answer).await;
+                                answers.take(place, *answer).await;
                             }
                             Taken::Ask(ask) => {
                                 let (place, stop) = (answers.begin(), self.stop.clone());
@@ -164,7 +164,7 @@ impl Pump {
     /// Classifies a line by the work that it needs.
     fn check(&self, line: &RawLine, ids: &mut Ids, answered: &Answered) -> Taken {
         let number = line.number;
-        match take_up(number, line.bytes.as_deref(), self.bounds, ids) {
+        match take_up(number, line.bytes.as_deref().ok_or(LINE_BYTES_MAX), self.bounds, ids) {
             Ok(ask) => match answered.to_script(number, &ask) {
                 Earlier::Unanswered => Taken::Ask(ask),
                 Earlier::Answered => Taken::Skipped,
@@ -176,7 +176,7 @@ impl Pump {
                 // If an earlier line has the same id, an answer with this id belongs to the earlier line.
                 let own = Some(id.as_str()).filter(|id| !ids.contains(id));
                 match answered.to_invalid(number, own) {
-                    Earlier::Unanswered => Taken::Answered(invalid.into()),
+                    Earlier::Unanswered => Taken::Answered(Box::new(invalid.into())),
                     Earlier::Answered => Taken::Skipped,
                     Earlier::OtherAnswered => Taken::Changed(id),
                 }
@@ -185,10 +185,11 @@ impl Pump {
     }
 }
 
-/// Parses a line, and refuses it if an earlier line has the same id. `line` is `None` if the line is too long.
+/// Parses a line, and refuses it if an earlier line has the same id. `line` is the maximum length if the
+/// line is too long.
 pub(super) fn take_up(
     number: u64,
-    line: Option<&[u8]>,
+    line: Result<&[u8], usize>,
     bounds: Bounds,
     ids: &mut Ids,
 ) -> Result<Ask, Invalid> {

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::answered::Ids;
 use super::ask::{Ask, Test};
-use super::input::LINE_BYTES_MAX;
 use super::pump::{take_up, to_line};
 use super::{Bounds, Status, Verifier};
+use crate::gateway::Inputs;
 use crate::ledger::Presented;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
@@ -35,6 +35,10 @@ pub(crate) struct AnswerLine {
     pub(crate) bytes: Vec<u8>,
     pub(crate) room: Option<Held>,
 }
+
+/// The maximum length of a line of a stream, in bytes. A line with a script of 1 MiB fits, with its tests. It is lower than
+/// for a file, because the lines of several clients share the memory of the server.
+const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A line of a stream: its number, its bytes (`None` if it is too long), and the memory that is reserved for the bytes.
 type Line = (u64, Option<Vec<u8>>, Held);
@@ -82,7 +86,12 @@ impl Batch {
                 break;
             }
             for (number, bytes, room) in lines.split(chunk.unwrap_or_default(), is_end) {
-                let ask = match take_up(number, bytes.as_deref(), self.bounds, &mut ids) {
+                let ask = match take_up(
+                    number,
+                    bytes.as_deref().ok_or(LINE_BYTES_MAX),
+                    self.bounds,
+                    &mut ids,
+                ) {
                     Ok(ask) => ask,
                     Err(invalid) => {
                         let line = AnswerLine::small(to_line(&invalid.into()));
@@ -175,6 +184,7 @@ impl Lines {
 pub(crate) struct Wanted {
     pub(crate) code: String,
     pub(crate) stdin: String,
+    pub(crate) inputs: Inputs,
     /// The requested timeout. It is reduced to the maximum.
     pub(crate) timeout: Option<Duration>,
     /// The requested memory. It is reduced to the maximum.
@@ -243,12 +253,13 @@ pub(crate) async fn answer_one(
 
 impl Ask {
     fn wanted(wanted: &Wanted, most: Bounds) -> Self {
-        let Wanted { code, stdin, timeout, memory_mb } = wanted.clone();
+        let Wanted { code, stdin, inputs, timeout, memory_mb } = wanted.clone();
         Self {
             id: "1".to_owned(),
             code,
-            tests: vec![Test { stdin, stdout: None }],
+            tests: vec![Test::Output { stdin, stdout: None }],
             has_tests: false,
+            inputs,
             bounds: Bounds {
                 timeout: timeout.map_or(most.timeout, |asked| asked.min(most.timeout)),
                 memory_mb: memory_mb.map_or(most.memory_mb, |asked| asked.min(most.memory_mb)),

@@ -12,16 +12,17 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::{Lane, Outcome, RunError, RunLimits, Turn};
-use crate::gateway::{Arguments, AskedBy, DecisionRecord, ErrorCode};
+use crate::executor::{Data, EndReport, Lane, Outcome, RunError, RunLimits, Turn};
+use crate::gateway::{Accompanying, Arguments, AskedBy, DecisionRecord, ErrorCode};
 use crate::ledger::{Presented, UserName};
 use crate::sandbox::Tier;
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 use crate::shares::Held;
-use crate::verification::verdict_without_run;
+use crate::verdict::Conclusion;
+use crate::verification::{Subject, verdict_without_run};
 
 use super::Status;
-use super::answer::{Answer, RunEnd, TestAnswer, is_as_expected};
+use super::answer::{Answer, Judge, RunEnd, TestAnswer, is_as_expected};
 use super::ask::{Ask, Test};
 
 /// The maximum number of attempts to answer a line, if this machine may be the cause of a bad answer.
@@ -33,12 +34,27 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 /// does not count as a failure of the script.
 const STARVED: &str = "it timed out because other processes kept it from the processors or from pipes of the usual size";
 
+/// The reason in the answer if the script must not be judged at this tier.
+const EXPOSED: &str = "expect and tests need tier 2 of the sandbox, tier 3 or Seatbelt: at this tier, scripts can read the expected results";
+
 /// Answers the lines of a batch. It passes each script through the one entry for scripts.
 pub(crate) struct Verifier {
     scripts: Arc<Scripts>,
     analysis: Analysis,
     /// Whether the runs of a script end when one of its tests has failed.
     is_fail_fast: bool,
+    judging: Judging,
+}
+
+/// The conditions under which scripts are judged.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Judging {
+    /// Whether scripts are also judged at a tier at which they can read the expected results.
+    pub(crate) allows_any_tier: bool,
+    /// Whether scripts can read a file with the expected results.
+    pub(crate) are_answers_readable: bool,
+    /// The weakest way of judging by which a script may pass.
+    pub(crate) required: Option<Judge>,
 }
 
 /// The effect of findings of the analysis on a script.
@@ -62,7 +78,12 @@ struct TestRuns {
 impl Verifier {
     /// Creates a verifier for `scripts`. Their gateway must treat findings as `analysis` requires.
     pub(crate) fn new(scripts: Arc<Scripts>, analysis: Analysis, is_fail_fast: bool) -> Self {
-        Self { scripts, analysis, is_fail_fast }
+        Self { scripts, analysis, is_fail_fast, judging: Judging::default() }
+    }
+
+    /// Sets the conditions under which scripts are judged.
+    pub(crate) fn with_judging(self, judging: Judging) -> Self {
+        Self { judging, ..self }
     }
 
     /// Checks whether a caller may still run scripts: the proof that authenticated the caller must still hold.
@@ -97,7 +118,9 @@ impl Verifier {
             Analysis::Blocks => None,
             Analysis::Reports => Some("report"),
         };
-        Answer { meta, analysis, line_sha256, queue_ms: milliseconds(waited), ..answer }
+        let answer =
+            Answer { meta, analysis, line_sha256, queue_ms: milliseconds(waited), ..answer };
+        self.judging.apply_to(answer)
     }
 
     /// Ends the processes that outlive single runs. No run may be in progress.
@@ -132,6 +155,7 @@ impl Verifier {
     ) -> Answer {
         let request = Request {
             arguments: Arguments::from_iter([("code".to_owned(), json!(ask.code.as_str()))]),
+            with: Accompanying { calls: ask.calls(), inputs: ask.inputs.clone() },
             presented: presented.clone(),
             asked_by: AskedBy::default(),
             cancel: cancel.clone(),
@@ -144,12 +168,21 @@ impl Verifier {
                 return infra_error(ask.id.clone(), refusal.to_string());
             }
         };
+        if ask.is_judged() && !self.judging.allows_any_tier {
+            let tier = self.tier(cancel).await;
+            if tier.is_some_and(|tier| !tier.hides_files()) {
+                return Answer {
+                    is_final: true,
+                    ..infra_error(ask.id.clone(), EXPOSED.to_owned())
+                };
+            }
+        }
         let runs = self.run(ask, &permit, cancel).await;
         Answer {
             verification_id: Some(record.verification_id),
             code_sha256: Some(sha256(&ask.code)),
             findings: record.findings,
-            ..runs.into_answer(ask)
+            ..runs.into_answer(ask, self.judging)
         }
     }
 
@@ -161,14 +194,16 @@ impl Verifier {
             memory_mb: Some(ask.bounds.memory_mb),
             ..RunLimits::of_script(ask.bounds.timeout)
         };
+        let mut calls = 0..;
         for test in &ask.tests {
+            let call = test.call().and_then(|_| calls.next());
             let waits = AtomicBool::default();
             let turn = self.scripts.turn(permit, Lane::Calls, &waits, cancel).await;
             let Some(turn) = turn else {
                 runs.add(test, Outcome::never_started());
                 break;
             };
-            let run = self.run_once(permit, turn, test, limits, cancel).await;
+            let run = self.run_once(permit, turn, (test, call), limits, cancel).await;
             match run {
                 // A starved run has no result. If a test has failed before, the failed test decides, so the starved run
                 // does not matter.
@@ -191,8 +226,9 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script once. While an earlier run that was killed has not ended, no run can start, so this function waits
-    /// and then tries again. The wait does not count as an attempt to answer the line.
+    /// Runs a script once, for a test. `call` is the index of the test's call among the calls of all tests. While an
+    /// earlier run that was killed has not ended, no run can start, so this function waits and then tries again. The wait
+    /// does not count as an attempt to answer the line.
     ///
     /// At some tiers, a script can send signals to its supervisor. At such a tier, the death of a supervisor is not
     /// treated as a defect of this machine. The run counts as ended by SIGKILL, so that no script can escape the result
@@ -201,15 +237,17 @@ impl Verifier {
         &self,
         permit: &Permit,
         turn: Turn,
-        test: &Test,
+        (test, call): (&Test, Option<usize>),
         limits: RunLimits,
         cancel: &CancellationToken,
     ) -> Result<Outcome, ScriptError> {
         loop {
-            let request = RunRequest {
-                stdin: test.stdin.as_bytes().into(),
-                ..RunRequest::new(limits, cancel.clone())
+            let stdin = match test {
+                Test::Output { stdin, .. } => stdin.as_bytes(),
+                Test::Call { .. } => b"",
             };
+            let request =
+                RunRequest { stdin: stdin.into(), call, ..RunRequest::new(limits, cancel.clone()) };
             let run = self.scripts.run(permit, &turn, request).await;
             match run {
                 Err(ScriptError::Run(RunError::OthersDoNotEnd)) => {}
@@ -242,18 +280,40 @@ impl TestRuns {
 
     fn add(&mut self, test: &Test, outcome: Outcome) {
         let status = Status::of(&outcome);
-        let expected = test.stdout.as_deref();
-        let is_expected =
-            expected.is_none_or(|expected| is_as_expected(&outcome.stdout.text, expected));
-        let passed = status.verdict(is_expected);
+        let mut answer = TestAnswer {
+            status,
+            passed: None,
+            duration_ms: outcome.duration_ms(),
+            got: None,
+            error: None,
+        };
+        let is_expected = match test {
+            Test::Output { stdout, .. } => {
+                stdout.as_deref().map(|expected| is_as_expected(outcome.stdout.content(), expected))
+            }
+            Test::Call { value, check, .. } => {
+                let found = value_of(&outcome);
+                let is_expected = found.as_ref().is_ok_and(|found| {
+                    Data::expected(value).is_ok_and(|expected| check.accepts(found, &expected))
+                });
+                match found {
+                    Ok(found) if !is_expected => answer.got = Some(found.text()),
+                    Err(error) if status == Status::Ok => answer.error = Some(error),
+                    // The value is the expected one, or the status is the reason why there is none.
+                    Ok(_) | Err(_) => {}
+                }
+                Some(is_expected)
+            }
+        };
+        answer.passed = status.verdict(is_expected);
         let has_failed = self.has_failed();
-        self.tests.push(TestAnswer { status, passed, duration_ms: outcome.duration_ms() });
+        self.tests.push(answer);
         if !has_failed {
             self.shown = Some((status, outcome));
         }
     }
 
-    fn into_answer(self, ask: &Ask) -> Answer {
+    fn into_answer(self, ask: &Ask, judging: Judging) -> Answer {
         let Self { tests, shown, error } = self;
         if let Some((error, is_final)) = error {
             return Answer { is_final, ..infra_error(ask.id.clone(), error) };
@@ -262,10 +322,16 @@ impl TestRuns {
         let Some((status, outcome)) = shown.filter(|_| !is_cancelled) else {
             return Answer::bare(ask.id.clone(), Status::Cancelled);
         };
-        let passed = tests.iter().all(|test| test.passed == Some(true));
+        let has_passed = tests.iter().all(|test| test.passed == Some(true));
+        // If the batch ended between two tests, nothing is known about the rest.
+        if has_passed && tests.len() < ask.tests.len() {
+            return Answer::bare(ask.id.clone(), Status::Cancelled);
+        }
+        let passed = ask.is_judged().then_some(has_passed);
         let duration_ms = tests.iter().map(|test| test.duration_ms).sum();
         Answer {
-            passed: Some(passed),
+            passed,
+            judged: passed.map(|_| judging.judge_of(&outcome)),
             duration_ms: Some(duration_ms),
             tests: if ask.has_tests { tests } else { Vec::new() },
             verification: outcome.verdict.clone(),
@@ -275,15 +341,51 @@ impl TestRuns {
     }
 }
 
+/// Returns the value of a call, or the reason why there is none.
+fn value_of(outcome: &Outcome) -> Result<Data, String> {
+    let EndReport { reached_end, value, returned: _ } = &outcome.end_report;
+    match value {
+        Some(value) => Data::decode(value).map_err(|error| error.to_string()),
+        None if *reached_end => Err("the call has not sent exactly one value".to_owned()),
+        None => Err("the script ended before the call".to_owned()),
+    }
+}
+
+impl Judging {
+    /// Returns the way in which a run was judged. A run without a tier was killed before its outcome was known.
+    fn judge_of(self, outcome: &Outcome) -> Judge {
+        let is_hidden = outcome.tier.is_some_and(Tier::hides_files) && !self.are_answers_readable;
+        if is_hidden { Judge::Isolated } else { Judge::Exposed }
+    }
+
+    /// Withdraws the verdict of an answer if the script was not judged in the required way.
+    fn apply_to(self, answer: Answer) -> Answer {
+        let is_verdict = answer.status.verdict(Some(true)).is_some();
+        match self.required {
+            Some(required) if is_verdict && answer.judged < Some(required) => {
+                Answer { passed: None, incomplete: true, ..answer }
+            }
+            Some(_) | None => answer,
+        }
+    }
+}
+
 fn refused(ask: &Ask, record: DecisionRecord) -> Answer {
     let status = match record.error_code {
         Some(ErrorCode::SandboxUnavailable) => Status::InfraError,
         Some(_) | None => Status::Blocked,
     };
+    let passed = status.verdict(ask.is_judged().then_some(false));
     Answer {
+        passed,
+        // The script did not run, so it could not affect the verdict.
+        judged: passed.map(|_| Judge::Isolated),
         verification_id: Some(record.verification_id),
         code_sha256: Some(sha256(&ask.code)),
-        verification: Some(Arc::new(verdict_without_run(Some(&ask.code), None))),
+        verification: Some(Arc::new(verdict_without_run(
+            Conclusion::Blocked,
+            &Subject::new(Some(&ask.code), None),
+        ))),
         findings: record.findings,
         error: Some(record.message),
         ..Answer::bare(ask.id.clone(), status)
@@ -300,4 +402,29 @@ fn sha256(code: &str) -> String {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ask::Bounds;
+    use super::*;
+    use crate::executor::Ending;
+
+    #[test]
+    fn a_line_whose_tests_did_not_all_run_has_not_passed() {
+        let line = br#"{"code":"x","tests":[{"stdin":"","stdout":""},{"stdin":"","stdout":""}]}"#;
+        let bounds = Bounds { timeout: Duration::from_secs(1), memory_mb: 1024 };
+        let ask = Ask::parse(1, line, bounds).unwrap();
+        let none = || TestRuns { tests: Vec::new(), shown: None, error: None };
+        let (mut part, mut whole) = (none(), none());
+        let ended = || Outcome { ending: Ending::Exited(0), ..Outcome::never_started() };
+        part.add(&ask.tests[0], ended());
+        for test in &ask.tests {
+            whole.add(test, ended());
+        }
+        // The batch of the first was cancelled after one run.
+        let [part, whole] = [part, whole].map(|runs| runs.into_answer(&ask, Judging::default()));
+        assert_eq!((part.status, part.passed), (Status::Cancelled, None));
+        assert_eq!((whole.status, whole.passed), (Status::Ok, Some(true)));
+    }
 }

@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::output::{document, print, print_styled};
+use crate::gateway::Inputs;
 use crate::safety::{self, Analysis, Check, Finding, Severity, Vacuity};
 use crate::terminal::{BOLD, DIM, Label, visible};
 
@@ -36,18 +37,25 @@ struct Checked {
 /// Analyses the files and prints the findings, or a single line if there are no findings. The exit code is 0 without
 /// findings, 1 with findings, and 2 if a file could not be read or analysed.
 ///
-/// With `requires_check`, a script without a check that can fail counts as a finding too.
+/// `inputs` are the names of the inputs that the scripts may read. With `requires_check`, a script without a check that
+/// can fail counts as a finding too.
 pub(super) fn check(
     files: &[PathBuf],
     format: CheckFormat,
     requires_check: bool,
+    inputs: &[String],
 ) -> anyhow::Result<ExitCode> {
+    let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+    if let Err(error) = Inputs::require_names(&inputs) {
+        Label::Error.say(error);
+        return Ok(ExitCode::from(super::USAGE));
+    }
     let mut checked = Vec::new();
     let mut has_failed = false;
     for file in files {
         let name =
             if file == Path::new("-") { "<stdin>".to_owned() } else { file.display().to_string() };
-        match analyze(file) {
+        match analyze(file, &inputs) {
             Ok(analysis) => checked.push(Checked { name, analysis }),
             Err(error) => {
                 tracing::error!("{name}: {error:#}");
@@ -71,9 +79,9 @@ pub(super) fn check(
     Ok(ExitCode::from(if has_failed { super::USAGE } else { u8::from(has_findings) }))
 }
 
-fn analyze(file: &Path) -> anyhow::Result<Analysis> {
+fn analyze(file: &Path, inputs: &[&str]) -> anyhow::Result<Analysis> {
     let source = super::read_script(file)?;
-    Ok(safety::analyze(&source)?)
+    Ok(safety::analyze_with_inputs(&source, inputs)?)
 }
 
 fn as_text(checked: &[Checked]) -> String {

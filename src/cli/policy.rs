@@ -17,7 +17,8 @@ use crate::config::Settings;
 use crate::data_folder::data_folder;
 use crate::executor::{Executor as _, OneShotExecutor};
 use crate::governance::{
-    CheckpointPolicy, GovernedTool, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal,
+    CheckpointPolicy, GovernedTool, Level, Policy, PolicyCheck, PolicyError, PolicyFile, Rehearsal,
+    judge_warning,
 };
 use crate::ledger::{Role, UserName};
 use crate::plain_text::json_fault;
@@ -130,13 +131,14 @@ fn test(file: &Path, options: &Test, settings: &Settings) -> anyhow::Result<Exit
 }
 
 fn check(file: &Path, format: Format) -> anyhow::Result<ExitCode> {
-    let check = match PolicyCheck::of(file) {
+    let mut check = match PolicyCheck::of(file) {
         Ok(check) => check,
         Err(error) => {
             tracing::error!("{error}");
             return Ok(ExitCode::from(super::USAGE));
         }
     };
+    check.warnings.extend(check.policy.as_ref().and_then(judge_warning));
     let text = match format {
         Format::Text => as_text(file, &check),
         Format::Json => document(as_json(file, &check)),
@@ -179,6 +181,11 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         let CheckpointPolicy { file, rows, interval } = checkpoint;
         format!("{}, after {rows} rows or {} s", file.display(), interval.as_secs())
     });
+    let level = policy.judge.require.map_or("in-process", Level::as_str);
+    let judge = match &policy.judge.tests {
+        Some(tests) => format!("tests of {}, at least {level}", tests.display()),
+        None => "the tests of the workspace".to_owned(),
+    };
     let days = |age: Duration| format!("{} days", age.as_secs() / (24 * 60 * 60));
     let total = |bytes: u64| format!("{} MiB together", bytes >> 20);
     let kept: Vec<String> =
@@ -207,6 +214,7 @@ fn rows(policy: &Policy) -> Vec<(&'static str, String)> {
         ),
         ("output", format!("{} bytes each of stdout and stderr", budget.output_bytes_max)),
         ("artifacts", format!("{} bytes a run", budget.artifact_bytes_max)),
+        ("judge", judge),
         ("checkpoints", checkpoint.unwrap_or_else(|| "-".to_owned())),
         ("kept", if kept.is_empty() { "for ever".to_owned() } else { kept.join(", ") }),
         ("sha256", sha256.clone()),
@@ -239,6 +247,12 @@ fn as_json(file: &Path, check: &PolicyCheck) -> Value {
             "artifact_bytes_max": budget.artifact_bytes_max,
             "retention_days": retention.age.map(|age| age.as_secs() / (24 * 60 * 60)),
             "total_mb_max": retention.total_bytes.map(|bytes| bytes >> 20),
+            "judge": {
+                "tests": policy.judge.tests,
+                "list": policy.judge.list,
+                "require": policy.judge.require,
+                "control": policy.judge.has_control,
+            },
             "checkpoint": policy.checkpoint.as_ref().map(|checkpoint| &checkpoint.file),
             "sha256": sha256,
         })

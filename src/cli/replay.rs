@@ -3,27 +3,30 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::Args;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::Format;
 use super::output::{document, print};
 use super::receipt::public_keys;
+use super::{Format, InputFile, read_inputs};
 use crate::config::Settings;
 use crate::executor::{Executor, Lane, OneShotExecutor, Outcome, RunLimits, describe};
-use crate::gateway::{Arguments, AskedBy, Gateway, Stdin, Tool};
+use crate::gateway::{Accompanying, Arguments, AskedBy, Form, Gateway, Inputs, Stdin, Tool};
 use crate::ledger::Presented;
 use crate::logging::Causes;
 use crate::receipt::{
-    Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified, compare_outputs,
-    compare_subject, ending, outputs_beside, read_bounded, sha256, stored_output, verify,
+    CALL, INPUT, Limits, Predicate, RECEIPT_BYTES_MAX, SCRIPT, Statement, Verified,
+    compare_outputs, compare_subject, ending, outputs_beside, read_bounded, sha256, stored_output,
+    verify,
 };
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 use crate::verdict::Conclusion;
@@ -65,6 +68,9 @@ pub(super) struct Options {
     /// The standard input of the script, if it read any
     #[arg(long, value_name = "FILE")]
     stdin: Option<PathBuf>,
+    /// A file that was passed with the script; may be repeated
+    #[arg(long, value_name = "NAME=FILE")]
+    input: Vec<InputFile>,
     /// The number of replays
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TIMES_MAX))]
     times: u8,
@@ -226,12 +232,40 @@ pub(super) fn run(options: &Options, settings: &Settings) -> anyhow::Result<Exit
     {
         return bad(&options.receipt, &error);
     }
+    if receipt.statement.digest(CALL).is_some() {
+        return bad(
+            &options.receipt,
+            &"the run evaluated the call of a test, which is not repeated",
+        );
+    }
     let stdin = match stdin(options, &receipt) {
         Ok(stdin) => stdin,
         Err(error) => return bad(options.stdin.as_deref().unwrap_or(&options.receipt), &error),
     };
-    let replayed = replay(options, settings, &receipt, script, &stdin)?;
+    let inputs = match inputs(options, &receipt) {
+        Ok(inputs) => inputs,
+        Err(error) => return bad(&options.receipt, &error),
+    };
+    let replayed = replay(options, settings, &receipt, script, (&stdin, inputs))?;
     show(options, &replayed)
+}
+
+/// Reads the files that were passed with the script, and compares them with the receipt.
+fn inputs(options: &Options, receipt: &Verified) -> anyhow::Result<Inputs> {
+    let forms = receipt.predicate()?.map(|predicate| predicate.inputs).unwrap_or_default();
+    if let Some(missing) =
+        forms.keys().find(|name| options.input.iter().all(|it| it.name != **name))
+    {
+        anyhow::bail!("the script was run with a file: pass --input {missing}=FILE");
+    }
+    let unreadable = |(file, error): (&Path, io::Error)| anyhow!("{}: {error}", file.display());
+    let mut files = Vec::new();
+    for (name, content) in read_inputs(&options.input).map_err(unreadable)? {
+        compare_subject(&receipt.statement, &format!("{INPUT}{name}"), &content)?;
+        let form = forms.get(&name).copied().unwrap_or(Form::Bytes);
+        files.push((name, form, content));
+    }
+    Ok(Inputs::new(files)?)
 }
 
 /// Reads the standard input of the script and compares it with the receipt. Returns an empty input if the receipt
@@ -255,7 +289,7 @@ fn replay(
     settings: &Settings,
     receipt: &Verified,
     script: String,
-    stdin: &Stdin,
+    (stdin, inputs): (&Stdin, Inputs),
 ) -> anyhow::Result<Replayed> {
     let not_run =
         |reason: &str| Replayed { not_run: Some(reason.to_owned()), ..Replayed::default() };
@@ -289,7 +323,7 @@ fn replay(
         let predicate = &predicate;
         let replayed =
             Again { executor: &executor, scripts: &scripts, settings, options, predicate };
-        let replayed = replayed.run(&then, script, stdin).await;
+        let replayed = replayed.run(&then, (script, inputs), stdin).await;
         scripts.shut_down(async {}).await;
         replayed
     };
@@ -306,7 +340,12 @@ struct Again<'a> {
 }
 
 impl Again<'_> {
-    async fn run(&self, then: &RunResult, script: String, stdin: &Stdin) -> Replayed {
+    async fn run(
+        &self,
+        then: &RunResult,
+        (script, inputs): (String, Inputs),
+        stdin: &Stdin,
+    ) -> Replayed {
         let may_differ_by = self.predicate.may_differ_by.iter().flatten().map(ToString::to_string);
         let mut replayed =
             Replayed { may_differ_by: may_differ_by.collect(), ..Replayed::default() };
@@ -318,7 +357,7 @@ impl Again<'_> {
             let reason = "the environment differs from the receipt (--strict)".to_owned();
             return Replayed { not_run: Some(reason), ..replayed };
         }
-        let permit = match self.decide(script).await {
+        let permit = match self.decide(script, inputs).await {
             Ok(permit) => permit,
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
@@ -415,9 +454,10 @@ impl Again<'_> {
     }
 
     /// Decides about the script by the present rules. The error contains the reason for a refusal.
-    async fn decide(&self, code: String) -> Result<Permit, String> {
+    async fn decide(&self, code: String, inputs: Inputs) -> Result<Permit, String> {
         let request = Request {
             arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
+            with: Accompanying { inputs, ..Accompanying::default() },
             presented: Presented::default(),
             asked_by: AskedBy::default(),
             cancel: CancellationToken::new(),

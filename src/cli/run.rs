@@ -20,9 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::print;
 use super::pictures;
+use super::{InputFile, read_inputs};
 use crate::config::{Settings, VerdictNote};
 use crate::executor::{Echo, Ending, OneShotExecutor};
-use crate::gateway::{Arguments, AskedBy, Stdin, Tool};
+use crate::gateway::{Arguments, AskedBy, Inputs, Stdin, Tool};
 use crate::jobs::RequestKey;
 use crate::ledger::Presented;
 use crate::server::{CallContext, CallEnd, Reply, Server};
@@ -88,6 +89,11 @@ pub(super) struct Options {
     /// The standard input of the script: a file of up to 4 MiB, or -; empty by default
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     stdin: Option<PathBuf>,
+    /// A file that the script may read under a plain name; may be repeated
+    ///
+    /// The script sees the file as `open("NAME")` and as `inputs["NAME"]`: a string if it is UTF-8, otherwise bytes.
+    #[arg(long, value_name = "NAME=FILE", conflicts_with = "batch")]
+    input: Vec<InputFile>,
     /// Write the pictures of the script into this folder
     ///
     /// The files are picture-1.png and so on. The folder is created if it does not exist. Without this option,
@@ -169,6 +175,10 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
         Some((_, Ok(stdin))) => stdin,
         Some((file, Err(error))) => return unreadable(file, error),
     };
+    let inputs = match read_inputs(&options.input) {
+        Ok(files) => Inputs::from_files(files)?,
+        Err((file, error)) => return unreadable(file, error),
+    };
     if let Some(folder) = folder {
         pictures::make_folder(folder)?;
     }
@@ -178,7 +188,7 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     let receipts = super::receipt::writer_of_scripts(settings)?;
     let server = Server::new(settings, executor, None, None, receipts.as_ref());
     super::in_runtime(|runtime| {
-        runtime.block_on(call(&server, (code, stdin), options, folder.as_deref()))
+        runtime.block_on(call(&server, (code, stdin, inputs), options, folder.as_deref()))
     })
 }
 
@@ -189,10 +199,24 @@ fn read_stdin(file: &Path) -> io::Result<Stdin> {
     Ok(bytes.as_slice().into())
 }
 
+fn caller(cancel: CancellationToken, echo: Echo) -> CallContext {
+    CallContext {
+        request: RequestKey("run".to_owned()),
+        cancel,
+        presented: Presented::default(),
+        asked_by: AskedBy { client: Some("qwed-mcp run".to_owned()), ..AskedBy::default() },
+        takes_tasks: false,
+        waits_for_turn: Arc::default(),
+        echo,
+        stdin: Stdin::default(),
+        inputs: Inputs::default(),
+    }
+}
+
 /// Calls the tool, and prints the output, the pictures and the outcome.
 async fn call(
     server: &Server,
-    (code, stdin): (String, Stdin),
+    (code, stdin, inputs): (String, Stdin, Inputs),
     options: &Options,
     folder: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
@@ -200,16 +224,8 @@ async fn call(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let cancel = CancellationToken::new();
     let screen = Screen::open(&cancel);
-    let caller = CallContext {
-        request: RequestKey("run".to_owned()),
-        cancel: cancel.clone(),
-        presented: Presented::default(),
-        asked_by: AskedBy { client: Some("qwed-mcp run".to_owned()), ..AskedBy::default() },
-        takes_tasks: false,
-        waits_for_turn: Arc::default(),
-        echo: if is_json { Echo::default() } else { screen.echo() },
-        stdin,
-    };
+    let echo = if is_json { Echo::default() } else { screen.echo() };
+    let caller = CallContext { stdin, inputs, ..caller(cancel.clone(), echo) };
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
     let call = server.call(Tool::ExecutePythonCode.name(), arguments, caller);
     tokio::pin!(call);
@@ -228,7 +244,7 @@ async fn call(
     let Some(printed) = unless_interrupted(&mut interrupts, printed).await else {
         return Ok(ExitCode::from(code::INTERRUPTED));
     };
-    let Printed { is_unread, elapsed } = printed??;
+    let Printed { is_unread, is_line_open, elapsed } = printed??;
     if is_unread {
         return Ok(ExitCode::from(code::UNREAD));
     }
@@ -246,6 +262,12 @@ async fn call(
         let verdict = reply.verdict.clone();
         if let (Some(verdict), Some(file)) = (&verdict, &document) {
             write_document(verdict, file)?;
+        }
+        // The output of the script stays as it is, unless a message follows it.
+        let is_silent =
+            reply.remarks.is_empty() && (folder.is_some() || reply.pictures.all.is_empty());
+        if is_line_open && (shows_verdict || !is_silent) {
+            screen::end_line();
         }
         let shown = if is_json {
             show_json(reply, folder.as_deref())

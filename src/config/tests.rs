@@ -27,6 +27,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             warm: true,
             verdict_note: VerdictNote::Vacuous,
             vacuity: false,
+            result_chars: None,
             pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),
@@ -185,6 +186,7 @@ fn warnings_say_what_is_used_instead() {
         ("QWED_MCP_WARM_IDLE_SECONDS", "x"),
         ("QWED_MCP_MEMORY_MB", "x"),
         ("QWED_MCP_PRELOAD", "x;y"),
+        ("QWED_MCP_RESULT_CHARS", "999"),
         ("QWED_MCP_SANDBOX", "x"),
         ("QWED_MCP_WARM", "x"),
     ];
@@ -197,6 +199,7 @@ fn warnings_say_what_is_used_instead() {
             "QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024",
             "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the \
              default",
+            "QWED_MCP_RESULT_CHARS is not a whole number from 1000 to 2097152; shortening no output",
             "QWED_MCP_SANDBOX is not required, strict, degraded or off; using required",
             "QWED_MCP_SYNC_CONCURRENCY is not a whole number from 1 to 64; using 1",
             "QWED_MCP_WARM is neither on nor off; using on",

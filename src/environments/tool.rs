@@ -281,6 +281,9 @@ impl Tool {
             Self::Venv { .. } => {
                 let mut install = job.pip();
                 install.args(["--no-compile", "--progress-bar", "off"]);
+                // Otherwise pip looks for the newest version of a package that another package needs with an extra
+                // (`pydantic[email]`), and then refuses it, because it has no hash.
+                install.arg("--constraint").arg(lock);
                 install
             }
         };

@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::frames::{HEAD_BYTES, frames};
+use super::frames::{HEAD_BYTES, only_frame};
+use crate::plain_text::plain;
 use crate::verdict::shortened;
 
 /// The letter of the frame with the counts.
@@ -86,13 +87,6 @@ impl CheckCounts {
     }
 }
 
-/// Returns the content of the frame with a letter, if there is exactly one.
-fn only_frame(bytes: &[u8], kind: u8) -> Option<&[u8]> {
-    let mut found = frames(bytes).filter(|(letter, _)| *letter == kind);
-    let (_, content) = found.next()?;
-    found.next().is_none().then_some(content)
-}
-
 impl Compared {
     /// Reads the index of the check, and pairs of texts, all separated by NUL. Texts beyond the limits are shortened or
     /// left out.
@@ -116,11 +110,12 @@ impl Compared {
     }
 }
 
-/// Returns a text with runs of white space and of control characters as one space, and shortened.
+/// Returns a text with runs of white space and of control characters as one space, and shortened. Hidden characters are
+/// replaced, because a value could look like a different value.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    shortened(&line).into_owned()
+    plain(&shortened(&line))
 }
 
 #[cfg(test)]
@@ -157,6 +152,9 @@ mod tests {
         let expected = [("total".to_owned(), "1 + [2J 2".to_owned()), (short.clone(), short)];
         assert_eq!(of(&content).compared(0), expected);
         assert_eq!(of(&content).compared(1), []);
+        let hidden = "0\0name\0'a\u{202e}b\u{200b}c\u{feff}' == 'é'".as_bytes();
+        let expected = ("name".to_owned(), "'a\u{fffd}b\u{fffd}c\u{fffd}' == 'é'".to_owned());
+        assert_eq!(of(hidden).compared(0), [expected]);
         let many = format!("0{}", "\0name\0value".repeat(500));
         assert_eq!(of(many.as_bytes()).compared(0).len(), COMPARED_MAX);
         let empty = format!("0{}", "\0".repeat(1_000));

@@ -61,8 +61,11 @@ impl Contained {
         let seed = self.determinism.and(given.seed());
         let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
         let bootstrap = &self.interpreter.bootstrap;
-        let [lengths, source, plan, stdin] = &given_input;
-        let input = [bootstrap, wants_pictures, &seed, lengths, source, plan, stdin];
+        let [lengths, source, plan, call, stdin, inputs] = &given_input;
+        let has_end_report: &[u8] = if given.has_end_report() { b"+" } else { b"-" };
+        let before = [bootstrap, wants_pictures, has_end_report, &seed];
+        let of_script: [&[u8]; 6] = [lengths, source, plan, call, stdin, inputs];
+        let input = [&before[..], &of_script].concat();
         self.order_for(Role::Script, &input, scratch, limits, group)
     }
 

@@ -20,15 +20,25 @@ pub(crate) struct Echo(Option<Arc<Heard>>);
 
 struct Heard {
     listener: Box<Listener>,
+    /// Whether output that was passed on cannot be taken back.
+    is_final: bool,
     /// Whether the listener has received output.
     has_begun: AtomicBool,
 }
 
 impl Echo {
-    /// Creates an echo that passes output to `listener`.
+    /// Creates an echo that passes output to `listener`, which shows it as the output of the run.
     pub(crate) fn to(listener: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
-        let listener = Box::new(listener);
-        Self(Some(Arc::new(Heard { listener, has_begun: AtomicBool::new(false) })))
+        Self::new(Box::new(listener), true)
+    }
+
+    /// Creates an echo that passes output to `listener`, which uses it for as long as the run goes on.
+    pub(crate) fn preview(listener: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
+        Self::new(Box::new(listener), false)
+    }
+
+    fn new(listener: Box<Listener>, is_final: bool) -> Self {
+        Self(Some(Arc::new(Heard { listener, is_final, has_begun: AtomicBool::new(false) })))
     }
 
     /// Passes `bytes` to the listener, if there is one.
@@ -40,10 +50,12 @@ impl Echo {
         }
     }
 
-    /// Returns whether the listener has received output of the run. If so, the run cannot be repeated, because that
-    /// output cannot be taken back.
+    /// Returns whether the listener has shown output of the run. If so, the run cannot be repeated, because that output
+    /// cannot be taken back.
     pub(super) fn has_begun(&self) -> bool {
-        self.0.as_ref().is_some_and(|heard| heard.has_begun.load(Ordering::Relaxed))
+        let has_begun =
+            |heard: &Arc<Heard>| heard.is_final && heard.has_begun.load(Ordering::Relaxed);
+        self.0.as_ref().is_some_and(has_begun)
     }
 }
 

@@ -14,3 +14,10 @@ pub(super) fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
         Some((*kind, content))
     })
 }
+
+/// Returns the content of the frame with a letter, if there is exactly one.
+pub(super) fn only_frame(bytes: &[u8], kind: u8) -> Option<&[u8]> {
+    let mut found = frames(bytes).filter(|(letter, _)| *letter == kind);
+    let (_, content) = found.next()?;
+    found.next().is_none().then_some(content)
+}

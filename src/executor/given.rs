@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::gateway::AuthorizedScript;
+use crate::gateway::{AuthorizedScript, Form, Inputs};
 
 /// The input that Python receives for a run.
 #[derive(Clone, Copy)]
@@ -12,8 +12,12 @@ pub(super) struct Given<'a> {
     pub(super) source: &'a str,
     /// The plan by which the run counts the checks of the script; empty if nothing is counted.
     pub(super) plan: &'a str,
+    /// The expression that is evaluated after the script; empty if there is none.
+    pub(super) call: &'a str,
     /// The data that the script reads from its standard input.
     pub(super) stdin: &'a [u8],
+    /// The files that the script may read; `None` for the server's own scripts.
+    inputs: Option<&'a Inputs>,
     /// The unchanged script, as it is signed; `None` if the source is one of the server's own scripts.
     script: Option<&'a str>,
 }
@@ -24,12 +28,19 @@ impl<'a> Given<'a> {
     pub(super) fn to(script: &'a AuthorizedScript) -> Self {
         let script_text = script.source().as_str();
         let source = script_text.strip_prefix('\u{feff}').unwrap_or(script_text);
-        Self { source, plan: script.check_plan(), stdin: script.stdin(), script: Some(script_text) }
+        Self {
+            source,
+            plan: script.check_plan(),
+            call: script.call(),
+            stdin: script.stdin(),
+            inputs: Some(script.inputs()),
+            script: Some(script_text),
+        }
     }
 
     /// Creates the input for one of the server's own scripts, which reads nothing from its standard input.
     pub(super) fn source(source: &'a str) -> Self {
-        Self { source, plan: "", stdin: &[], script: None }
+        Self { source, plan: "", call: "", stdin: &[], inputs: None, script: None }
     }
 
     /// Returns the seed of the script's random numbers: the SHA-256 of the script. `None` for the server's own scripts.
@@ -37,12 +48,40 @@ impl<'a> Given<'a> {
         self.script.map(|script| Sha256::digest(script).into())
     }
 
-    /// Returns the part of Python's input that begins with the script: the lengths of the source, of the plan and of the
-    /// standard input, as `u64` in little-endian order, and then the three of them.
-    pub(super) fn input(&self) -> [Cow<'a, [u8]>; 4] {
-        let parts = [self.source.as_bytes(), self.plan.as_bytes(), self.stdin];
-        let lengths = parts.map(|part| u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
-        let [source, plan, stdin] = parts.map(Cow::Borrowed);
-        [Cow::Owned(lengths.concat()), source, plan, stdin]
+    /// Returns whether the process reports the end of the script, and the counts of its checks. The server's own scripts
+    /// are not judged.
+    pub(super) fn has_end_report(&self) -> bool {
+        self.script.is_some()
     }
+
+    /// Returns the part of Python's input that begins with the script: the lengths of the source, of the plan, of the call,
+    /// of the standard input and of the inputs, as `u64` in little-endian order, and then the five of them.
+    pub(super) fn input(&self) -> [Cow<'a, [u8]>; 6] {
+        let Self { source, plan, call, stdin, inputs, script: _ } = *self;
+        let [source, plan, call, stdin] =
+            [source.as_bytes(), plan.as_bytes(), call.as_bytes(), stdin].map(Cow::Borrowed);
+        let inputs = Cow::Owned(inputs.map(packed).unwrap_or_default());
+        let length = |part: &Cow<'_, [u8]>| u64::try_from(part.len()).unwrap_or(u64::MAX);
+        let lengths = [&source, &plan, &call, &stdin, &inputs].map(|it| length(it).to_le_bytes());
+        [Cow::Owned(lengths.concat()), source, plan, call, stdin, inputs]
+    }
+}
+
+/// Returns the inputs in the form that `give_inputs` of the bootstrap reads: for each file a byte for its form, the length of
+/// its name (one byte), the length of its content (`u64` in little-endian order), the name and the content.
+fn packed(inputs: &Inputs) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, form, content) in inputs.files() {
+        let form = match form {
+            Form::Text => b't',
+            Form::Bytes => b'b',
+            Form::Json => b'j',
+        };
+        // Names have at most 100 bytes.
+        bytes.extend([form, u8::try_from(name.len()).unwrap_or(u8::MAX)]);
+        bytes.extend(u64::try_from(content.len()).unwrap_or(u64::MAX).to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend(content);
+    }
+    bytes
 }

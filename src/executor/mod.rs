@@ -23,9 +23,11 @@ mod canary;
 mod check_counts;
 mod choice;
 mod containment;
+mod data;
 mod determinism;
 mod diagnosis;
 mod echo;
+mod end_report;
 mod environment;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -43,6 +45,7 @@ mod package_folders;
 mod pictures;
 mod probe;
 mod project;
+mod returned;
 mod run_groups;
 pub(crate) mod secrecy;
 mod side_channel;
@@ -55,12 +58,14 @@ mod warm;
 
 pub(crate) use check_counts::CheckCounts;
 pub(crate) use containment::NotContained;
+pub(crate) use data::{DEPTH_MAX, Data, Int, Kind};
 pub(crate) use determinism::Determinism;
 pub(crate) use diagnosis::{
     Diagnosis, FoundInterpreter, LayerState, PackagesError, verification_modules,
     verification_package,
 };
 pub(crate) use echo::{Echo, Stream};
+pub(crate) use end_report::EndReport;
 pub(crate) use environment::{Environment, EnvironmentCache, Package, describe};
 pub(crate) use interpreter::{FindError, Source, package_folders};
 pub(crate) use limits::RunLimits;
@@ -73,6 +78,7 @@ pub(crate) use pictures::{
 };
 pub(crate) use probe::{HomeExposure, Unusable};
 pub(crate) use project::NotForProject;
+pub(crate) use returned::Returned;
 pub(crate) use run_groups::MemoryBound;
 pub(crate) use turns::{JOBS_AT_ONCE_MAX, Lane, Turn, Turns};
 pub(crate) use untrusted::{Untrusted, UntrustedFolder};
@@ -206,9 +212,8 @@ impl Surroundings {
         &self,
         files: impl IntoIterator<Item = &'p PathBuf>,
     ) -> Option<InReach> {
-        match self.tier {
-            Tier::T3 | Tier::T2 | Tier::Seatbelt => {}
-            tier @ (Tier::T1 | Tier::Off) => return Some(InReach::Tier(tier)),
+        if !self.tier.hides_files() {
+            return Some(InReach::Tier(self.tier));
         }
         let files: Vec<&PathBuf> = files.into_iter().collect();
         let by_its_name = self.readable.iter().find_map(|path| {

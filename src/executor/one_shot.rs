@@ -184,12 +184,14 @@ impl OneShotExecutor {
         let echo = echo.clone();
         // Starting a process blocks the thread until the process has begun. So another thread does it, and this thread
         // serves clients meanwhile.
-        let has_side_channel = limits.takes_pictures || !given.plan.is_empty();
+        let has_side_channel = limits.takes_pictures || given.has_end_report();
         let start = move || Supervised::start(&supervisors, limits, has_side_channel, &echo);
         let supervised = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
         let mut supervised = supervised.map_err(RunError::StartSupervisor)?;
+        // An end counts before the timeout, because this server may be late to notice both.
         let cause = tokio::select! {
+            biased;
             cause = supervised.follow(&message) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
@@ -209,13 +211,14 @@ impl OneShotExecutor {
         };
         let took_pipes = report == Report::TooManyPipes;
         let tier = contained.plan.tier;
-        let Sent { pictures, check_counts } = side_channel.finish().await;
+        let Sent { pictures, check_counts, end_report } = side_channel.finish().await;
         Ok(Outcome {
             ending: ending(cause, is_capped, report)?,
             stdout: stdout.finish(),
             stderr: stderr.finish(),
             pictures,
             check_counts,
+            end_report,
             duration,
             took_pipes,
             is_starved,

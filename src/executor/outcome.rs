@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::sandbox::Tier;
 use crate::verdict::Verdict;
 
-use super::{CheckCounts, MemoryBound, Pictures};
+use super::{CheckCounts, EndReport, MemoryBound, Pictures, Returned};
 
 /// The ending, the output and the duration of a run.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Outcome {
     pub(crate) pictures: Arc<Pictures>,
     /// The counts of the script's checks; `None` if the run has not sent them.
     pub(crate) check_counts: Option<CheckCounts>,
+    /// The report of the script's process about the end of the script.
+    pub(crate) end_report: EndReport,
     /// The time from the start of the run to its end. A cold run ends when its last process is dead. A warm run ends
     /// when its output is complete.
     pub(crate) duration: Duration,
@@ -63,6 +65,7 @@ impl Outcome {
             stderr: Captured::default(),
             pictures: Arc::default(),
             check_counts: None,
+            end_report: EndReport::default(),
             duration: Duration::ZERO,
             took_pipes: false,
             is_starved: false,
@@ -98,12 +101,13 @@ impl Outcome {
         [self.stdout.text.as_str(), self.stderr.text.as_str()].join("\n")
     }
 
-    /// Returns the size of the output in bytes. Pictures count with their size in base64, the form in which they are
-    /// sent.
+    /// Returns the size of the output and of the value for programs, in bytes. Pictures count with their size in base64,
+    /// the form in which they are sent.
     pub(crate) fn output_bytes(&self) -> usize {
         let streams = [&self.stdout, &self.stderr];
         let of = |stream: &Captured| stream.text.len() + stream.bytes.as_ref().map_or(0, Vec::len);
-        streams.map(of).iter().sum::<usize>() + self.pictures.encoded_bytes()
+        let returned = self.end_report.returned.as_ref().map_or(0, Returned::bytes);
+        streams.map(of).iter().sum::<usize>() + self.pictures.encoded_bytes() + returned
     }
 }
 

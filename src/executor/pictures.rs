@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::check_counts;
+use super::end_report;
 use super::frames::{HEAD_BYTES, frames};
 
 /// The maximum number of pictures of a run. A person does not look at more, and a model has no room for more in its
@@ -99,7 +100,7 @@ impl Pictures {
                         pictures.leave_out(LeftOut::TooMany(u32::from_le_bytes(count)));
                     }
                 }
-                kind if check_counts::is_own(kind) => {}
+                kind if check_counts::is_own(kind) || end_report::is_own(kind) => {}
                 _ => break,
             }
         }

@@ -44,21 +44,32 @@ const BOOTSTRAP: &str = concat!(
     "\n\n",
     include_str!("python/numbers.py"),
     "\n\n",
+    include_str!("python/values.py"),
+    "\n\n",
     include_str!("python/bootstrap.py"),
     // In Python's input, these values follow the bootstrap: a byte for whether pictures are wanted, a byte for whether
-    // a seed follows, the seed, three lengths, the script, the plan of its checks, and its standard input.
+    // the end of the script is reported, a byte for whether a seed follows, the seed, five lengths, the script, the plan
+    // of its checks, the call of a test, its standard input, and its inputs.
     "\npictures = 20 if main['script'].read(1) == b'+' else None",
+    "\nchannel = 20 if main['script'].read(1) == b'+' else None",
     "\nseed = main['script'].read(32) if main['script'].read(1) == b'+' else None",
-    "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(3)]",
-    "\nsource, plan, stdin = map(main['script'].read, lengths)",
+    "\nlengths = [int.from_bytes(main['script'].read(8), 'little') for _ in range(5)]",
+    "\nsource, plan, call, stdin = map(main['script'].read, lengths[:4])",
+    "\ninputs = give_inputs(main['script'].read, lengths[4]) if lengths[4] else None",
     "\nmain.pop('script').close()",
-    "\ncode_of, ended_by, _ = bootstrap(pictures=pictures, seed=seed, channel=20)",
+    "\ncode_of, reached_end, ended_by, _ = bootstrap(pictures=pictures, seed=seed, channel=channel)",
     "\nif stdin: give_stdin(stdin)",
+    "\nnames = globals().pop('main')",
+    "\nif inputs: names['inputs'] = inputs",
     "\ntry:",
-    "\n exec(code_of(source, plan), globals().pop('main'))",
+    "\n exec(code_of(source, plan, call), names)",
+    "\n reached_end(names)",
     "\nexcept BaseException as error:",
-    "\n ended_by(error)",
-    "\n raise\n"
+    "\n ended_by(error, names)",
+    "\n raise",
+    // Otherwise the values of the script would not be finalized.
+    "\nfinally:",
+    "\n del names\n"
 );
 
 /// The code by which Python enters the sandbox of macOS, before the bootstrap.
@@ -70,6 +81,8 @@ const FORK_SERVER: &str = concat!(
     include_str!("python/pictures.py"),
     "\n\n",
     include_str!("python/checks.py"),
+    "\n\n",
+    include_str!("python/values.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
     "\n\n",

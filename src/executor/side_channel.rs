@@ -1,7 +1,9 @@
-//! The pipe on which a script's process sends its pictures and the counts of its checks, on the server's side.
+//! The pipe on which a script's process sends its pictures, the counts of its checks and the report about its end, on
+//! the server's side.
 //!
-//! `python/pictures.py` and `python/checks.py` write frames to the pipe: a letter, a length of four bytes
-//! (little-endian), and the content. A script can write anything to the pipe, so every frame is bounded and validated.
+//! `python/pictures.py`, `python/checks.py` and `python/bootstrap.py` write frames to the pipe: a letter, a length of
+//! four bytes (little-endian), and the content. A script can write anything to the pipe, so every frame is bounded and
+//! validated.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::check_counts::{self, CheckCounts};
+use super::end_report::{self, EndReport};
 use super::frames::frames;
 use super::output::Capture;
 use super::pictures::{self, Pictures};
@@ -21,9 +24,10 @@ use super::pictures::{self, Pictures};
 static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
 
 /// The maximum number of bytes that are read from the pipe of a run.
-const FRAMES_BYTES_MAX: usize = pictures::FRAMES_BYTES_MAX + check_counts::FRAMES_BYTES_MAX;
+const FRAMES_BYTES_MAX: usize =
+    pictures::FRAMES_BYTES_MAX + check_counts::FRAMES_BYTES_MAX + end_report::FRAMES_BYTES_MAX;
 
-/// A pipe that receives the pictures of a run and the counts of its checks; `None` if the run sends neither.
+/// A pipe that receives the frames of a run; `None` if the run sends none.
 #[derive(Debug)]
 pub(super) struct SideChannel(Option<Capture<pipe::Receiver>>);
 
@@ -33,6 +37,7 @@ pub(super) struct Sent {
     pub(super) pictures: Arc<Pictures>,
     /// The counts of the checks; `None` if the run has not sent them exactly once.
     pub(super) check_counts: Option<CheckCounts>,
+    pub(super) end_report: EndReport,
 }
 
 impl SideChannel {
@@ -72,8 +77,9 @@ impl SideChannel {
     pub(super) async fn finish(self) -> Sent {
         let bytes = self.0.map(Capture::into_bytes).unwrap_or_default();
         let check_counts = CheckCounts::from_frames(&bytes);
-        if frames(&bytes).all(|(kind, _)| check_counts::is_own(kind)) {
-            return Sent { pictures: Arc::default(), check_counts };
+        let end_report = EndReport::from_frames(&bytes);
+        if frames(&bytes).all(|(kind, _)| check_counts::is_own(kind) || end_report::is_own(kind)) {
+            return Sent { pictures: Arc::default(), check_counts, end_report };
         }
         // This does not fail, because the semaphore is never closed.
         let turn = ONE_AT_A_TIME.acquire().await;
@@ -81,6 +87,6 @@ impl SideChannel {
         drop(turn);
         // A panic of the decoder loses the pictures, but not the script's result.
         let pictures = Arc::new(pictures.unwrap_or_else(|_panic| Pictures::unusable()));
-        Sent { pictures, check_counts }
+        Sent { pictures, check_counts, end_report }
     }
 }

@@ -120,7 +120,8 @@ impl DecisionRecord {
         Self { verified: false, status, message, error_code, notes, findings, ..self }
     }
 
-    /// Returns the record as JSON without the arguments, which the client already knows.
+    /// Returns the record as JSON without the arguments, which the client already knows. The size and digest of each input
+    /// remain.
     pub fn without_arguments(&self) -> Value {
         let mut value = json!({
             "verified": self.verified,
@@ -132,6 +133,12 @@ impl DecisionRecord {
         if let Some(fields) = value.as_object_mut() {
             if let Some(code) = self.error_code {
                 fields.insert("error_code".to_owned(), json!(code));
+            }
+            // Only an allowed call has the digests of its inputs here, in place of their contents.
+            if self.verified
+                && let Some(inputs) = self.normalized_arguments.get("inputs")
+            {
+                fields.insert("inputs".to_owned(), inputs.clone());
             }
             if !self.notes.is_empty() {
                 fields.insert("notes".to_owned(), json!(self.notes));
@@ -185,7 +192,7 @@ pub enum RiskLevel {
     High,
 }
 
-/// The reason for a refusal: `QWED-MCP-RISK-001` to `-009`.
+/// The reason for a refusal: `QWED-MCP-RISK-001` to `-010`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -216,6 +223,9 @@ pub enum ErrorCode {
     /// The admin requires a sandbox that cannot be enforced on this machine.
     #[serde(rename = "QWED-MCP-RISK-009")]
     SandboxUnavailable,
+    /// `inputs` is not an object of plain file names and contents, or is too large.
+    #[serde(rename = "QWED-MCP-RISK-010")]
+    InputsInvalid,
 }
 
 impl ErrorCode {
@@ -231,6 +241,7 @@ impl ErrorCode {
             Self::JobIdMissing => "QWED-MCP-RISK-007",
             Self::JobIdInvalid => "QWED-MCP-RISK-008",
             Self::SandboxUnavailable => "QWED-MCP-RISK-009",
+            Self::InputsInvalid => "QWED-MCP-RISK-010",
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod decision;
+mod inputs;
 mod job_id;
 mod migration;
 mod policy;
@@ -22,6 +23,7 @@ mod verification_id;
 mod verified;
 
 pub use decision::{DecisionFinding, DecisionRecord, ErrorCode, RiskLevel, Status};
+pub(crate) use inputs::{Form, INPUT_BYTES_MAX, Inputs};
 pub(crate) use job_id::JobId;
 pub(crate) use reporting::ReportingGateway;
 pub(crate) use script::{AskedBy, AuthorizedScript, JobOwner, ScriptNames, SourceCode, Stdin};
@@ -36,6 +38,7 @@ use serde_json::{Map, Value};
 use crate::config::{AdminGate, CodeAnalysis, Settings};
 use crate::safety::{self, Finding};
 
+use arguments::Execution;
 use policy::ToolPolicy;
 
 /// The arguments of a `tools/call`.
@@ -123,15 +126,19 @@ impl Gateway {
     }
 
     /// Makes all checks of a script except the check of the sandbox. `arguments` are the arguments of
-    /// `execute_python_code`.
+    /// `execute_python_code`. The other parts of the script belong to the same decision.
     ///
     /// # Errors
     ///
     /// The record of the refusal, if a check fails.
-    pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
+    pub(crate) fn evaluate(
+        &self,
+        arguments: Arguments,
+        with: Accompanying,
+    ) -> Result<Verified, Box<DecisionRecord>> {
         match self {
-            Self::Blocking(gateway) => gateway.evaluate(arguments),
-            Self::Reporting(gateway) => gateway.evaluate(arguments),
+            Self::Blocking(gateway) => gateway.evaluate(arguments, with),
+            Self::Reporting(gateway) => gateway.evaluate(arguments, with),
         }
     }
 
@@ -145,17 +152,21 @@ impl Gateway {
     pub(crate) fn evaluate_again(
         &self,
         source: String,
+        inputs: Inputs,
         verification_id: String,
     ) -> Result<Verified, Box<DecisionRecord>> {
         let source = SourceCode::from(source);
-        let record = policy::EXECUTION.verify(arguments::normalized_execution(&source, true));
+        let arguments = arguments::normalized_execution(&source, &inputs, true);
+        let record = policy::EXECUTION.verify(arguments);
         let (Self::Blocking(gateway), Some(verification_id)) =
             (self, VerificationId::known(verification_id))
         else {
             let message = "The decision about the script is not known.".to_owned();
             return Err(Box::new(record.refused(Status::Blocked, ErrorCode::NoHandler, message)));
         };
-        gateway.evaluate_script(DecisionRecord { verification_id, ..record }, source, true)
+        let record = DecisionRecord { verification_id, ..record };
+        let with = Accompanying { inputs, ..Accompanying::default() };
+        gateway.evaluate_script(record, source, with, true)
     }
 }
 
@@ -181,7 +192,7 @@ impl RiskBasedExecutionGateway {
     /// script: about 100 ms for 1 MiB, and never more than about a second.
     pub fn evaluate_and_route(&self, tool_name: &str, arguments: Arguments) -> DecisionRecord {
         let decided = if tool_name == Tool::ExecutePythonCode.name() {
-            self.evaluate(arguments).map(Verified::into_record)
+            self.evaluate(arguments, Accompanying::default()).map(Verified::into_record)
         } else {
             decide_lookup(tool_name, arguments).map(|(record, _)| record)
         };
@@ -193,22 +204,24 @@ impl RiskBasedExecutionGateway {
     /// # Errors
     ///
     /// The record of the refusal, if a check fails.
-    pub(crate) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
-        let policy = &policy::EXECUTION;
-        let (source, background) =
-            arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
-        let record = policy.verify(arguments::normalized_execution(&source, background));
-        self.evaluate_script(record, source, background)
+    pub(crate) fn evaluate(
+        &self,
+        arguments: Arguments,
+        with: Accompanying,
+    ) -> Result<Verified, Box<DecisionRecord>> {
+        let (record, source, with, background) = verified_arguments(arguments, with)?;
+        self.evaluate_script(record, source, with, background)
     }
 
     fn evaluate_script(
         &self,
         record: DecisionRecord,
         source: SourceCode,
+        with: Accompanying,
         background: bool,
     ) -> Result<Verified, Box<DecisionRecord>> {
         let Analysed { issues, notes, names, findings } = match self.code_analysis {
-            CodeAnalysis::On => Analysed::of(&source),
+            CodeAnalysis::On => Analysed::of_script(&source, &with),
             CodeAnalysis::Off => Analysed::default(),
         };
         if !issues.is_empty() {
@@ -218,8 +231,31 @@ impl RiskBasedExecutionGateway {
         }
         let record = self.admin_gate.pass(record)?;
         let record = DecisionRecord { notes, ..record };
-        Ok(Verified::new(record, source, names, background))
+        Ok(Verified::new(record, source, names, with, background))
     }
+}
+
+/// The parts of a script that are decided together with it, besides its arguments.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Accompanying {
+    /// The expressions of the script's tests.
+    pub(crate) calls: Arc<[String]>,
+    /// The files that the script may read. The argument `inputs` replaces them.
+    pub(crate) inputs: Inputs,
+}
+
+/// Parses the arguments of `execute_python_code`. Returns the record of the decision so far, the script, its other parts,
+/// and whether it runs in the background.
+fn verified_arguments(
+    arguments: Arguments,
+    with: Accompanying,
+) -> Result<(DecisionRecord, SourceCode, Accompanying, bool), Box<DecisionRecord>> {
+    let policy = &policy::EXECUTION;
+    let Execution { source, inputs, background } =
+        arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
+    let with = if inputs.is_empty() { with } else { Accompanying { inputs, ..with } };
+    let arguments = arguments::normalized_execution(&source, &with.inputs, background);
+    Ok((policy.verify(arguments), source, with, background))
 }
 
 /// The result of the analysis of a script.
@@ -234,9 +270,25 @@ struct Analysed {
 }
 
 impl Analysed {
-    fn of(source: &SourceCode) -> Self {
+    /// Analyses a script together with the expressions of its tests, as if the script ended with them. The lines of
+    /// findings in an expression follow the last line of the script. The names are of the script alone.
+    fn of_script(source: &SourceCode, with: &Accompanying) -> Self {
+        let Accompanying { calls, inputs } = with;
+        let inputs = inputs.names();
+        let script = Self::of(source.as_str(), &inputs);
+        // An expression must not complete a script that does not parse.
+        if calls.is_empty() || !script.issues.is_empty() {
+            return script;
+        }
+        let extended = calls
+            .iter()
+            .fold(format!("{}\n", source.as_str()), |text, call| format!("{text}({call}\n)\n"));
+        Self { names: script.names, ..Self::of(&extended, &inputs) }
+    }
+
+    fn of(source: &str, inputs: &[&str]) -> Self {
         let texts = |findings: &[Finding]| findings.iter().map(Finding::to_string).collect();
-        match safety::analyze(source.as_str()) {
+        match safety::analyze_with_inputs(source, inputs) {
             Ok(analysis) => Self {
                 issues: texts(&analysis.findings),
                 notes: texts(&analysis.notes),
@@ -281,6 +333,6 @@ impl arguments::Invalid {
     /// Returns the refusal of a call with these arguments.
     fn refuse(self, policy: &ToolPolicy) -> DecisionRecord {
         let Self { code, message, arguments } = self;
-        policy.verify(arguments).refused(Status::Blocked, code, message.to_owned())
+        policy.verify(arguments).refused(Status::Blocked, code, message.into_owned())
     }
 }

@@ -9,7 +9,10 @@
 use crate::config::{AdminGate, Settings};
 
 use super::verified::Needs;
-use super::{Analysed, Arguments, DecisionFinding, DecisionRecord, Verified, arguments, policy};
+use super::{
+    Accompanying, Analysed, Arguments, DecisionFinding, DecisionRecord, Verified,
+    verified_arguments,
+};
 
 /// A gateway that allows scripts regardless of findings, but only at T3.
 #[derive(Debug)]
@@ -28,25 +31,26 @@ impl ReportingGateway {
         self.admin_gate
     }
 
-    /// Analyses a script. The record contains the findings.
+    /// Analyses a script and the expressions of its tests. The record contains the findings.
     ///
     /// # Errors
     ///
     /// The refusal, if the admin gate is closed, or if the arguments contain no script.
-    pub(super) fn evaluate(&self, arguments: Arguments) -> Result<Verified, Box<DecisionRecord>> {
-        let policy = &policy::EXECUTION;
-        let (source, background) =
-            arguments::execution(arguments).map_err(|invalid| Box::new(invalid.refuse(policy)))?;
-        let record = policy.verify(arguments::normalized_execution(&source, background));
+    pub(super) fn evaluate(
+        &self,
+        arguments: Arguments,
+        with: Accompanying,
+    ) -> Result<Verified, Box<DecisionRecord>> {
+        let (record, source, with, background) = verified_arguments(arguments, with)?;
         let record = self.admin_gate.pass(record)?;
-        let Analysed { issues, notes, names, mut findings } = Analysed::of(&source);
+        let Analysed { issues, notes, names, mut findings } = Analysed::of_script(&source, &with);
         if findings.is_empty() {
             // A script that cannot be analysed has a text in `issues`, but no finding of a rule.
             findings = issues.into_iter().map(DecisionFinding::of_text).collect();
         }
         let message = "The findings are reported and not acted on: --analysis report.".to_owned();
         let record = DecisionRecord { message, notes, findings, ..record };
-        Ok(Verified::new(record, source, names, background).with_needs(Needs::Tier3))
+        Ok(Verified::new(record, source, names, with, background).with_needs(Needs::Tier3))
     }
 }
 
@@ -60,7 +64,7 @@ mod tests {
 
     fn evaluate(admin_gate: AdminGate, code: &str) -> Result<Verified, Box<DecisionRecord>> {
         let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-        ReportingGateway { admin_gate }.evaluate(arguments)
+        ReportingGateway { admin_gate }.evaluate(arguments, Accompanying::default())
     }
 
     #[test]

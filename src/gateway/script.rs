@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::safety::{Analysis, Check, check_plan};
 
-use super::{JobId, VerificationId};
+use super::{Accompanying, Inputs, JobId, VerificationId};
 
 /// Python source text. Cheap to clone. `Debug` never shows the text, so that the text does not reach a log.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,6 +101,10 @@ pub(crate) struct AuthorizedScript {
     names: Option<Arc<ScriptNames>>,
     verification_id: VerificationId,
     stdin: Stdin,
+    /// The parts that were decided together with the script.
+    with: Accompanying,
+    /// The index of the expression that is evaluated after the script.
+    call: Option<usize>,
     findings: usize,
     asked_by: Arc<AskedBy>,
     job: Option<Arc<JobOwner>>,
@@ -110,6 +114,7 @@ impl AuthorizedScript {
     pub(super) fn new(
         source: SourceCode,
         names: Option<ScriptNames>,
+        with: Accompanying,
         verification_id: VerificationId,
     ) -> Self {
         let (stdin, asked_by) = (Stdin::default(), Arc::default());
@@ -118,6 +123,8 @@ impl AuthorizedScript {
             names: names.map(Arc::new),
             verification_id,
             stdin,
+            with,
+            call: None,
             findings: 0,
             asked_by,
             job: None,
@@ -162,6 +169,22 @@ impl AuthorizedScript {
     /// Copies the standard input of a script.
     pub(crate) fn with_stdin_of(self, script: &Self) -> Self {
         Self { stdin: script.stdin.clone(), ..self }
+    }
+
+    /// Sets the expression that is evaluated after the script, by its index among the expressions that were decided with
+    /// the script. The default is none.
+    pub(crate) fn with_call(self, call: Option<usize>) -> Self {
+        Self { call, ..self }
+    }
+
+    /// Returns the expression that is evaluated after the script; empty if there is none.
+    pub(crate) fn call(&self) -> &str {
+        self.call.and_then(|index| self.with.calls.get(index)).map_or("", String::as_str)
+    }
+
+    /// Returns the files that the script may read.
+    pub(crate) fn inputs(&self) -> &Inputs {
+        &self.with.inputs
     }
 
     pub(crate) fn stdin(&self) -> &[u8] {

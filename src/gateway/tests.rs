@@ -6,7 +6,7 @@ use super::*;
 
 fn evaluate(gate: AdminGate, arguments: &Value) -> Result<Verified, Box<DecisionRecord>> {
     let arguments = arguments.as_object().cloned().unwrap_or_default();
-    RiskBasedExecutionGateway::new(gate).evaluate(arguments)
+    RiskBasedExecutionGateway::new(gate).evaluate(arguments, Accompanying::default())
 }
 
 fn decide(gate: AdminGate, tool: &str, arguments: &Value) -> DecisionRecord {

@@ -3,7 +3,9 @@
 
 use crate::sandbox::Tier;
 
-use super::{AuthorizedScript, DecisionRecord, ErrorCode, ScriptNames, SourceCode, Status};
+use super::{
+    Accompanying, AuthorizedScript, DecisionRecord, ErrorCode, ScriptNames, SourceCode, Status,
+};
 
 /// The permission to run an allowed script. Only the gateway creates one.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ pub(crate) struct Verified {
     record: DecisionRecord,
     source: SourceCode,
     names: Option<ScriptNames>,
+    with: Accompanying,
     background: bool,
     needs: Needs,
 }
@@ -71,9 +74,10 @@ impl Verified {
         record: DecisionRecord,
         source: SourceCode,
         names: Option<ScriptNames>,
+        with: Accompanying,
         background: bool,
     ) -> Self {
-        Self { record, source, names, background, needs: Needs::AnyTier }
+        Self { record, source, names, with, background, needs: Needs::AnyTier }
     }
 
     /// Sets the sandbox that the script needs.
@@ -84,7 +88,7 @@ impl Verified {
     /// Makes the decision final. `sandbox` is the tier of this machine's sandbox (`None` without an interpreter), or
     /// the reason why no sandbox is available.
     pub(crate) fn confirm(self, sandbox: Result<Option<Tier>, String>) -> Decision {
-        let Self { record, source, names, background, needs } = self;
+        let Self { record, source, names, with, background, needs } = self;
         let missing = match (sandbox, needs) {
             (Ok(_), Needs::AnyTier) | (Ok(Some(Tier::T3)), Needs::Tier3) => None,
             (Ok(_), Needs::Tier3) => {
@@ -96,7 +100,7 @@ impl Verified {
             let (status, code) = (Status::BlockedAdminPolicy, ErrorCode::SandboxUnavailable);
             return Decision::Refuse(record.refused(status, code, missing));
         }
-        let script = AuthorizedScript::new(source, names, record.verification_id.clone())
+        let script = AuthorizedScript::new(source, names, with, record.verification_id.clone())
             .with_findings(record.findings.len());
         let grant =
             if background { Grant::ExecuteInBackground(script) } else { Grant::Execute(script) };

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::budget::Budget;
 use super::evidence::RunStatus;
+use super::judge::Judge;
 use super::policy::{Policy, PolicyError, PolicyFile};
 use super::pytest::PytestOrder;
 use super::refusal::RefusalCode;
@@ -65,6 +66,7 @@ pub(super) struct Cleared {
     pub(super) caller: Caller,
     pub(super) policy: Arc<Policy>,
     pub(super) order: PytestOrder,
+    pub(super) judge: Judge,
     pub(super) budget: Budget,
     /// The tier of the sandbox; `None` if there is no interpreter.
     pub(super) tier: Option<Tier>,
@@ -145,7 +147,7 @@ impl Governance {
     /// Checks policy, sandbox, budget and arguments of a run, in this order, and records its start. The caller's
     /// permission must have been checked before.
     async fn clear(&self, call: Call, caller: Caller) -> Result<Cleared, Refusal> {
-        let (policy, order, budget, tier) = match self.check(&call).await {
+        let (policy, Checked { order, judge, budget, tier }) = match self.check(&call).await {
             Ok(checked) => checked,
             Err(refusal) => return Err(self.refused(&call, Some(&caller), refusal).await),
         };
@@ -157,7 +159,10 @@ impl Governance {
         let made_with = self.made_with(&policy, &order.workspace).await;
         let entry = |(event, outcome)| {
             let is_start = event == AuditEvent::ToolStarted;
-            let details = if is_start { made_with.details() } else { Map::new() };
+            let mut details = if is_start { made_with.details() } else { Map::new() };
+            if is_start {
+                details.insert("judge".to_owned(), json!(judge.record()));
+            }
             call.entry(event, Some(&caller), outcome, details)
         };
         let rows = rows.map(entry).to_vec();
@@ -166,19 +171,15 @@ impl Governance {
         }
         self.record(call.tool);
         let workspace = made_with.workspace;
-        Ok(Cleared { call, caller, policy, order, budget, tier, workspace, _sealed: () })
+        Ok(Cleared { call, caller, policy, order, judge, budget, tier, workspace, _sealed: () })
     }
 
-    async fn check(
-        &self,
-        call: &Call,
-    ) -> Result<(Arc<Policy>, PytestOrder, Budget, Option<Tier>), Refusal> {
+    async fn check(&self, call: &Call) -> Result<(Arc<Policy>, Checked), Refusal> {
         let policy = self.policy().await?;
         let (tool, arguments) = (call.tool, &call.arguments);
-        let (order, budget, tier) =
-            check_run(&policy, &*self.executor, tool, arguments, call.started).await?;
+        let checked = check_run(&policy, &*self.executor, tool, arguments, call.started).await?;
         self.require_safe_key(&policy)?;
-        Ok((policy, order, budget, tier))
+        Ok((policy, checked))
     }
 
     /// Appends the rows about the start of a run, if the caller has a run left today.
@@ -274,14 +275,22 @@ impl Governance {
     }
 }
 
+/// What the checks of a run yield.
+struct Checked {
+    order: PytestOrder,
+    judge: Judge,
+    budget: Budget,
+    tier: Option<Tier>,
+}
+
 /// Performs the checks of a run that need no store.
 async fn check_run(
-    policy: &Policy,
+    policy: &Arc<Policy>,
     executor: &dyn Executor,
     tool: GovernedTool,
     arguments: &Map<String, Value>,
     started: Instant,
-) -> Result<(PytestOrder, Budget, Option<Tier>), Refusal> {
+) -> Result<Checked, Refusal> {
     if policy.allowlist.is_empty() {
         return Err(Refusal::NoAllowlist);
     }
@@ -304,9 +313,12 @@ async fn check_run(
     }
     let mut budget = Budget::new(started, policy);
     budget.attempt()?;
-    let order = PytestOrder::parse(arguments, root)
+    let judged_by = Arc::clone(policy);
+    let judge = blocking(move || Judge::load(&judged_by, tier)).await?;
+    let judge = judge.map_err(|unusable| Refusal::PolicyUnusable(unusable.to_string()))?;
+    let order = PytestOrder::parse(arguments, root, &judge)
         .map_err(|invalid| Refusal::InvalidParams(invalid.to_string()))?;
-    Ok((order, budget, tier))
+    Ok(Checked { order, judge, budget, tier })
 }
 
 /// A dry run of a call. It applies the same checks, and runs nothing.

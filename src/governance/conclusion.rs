@@ -3,6 +3,7 @@
 use super::artifacts::{ENTRIES_MAX, Size};
 use super::budget::Bound;
 use super::evidence::RunStatus;
+use super::judge::Judge;
 use super::policy::Policy;
 use super::refusal::Refusal;
 use super::summary::TestSummary;
@@ -45,6 +46,7 @@ impl Conclusion {
     /// pytest's end.
     pub(super) fn of_run(
         policy: &Policy,
+        judge: &Judge,
         ran: Ran,
         report: Option<TestSummary>,
         ended: Option<Ended>,
@@ -87,7 +89,10 @@ impl Conclusion {
             }
         },
         Ending::Cancelled => (Verdict::of_status(RunStatus::Cancelled), None),
-        Ending::Exited(code) => (Verdict::of(code, report.as_ref(), ended), None),
+        Ending::Exited(code) => {
+            let verdict = Verdict::of(code, report.as_ref(), ended);
+            (judge.correct(verdict, report.as_ref()), None)
+        }
     };
         Self { verdict, refusal, outcome: Some(outcome), summary: report }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use super::level::JudgeRecord;
 use super::summary::TestSummary;
 use super::workspace::WorkspaceState;
 
@@ -64,6 +65,8 @@ pub(crate) enum RunStatus {
     BudgetExceeded,
     Cancelled,
     NoTests,
+    /// No test failed, but not every test that has to pass has passed, or not at the level that the policy requires.
+    Incomplete,
 }
 
 impl RunStatus {
@@ -78,6 +81,7 @@ impl RunStatus {
             Self::BudgetExceeded => "budget_exceeded",
             Self::Cancelled => "cancelled",
             Self::NoTests => "no_tests",
+            Self::Incomplete => "incomplete",
         }
     }
 
@@ -92,6 +96,7 @@ impl RunStatus {
             Self::BudgetExceeded => "BUDGET_EXCEEDED",
             Self::Cancelled => "CANCELLED",
             Self::NoTests => "NO_TESTS",
+            Self::Incomplete => "INCOMPLETE",
         }
     }
 }
@@ -140,6 +145,9 @@ pub(crate) struct Evidence {
     pub(crate) arguments: Map<String, Value>,
     /// The hash of `arguments`, as in the audit log.
     pub(crate) arguments_hash: String,
+    /// The judge of the tests. Evidence of earlier versions has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) judge: Option<JudgeRecord>,
     /// The outcomes of the tests, if pytest reported them.
     pub(crate) summary: Option<TestSummary>,
     pub(crate) artifacts: Vec<ArtifactRecord>,
@@ -232,6 +240,7 @@ mod tests {
             (RunStatus::BudgetExceeded, "budget_exceeded"),
             (RunStatus::Cancelled, "cancelled"),
             (RunStatus::NoTests, "no_tests"),
+            (RunStatus::Incomplete, "incomplete"),
         ];
         for (status, name) in names {
             assert_eq!(serde_json::to_value(status).unwrap(), json!(name));

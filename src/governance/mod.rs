@@ -9,6 +9,8 @@
 //! | `policy`, `budget` | the permissions that the admin gives, and the limits of one call |
 //! | `pytest`, `run`, `python` | a run: its arguments, its sandbox, its end, and its interpreter |
 //! | `conclusion`, `verdict` | the conclusion from the end of a run |
+//! | `judge` | how far a result can be trusted: the admin's own tests, and the list of those that have to pass |
+//! | `level` | the levels of judges |
 //! | `artifacts`, `evidence`, `summary` | the files that a run leaves, which `read` serves |
 //! | `integrity`, `upkeep` | whether the files of a run are unchanged, and how long they are kept |
 //! | `workspace` | the workspace's commit, and whether its files match that commit |
@@ -27,6 +29,8 @@ mod checkpoint;
 mod conclusion;
 mod evidence;
 mod integrity;
+mod judge;
+mod level;
 mod patience;
 mod policy;
 mod pytest;
@@ -71,6 +75,8 @@ pub(crate) use evidence::Evidence;
 pub(crate) use integrity::{
     ArtifactsVerification, IntegrityError, RunDifference, Served, evidence, verify_artifacts,
 };
+pub(crate) use judge::{RecordedList, judge_warning, record_list};
+pub(crate) use level::Level;
 pub(crate) use patience::until_reached;
 pub(crate) use policy::{CheckpointPolicy, Policy, PolicyCheck, PolicyError, PolicyFile};
 pub(crate) use refusal::Refusal;

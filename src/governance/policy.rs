@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::artifacts::Retention;
+use super::level::Level;
 use super::tools::GovernedTool;
 use crate::config::{MEMORY_MB_DEFAULT, MEMORY_MB_MAX, MEMORY_MB_MIN};
 use crate::strict_modes::Unprotected;
@@ -42,7 +43,7 @@ const CHECKPOINT_SECONDS_MAX: u64 = SECONDS_A_DAY;
 const SECONDS_A_DAY: u64 = 24 * 60 * 60;
 
 /// The sections of a policy file, each with its keys. A file with any other section or key is refused.
-const SECTIONS: [(&str, &[&str]); 6] = [
+const SECTIONS: [(&str, &[&str]); 7] = [
     ("tools", &["allowlist", "scripts_need_token"]),
     ("sandbox", &["enabled", "timeout_s", "memory_limit_mb", "allowed_paths", "env_whitelist"]),
     (
@@ -56,6 +57,7 @@ const SECTIONS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("workspace", &["root"]),
+    ("judge", &["tests", "list", "require", "control"]),
     ("artifacts", &["retention_days", "total_mb_max"]),
     ("audit", &["checkpoint", "checkpoint_rows", "checkpoint_seconds"]),
 ];
@@ -88,6 +90,8 @@ pub(crate) struct Policy {
     pub(crate) budget: BudgetPolicy,
     /// The folder with the tests. Without this folder no tests run.
     pub(crate) workspace_root: Option<PathBuf>,
+    /// The judge of the tests.
+    pub(crate) judge: JudgePolicy,
     /// How long finished runs are kept, and how much space they may take.
     pub(crate) retention: Retention,
     /// The settings for checkpoints of the audit log; `None` if the admin names no file for them.
@@ -124,6 +128,19 @@ pub(crate) struct BudgetPolicy {
     pub(crate) output_bytes_max: u64,
     /// The limit for all files of a run together, in bytes.
     pub(crate) artifact_bytes_max: u64,
+}
+
+/// The section `judge`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct JudgePolicy {
+    /// The folder with the admin's own tests, which replace the tests of the workspace.
+    pub(crate) tests: Option<PathBuf>,
+    /// The file with the list of the tests that have to pass. It is present if `tests` is.
+    pub(crate) list: Option<PathBuf>,
+    /// The level below which no run has passed.
+    pub(crate) require: Option<Level>,
+    /// Whether the tests run once more with their assertions turned round.
+    pub(crate) has_control: bool,
 }
 
 /// The section `audit`.
@@ -216,12 +233,14 @@ impl Policy {
         let mut section = |name| mistakes.note(document.section(name));
         let (tools, held, call) = (section("tools"), section("sandbox"), section("budget"));
         let (workspace, kept, log) = (section("workspace"), section("artifacts"), section("audit"));
+        let judged = section("judge");
         let policy = Self {
             allowlist: allowlist(&tools, &mut mistakes),
             scripts_need_token: mistakes.note(tools.flag("scripts_need_token")).unwrap_or_default(),
             sandbox: sandbox(&held, &mut mistakes),
             budget: budget(&call, &mut mistakes),
             workspace_root: mistakes.note(workspace.path("root")),
+            judge: judge(&judged, &mut mistakes),
             retention: retention(&kept, &mut mistakes),
             checkpoint: checkpoint(&log, &mut mistakes),
             sha256: hex::encode(Sha256::digest(text)),
@@ -314,6 +333,30 @@ fn retention(section: &Section<'_>, mistakes: &mut Mistakes) -> Retention {
         age: days.map(|days| Duration::from_secs(days * SECONDS_A_DAY)),
         total_bytes: megabytes.map(|megabytes| megabytes << 20),
     }
+}
+
+fn judge(section: &Section<'_>, mistakes: &mut Mistakes) -> JudgePolicy {
+    let tests = mistakes.note(section.path("tests"));
+    let list = mistakes.note(section.path("list"));
+    let require = mistakes.note(section.choice("require", &Level::ALL.map(Level::as_str)));
+    let require = require.and_then(|name| Level::ALL.into_iter().find(|it| it.as_str() == name));
+    let has_control = mistakes.note(section.flag("control")).unwrap_or_default();
+    let needs = |key, other, must: &str| section.conflict(key, &format!("{must} judge.{other}"));
+    let missing = if tests.is_some() && list.is_none() {
+        Some(needs("tests", "list", "stand with"))
+    } else if tests.is_some() {
+        None
+    } else if list.is_some() {
+        Some(needs("list", "tests", "stand with"))
+    } else if has_control {
+        Some(needs("control", "tests", "stand with"))
+    } else if require.is_some_and(|level| level > Level::InProcess) {
+        Some(needs("require", "tests", "be in-process without"))
+    } else {
+        None
+    };
+    mistakes.0.extend(missing);
+    JudgePolicy { tests, list, require, has_control }
 }
 
 fn checkpoint(section: &Section<'_>, mistakes: &mut Mistakes) -> Option<CheckpointPolicy> {

@@ -4,10 +4,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
+use super::judge::Judge;
+use super::level::Level;
 use super::summary::FAILURES_MAX;
 
 /// The maximum number of node ids in a call.
@@ -29,11 +32,15 @@ pub(super) const ENDED_FILE: &str = ".new-ended";
 /// The file that occupies the reserved space until the reports are written.
 pub(super) const RESERVE_FILE: &str = ".new-reserve";
 
-/// The exit code of [`START`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
+/// The exit code of [`COMMON`] if pytest cannot be imported. The exit codes of pytest itself are 0 to 5.
 pub(super) const NO_PYTEST: i32 = 86;
 
-/// The Python source that starts pytest.
-const START: &str = include_str!("start_pytest.py");
+/// The Python source that starts pytest, in parts. Each part needs those before it.
+const COMMON: &str = include_str!("pytest/common.py");
+const IN_PROCESS: &str = include_str!("pytest/in_process.py");
+const ISOLATION: &str = include_str!("pytest/isolation.py");
+const CONTROL: &str = include_str!("pytest/control.py");
+const OBSERVER: &str = include_str!("pytest/observer.py");
 
 /// A valid request for a run. All paths are in the workspace, and no value can act as an option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,15 +73,18 @@ pub(super) enum InvalidArguments {
 const KNOWN: [&str; 6] = ["test_path", "node_ids", "keyword", "markers", "exit_first", "max_fail"];
 
 impl PytestOrder {
-    /// Checks the arguments of a call against the workspace at `root`.
+    /// Checks the arguments of a call against the workspace at `root`. If the judge has tests of its own, the paths in
+    /// the arguments are paths of these tests.
     pub(super) fn parse(
         arguments: &Map<String, Value>,
         root: &Path,
+        judge: &Judge,
     ) -> Result<Self, InvalidArguments> {
         if let Some(unknown) = arguments.keys().find(|name| !KNOWN.contains(&name.as_str())) {
             return Err(InvalidArguments::Unknown(unknown.chars().take(100).collect()));
         }
         let workspace = fs::canonicalize(root).map_err(|_| InvalidArguments::NoWorkspace)?;
+        let tests = judge.pinned.as_ref().map_or(&workspace, |pinned| &pinned.folder);
         let given = |name: &'static str| arguments.get(name).filter(|value| !value.is_null());
         let mut order = Vec::new();
         for (name, option) in [("keyword", "-k"), ("markers", "-m")] {
@@ -94,11 +104,11 @@ impl PytestOrder {
             order.push(format!("--maxfail={count}"));
         }
         let path = given("test_path").ok_or(InvalidArguments::NoPath)?;
-        let mut targets = vec![target("test_path", text("test_path", path)?, &workspace)?];
+        let mut targets = vec![target("test_path", text("test_path", path)?, tests)?];
         if let Some(value) = given("node_ids") {
             let ids = value.as_array().filter(|ids| ids.len() <= NODE_IDS_MAX);
             let ids = ids.ok_or(expected("node_ids", "a list of at most 200 texts"))?;
-            let ids = ids.iter().map(|id| target("node_ids", text("node_ids", id)?, &workspace));
+            let ids = ids.iter().map(|id| target("node_ids", text("node_ids", id)?, tests));
             let ids: Vec<String> = ids.collect::<Result<_, _>>()?;
             if !ids.is_empty() {
                 // The ids select tests, so they replace the path.
@@ -110,12 +120,13 @@ impl PytestOrder {
     }
 
     /// Returns the Python source that runs pytest. pytest leaves its files in the folder `files`, which has room for
-    /// `files_bytes_max` bytes. Tests can also import from the entries of `python_path` that are in the workspace.
+    /// `files_bytes_max` bytes. The run ends after `timeout`. Tests can also import from the entries of `python_path` that are in the workspace.
     pub(super) fn source(
         &self,
+        judge: &Judge,
         python_path: &PythonPath,
-        files: &Path,
-        files_bytes_max: u64,
+        (files, files_bytes_max): (&Path, u64),
+        timeout: Duration,
     ) -> String {
         // A JSON string or list of strings is a Python literal.
         let project = json!(self.workspace.to_string_lossy());
@@ -127,9 +138,26 @@ impl PytestOrder {
         let files = json!(files.to_string_lossy());
         let arguments = json!(self.arguments);
         let reserve = RESERVE_BYTES.min(files_bytes_max / 4);
-        format!(
+        let given = format!(
             "PROJECT = {project}\nFIRST = {first}\nLAST = {last}\nFILES = {files}\n\
-             RESERVE = {reserve}\nFAILURES_MAX = {FAILURES_MAX}\nARGUMENTS = {arguments}\n{START}"
+             RESERVE = {reserve}\nFAILURES_MAX = {FAILURES_MAX}\nARGUMENTS = {arguments}\n"
+        );
+        let Some(pinned) = &judge.pinned else {
+            return format!("{given}TESTS = None\n{COMMON}{IN_PROCESS}");
+        };
+        let tests = json!(pinned.folder.to_string_lossy());
+        let none = || ("None".to_owned(), "None".to_owned());
+        let (listed, kinds) = judge.list().map_or_else(none, |list| {
+            let ids: Vec<&str> = list.tests.iter().map(|test| test.id.as_str()).collect();
+            (json!(ids).to_string(), json!(list.kinds).to_string())
+        });
+        let literal = |is_true| if is_true { "True" } else { "False" };
+        let is_isolated = literal(judge.level == Level::Isolated);
+        let has_control = literal(judge.has_control);
+        let seconds = timeout.as_secs_f64();
+        format!(
+            "{given}TESTS = {tests}\nLISTED = {listed}\nKINDS = {kinds}\nIS_ISOLATED = {is_isolated}\n\
+             HAS_CONTROL = {has_control}\nTIME_S = {seconds}\n{COMMON}{ISOLATION}{CONTROL}{OBSERVER}"
         )
     }
 }
@@ -241,7 +269,7 @@ mod tests {
 
     fn parse(folder: &Path, arguments: Value) -> Result<Vec<String>, InvalidArguments> {
         let Value::Object(arguments) = arguments else { panic!("{arguments}") };
-        let order = PytestOrder::parse(&arguments, folder)?;
+        let order = PytestOrder::parse(&arguments, folder, &Judge::default())?;
         let root = fs::canonicalize(folder).unwrap();
         let root = root.to_str().unwrap();
         Ok(order.arguments.iter().map(|argument| argument.replace(root, "R")).collect())
@@ -333,7 +361,12 @@ mod tests {
         let inside = vec!["/w\"/lib".into()];
         let sources = vec!["/w\"/src".into()];
         let paths = PythonPath { inside, sources, outside: None };
-        let source = order.source(&paths, Path::new("/f"), 4_000);
+        let source = order.source(
+            &Judge::default(),
+            &paths,
+            (Path::new("/f"), 4_000),
+            Duration::from_secs(1),
+        );
         let start = "PROJECT = \"/w\\\"\\\\";
         assert!(source.starts_with(start), "{source}");
         let first_and_last = "FIRST = [\"/w\\\"/lib\"]\nLAST = [\"/w\\\"/src\"]\n";

@@ -145,7 +145,8 @@ fn test_run(
             json!({
                 "passed": summary.passed, "failed": summary.failed, "errors": summary.errors,
                 "skipped": summary.skipped, "xfailed": summary.xfailed,
-                "deselected": summary.deselected,
+                "deselected": summary.deselected, "uncollected": summary.uncollected,
+                "judged": cleared.judge.level,
             })
         }),
         limits: Limits {

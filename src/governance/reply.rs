@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::evidence::{Evidence, RunStatus};
-use super::summary::{SANDBOX_HINT, is_refusal};
+use super::level::Level;
+use super::summary::{SANDBOX_HINT, TestSummary, is_refusal};
 use super::verdict::describe_exit_code;
 use crate::plain_text::{plain, plain_line};
 use crate::verdict::{Conclusion, Verdict};
@@ -76,18 +77,28 @@ impl GovernedReply {
 pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let Evidence { run_id, status, reason, summary, artifacts, .. } = evidence;
     let mut text = status_line(*status, evidence.exit_code);
+    let level = evidence.judge.as_ref().map_or(Level::InProcess, |judge| judge.level);
+    let left_out = summary.as_ref().map(TestSummary::left_out).unwrap_or_default();
     // Ignore the results of `write!`, because writing to a `String` cannot fail.
     if *status == RunStatus::Cancelled {
         let _ = write!(text, "\n{CANCELLED}");
+    } else {
+        let _ = write!(text, ", judged: {level}");
+        if !left_out.is_empty() {
+            let _ = write!(text, ", {left_out}");
+        }
     }
+    let is_incomplete = *status == RunStatus::Incomplete;
+    let is_unreliable = reason.is_some() && !is_incomplete;
     if let Some(reason) = reason {
-        let _ = write!(text, "\nNo result: {reason}.");
+        let what = if is_incomplete { "Not passed" } else { "No result" };
+        let _ = write!(text, "\n{what}: {reason}.");
     }
     if let Some(summary) = summary {
-        let whose = if reason.is_some() { "The report says: " } else { "" };
+        let whose = if is_unreliable { "The report says: " } else { "" };
         let _ = write!(text, "\n{whose}{}", summary.text());
     }
-    if reason.is_some() {
+    if is_unreliable {
         // The output may explain a mistake in pytest's configuration or arguments.
         let _ = write!(text, "{}", last_lines(printed));
     }
@@ -101,13 +112,14 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
     let meta = json!({
         "run_id": run_id,
         "status": status,
+        "judge": evidence.judge,
         "reason": reason,
         "exit_code": evidence.exit_code,
         "duration_ms": evidence.duration_ms,
         "sandbox": evidence.sandbox_tier,
         "governance": evidence.governance,
     });
-    let is_error = *status == RunStatus::Cancelled || reason.is_some();
+    let is_error = *status == RunStatus::Cancelled || is_unreliable;
     let verdict = Some(verdict(evidence));
     GovernedReply { is_error, verdict, ..GovernedReply::text(text, meta) }
 }
@@ -116,16 +128,16 @@ pub(super) fn of_run(evidence: &Evidence, printed: &str) -> GovernedReply {
 /// files have the same verdict.
 fn verdict(evidence: &Evidence) -> Verdict {
     let counted = evidence.summary.clone().unwrap_or_default();
-    let has_run = counted.passed + counted.failed + counted.errors + counted.xfailed > 0;
     let outcome = match evidence.status {
-        RunStatus::Passed if has_run => Conclusion::Verified,
-        RunStatus::Passed | RunStatus::NoTests => Conclusion::NothingChecked,
+        RunStatus::Passed => Conclusion::Verified,
+        RunStatus::NoTests => Conclusion::NothingChecked,
         RunStatus::Failed => Conclusion::Refuted,
         RunStatus::Error
         | RunStatus::Timeout
         | RunStatus::SandboxViolation
         | RunStatus::BudgetExceeded
-        | RunStatus::Cancelled => Conclusion::Inconclusive,
+        | RunStatus::Cancelled
+        | RunStatus::Incomplete => Conclusion::Inconclusive,
     };
     let failed = counted.failures.iter().map(|failure| (&failure.name, true));
     let passed = counted.passed_tests.iter().map(|id| (id, false));
@@ -149,8 +161,7 @@ fn verdict(evidence: &Evidence) -> Verdict {
         configuration: json!({
             "tier": evidence.sandbox_tier,
             "timeout_seconds": policy_timeout,
-            // The tests run in the process that reports about them.
-            "judged": "in-process",
+            "judged": evidence.judge.as_ref().map_or(Level::InProcess, |judge| judge.level),
         }),
         evidence: Map::from_iter([
             ("arguments".to_owned(), json!(format!("sha256:{}", evidence.arguments_hash))),
@@ -163,6 +174,8 @@ fn verdict(evidence: &Evidence) -> Verdict {
             ("skipped".to_owned(), json!(counted.skipped)),
             ("xfailed".to_owned(), json!(counted.xfailed)),
             ("deselected".to_owned(), json!(counted.deselected)),
+            ("uncollected".to_owned(), json!(counted.uncollected)),
+            ("judge".to_owned(), json!(evidence.judge)),
         ]),
     })
 }
@@ -233,18 +246,24 @@ mod tests {
 
     #[test]
     fn a_reply_says_how_the_run_ended_and_whether_that_is_a_result() {
-        let counts = "2 passed in 0.50 s";
+        let (judged, counts) = (", judged: in-process", "2 passed in 0.50 s");
         let not_reliable = format!(
             "\nNo result: {REASON}.\nThe report says: {counts}\n\nThe last lines that were \
              printed:\n  out"
         );
         for (status, exit_code, reason, expected, is_error) in [
-            (RunStatus::Passed, Some(0), None, format!(", exit code 0\n{counts}"), false),
-            (RunStatus::Failed, Some(1), None, format!(", exit code 1\n{counts}"), false),
-            (RunStatus::NoTests, Some(5), None, format!(", exit code 5\n{counts}"), false),
+            (RunStatus::Passed, Some(0), None, format!(", exit code 0{judged}\n{counts}"), false),
+            (RunStatus::Failed, Some(1), None, format!(", exit code 1{judged}\n{counts}"), false),
+            (RunStatus::NoTests, Some(5), None, format!(", exit code 5{judged}\n{counts}"), false),
             // Tests that could not be collected are a result, so the call has not failed.
-            (RunStatus::Error, Some(2), None, format!(", exit code 2\n{counts}"), false),
-            (RunStatus::Error, Some(3), Some(REASON), format!(", exit code 3{not_reliable}"), true),
+            (RunStatus::Error, Some(2), None, format!(", exit code 2{judged}\n{counts}"), false),
+            (
+                RunStatus::Error,
+                Some(3),
+                Some(REASON),
+                format!(", exit code 3{judged}{not_reliable}"),
+                true,
+            ),
             // The signal is not shown, because the caller cancelled the run.
             (RunStatus::Cancelled, Some(-9), None, format!("\n{CANCELLED}\n{counts}"), true),
         ] {
@@ -264,7 +283,8 @@ mod tests {
         evidence.summary = None;
         let last_lines = |printed: &str| {
             let (text, _) = told(&evidence, printed);
-            let begin = format!("Status: error, exit code 3\nNo result: {REASON}.\n\n");
+            let begin =
+                format!("Status: error, exit code 3, judged: in-process\nNo result: {REASON}.\n\n");
             text.strip_prefix(&begin).unwrap_or_else(|| panic!("{text}")).to_owned()
         };
         let head = "The last lines that were printed:";

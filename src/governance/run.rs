@@ -13,7 +13,9 @@ use super::artifacts::{ArtifactError, ENTRIES_MAX, RunFolder, Size, size_of};
 use super::call::{Cleared, blocking};
 use super::conclusion::{Conclusion, NotRun, Ran};
 use super::evidence::{Evidence, PythonRecord, RunStatus};
-use super::pytest::{ENDED_FILE, NO_PYTEST, PythonPath, REPORT_FILE, RESERVE_FILE};
+use super::judge::Judge;
+use super::policy::Policy;
+use super::pytest::{ENDED_FILE, NO_PYTEST, PytestOrder, PythonPath, REPORT_FILE, RESERVE_FILE};
 use super::python::python;
 use super::script_audit::{details, figures};
 use super::summary::{REPORT_BYTES_MAX, TestSummary};
@@ -77,7 +79,7 @@ impl Governance {
             Ok(ran) if ran.outcome.ending == Ending::Exited(NO_PYTEST) && has_no_pytest => {
                 Conclusion::without_pytest(ran.outcome)
             }
-            Ok(ran) => Conclusion::of_run(&cleared.policy, ran, report, ended),
+            Ok(ran) => Conclusion::of_run(&cleared.policy, &cleared.judge, ran, report, ended),
         };
         let audited = conclusion.audit_outcome();
         let stored = self.store_evidence(&cleared, folder, &conclusion, started, python).await;
@@ -115,7 +117,9 @@ impl Governance {
         let (limit, bound) = cleared.budget.remaining().map_err(NotRun::Refused)?;
         let files = folder.files_path();
         let cancel = call.cancel.child_token();
-        let run = self.executor.run_project(self.project(cleared, &files, limit), cancel.clone());
+        let Cleared { order, judge, .. } = cleared;
+        let project = project_run(policy, order, judge, &files, &self.data_folder, limit);
+        let run = self.executor.run_project(project, cancel.clone());
         tokio::pin!(run);
         let bytes_max = policy.budget.artifact_bytes_max;
         tokio::select! {
@@ -130,42 +134,6 @@ impl Governance {
                 let outcome = run.await.map_err(NotRun::Failed)?;
                 Ok(Ran { outcome, bound, files_size })
             }
-        }
-    }
-
-    /// Describes the run for the executor.
-    fn project(&self, cleared: &Cleared, files: &Path, timeout: Duration) -> ProjectRun {
-        let Cleared { policy, order, .. } = cleared;
-        let passed_on = policy.sandbox.env_whitelist.iter();
-        let passed_on =
-            passed_on.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
-        let python_path = PythonPath::of_server(&order.workspace);
-        let own = [
-            // The project is read-only, so Python cannot write bytecode.
-            ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
-            // The folder in which tests may leave files.
-            ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
-        ];
-        let own = own.into_iter().chain(python_path.variable());
-        let own = own.map(|(name, value)| (name.to_owned(), value));
-        let files_bytes_max = policy.budget.artifact_bytes_max;
-        let output_bytes = policy.budget.output_bytes_max;
-        ProjectRun {
-            source: order.source(&python_path, files, files_bytes_max),
-            workspace: order.workspace.clone(),
-            readable: policy.sandbox.allowed_paths.clone(),
-            closed: self.data_folder.clone(),
-            artifacts: ArtifactFolder {
-                path: files.to_owned(),
-                bytes_max: files_bytes_max,
-                inodes_max: u64::try_from(ENTRIES_MAX).unwrap_or(u64::MAX),
-            },
-            environment: passed_on.chain(own).collect(),
-            memory_mb: policy.sandbox.memory_limit_mb,
-            limits: RunLimits {
-                output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
-                ..RunLimits::of_script(timeout)
-            },
         }
     }
 
@@ -225,6 +193,7 @@ impl Governance {
             duration_ms: outcome.map(Outcome::duration_ms),
             arguments: cleared.call.arguments.clone(),
             arguments_hash: cleared.call.arguments_hash.as_str().to_owned(),
+            judge: Some(cleared.judge.record()),
             summary: conclusion.summary.clone(),
             artifacts: Vec::new(),
             artifacts_omitted: 0,
@@ -279,6 +248,49 @@ impl Governance {
         }));
         entries.push(cleared.call.entry(AuditEvent::ToolFinished, caller, audited, ended));
         self.append(entries).await
+    }
+}
+
+/// Describes a run for the executor. The tests leave their files in `files`.
+pub(super) fn project_run(
+    policy: &Policy,
+    order: &PytestOrder,
+    judge: &Judge,
+    files: &Path,
+    data_folder: &Path,
+    timeout: Duration,
+) -> ProjectRun {
+    let passed_on = policy.sandbox.env_whitelist.iter();
+    let passed_on = passed_on.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+    let python_path = PythonPath::of_server(&order.workspace);
+    let own = [
+        // The project is read-only, so Python cannot write bytecode.
+        ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
+        // The folder in which tests may leave files.
+        ("QWED_ARTIFACTS", files.to_string_lossy().into_owned()),
+    ];
+    let own = own.into_iter().chain(python_path.variable());
+    let own = own.map(|(name, value)| (name.to_owned(), value));
+    let files_bytes_max = policy.budget.artifact_bytes_max;
+    let output_bytes = policy.budget.output_bytes_max;
+    let tests = judge.pinned.iter().map(|pinned| &pinned.folder);
+    let readable = policy.sandbox.allowed_paths.iter().chain(tests);
+    ProjectRun {
+        source: order.source(judge, &python_path, (files, files_bytes_max), timeout),
+        workspace: order.workspace.clone(),
+        readable: readable.cloned().collect(),
+        closed: data_folder.to_owned(),
+        artifacts: ArtifactFolder {
+            path: files.to_owned(),
+            bytes_max: files_bytes_max,
+            inodes_max: u64::try_from(ENTRIES_MAX).unwrap_or(u64::MAX),
+        },
+        environment: passed_on.chain(own).collect(),
+        memory_mb: policy.sandbox.memory_limit_mb,
+        limits: RunLimits {
+            output_bytes_max: usize::try_from(output_bytes).unwrap_or(usize::MAX),
+            ..RunLimits::of_script(timeout)
+        },
     }
 }
 

@@ -12,7 +12,7 @@ use super::call::{blocking, store_failed};
 use super::patience::until_reached;
 use super::{Governance, Refusal};
 use crate::canonical_json::canonical_json;
-use crate::executor::{Ending, Outcome, RunError};
+use crate::executor::{EndReport, Ending, Outcome, RunError};
 use crate::gateway::{Decision, ErrorCode, JobOwner, Tool, VerificationId};
 use crate::gateway::{DecisionRecord, Status};
 use crate::ledger::{
@@ -287,6 +287,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         stderr,
         pictures,
         check_counts: _,
+        end_report: EndReport { returned, reached_end: _, value: _ },
         duration,
         tier,
         memory_bound,
@@ -315,6 +316,9 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     // Jobs of earlier versions have no verdict.
     if let (Some(verdict), Some(figures)) = (verdict, figures.as_object_mut()) {
         figures.insert("verdict".to_owned(), json!(verdict));
+    }
+    if let (Some(returned), Some(figures)) = (returned, figures.as_object_mut()) {
+        figures.insert("returned".to_owned(), json!(returned));
     }
     let figures = canonical_json(&figures);
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);

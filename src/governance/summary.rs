@@ -1,16 +1,17 @@
-//! Parses the outcomes of the tests from the report that `start_pytest.py` writes when pytest is done.
+//! Parses the outcomes of the tests from the report that `pytest/common.py` writes when pytest is done.
 //!
 //! Each line is a JSON document: one for each of the first failures, and a last one with all counts. The tests could
-//! write the report themselves, so it is untrusted input. The report never decides that a run passed. The exit code
-//! does.
+//! write the report themselves, so it is untrusted input. The report alone never decides that a run passed: the exit code
+//! has to agree.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
 use crate::plain_text::{plain, plain_line};
 
-/// The limit for a report that is read, in bytes. Reports that `start_pytest.py` writes are smaller, because they
+/// The limit for a report that is read, in bytes. Reports that `pytest/common.py` writes are smaller, because they
 /// contain few failures, and each failure is shortened.
 pub(crate) const REPORT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The maximum number of failures that are reported individually.
@@ -72,6 +73,9 @@ pub(crate) struct TestSummary {
     /// Tests that were collected, but deselected.
     #[serde(default)]
     pub(crate) deselected: u64,
+    /// Test files that the configuration or a `conftest.py` leaves out.
+    #[serde(default)]
+    pub(crate) uncollected: u64,
     /// The duration of all tests together, in seconds.
     pub(crate) duration_s: f64,
     /// The first failures and errors, at most [`FAILURES_MAX`].
@@ -81,6 +85,25 @@ pub(crate) struct TestSummary {
     /// The node ids of the first tests that passed, at most [`PASSED_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) passed_tests: Vec<String>,
+    /// The number of tests that fail with their assertions turned round, and the number of those tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) controls: Option<[u32; 2]>,
+    /// The part for the judge.
+    #[serde(skip)]
+    pub(crate) judged: Judged,
+}
+
+/// The part of a report for the judge, from the process that observes the tests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// For each listed test the first letter of its outcome, or `-` if it did not run.
+    pub(crate) outcomes: String,
+    /// The reasons why tests cannot run apart from the code under test.
+    pub(crate) not_isolated: Vec<String>,
+    /// The ids of all tests, while a list is recorded.
+    pub(crate) tests: Vec<String>,
+    /// The kinds of answers of the code under test, while a list is recorded.
+    pub(crate) kinds: BTreeMap<String, Vec<String>>,
 }
 
 /// A failed test, or an error.
@@ -125,8 +148,20 @@ struct Counts {
     #[serde(default)]
     deselected: u32,
     #[serde(default)]
+    uncollected: u32,
+    #[serde(default)]
     passed_tests: Vec<String>,
     duration_s: f64,
+    #[serde(default)]
+    outcomes: String,
+    #[serde(default)]
+    not_isolated: Vec<String>,
+    #[serde(default)]
+    tests: Vec<String>,
+    #[serde(default)]
+    kinds: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    controls: Option<[u32; 2]>,
 }
 
 /// A line of a report about a failure.
@@ -145,7 +180,7 @@ struct ReportedFailure {
 }
 
 impl TestSummary {
-    /// Parses a report. `None` if it is incomplete, or not in the format of `start_pytest.py`.
+    /// Parses a report. `None` if it is incomplete, or not in the format of `pytest/common.py`.
     pub(crate) fn from_report(report: &[u8]) -> Option<Self> {
         let mut lines = report.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
         let counts: Counts = serde_json::from_slice(lines.next_back()?).ok()?;
@@ -170,6 +205,7 @@ impl TestSummary {
             skipped,
             xfailed,
             deselected: u64::from(counts.deselected),
+            uncollected: u64::from(counts.uncollected),
             duration_s,
             failures,
             failures_omitted,
@@ -179,12 +215,25 @@ impl TestSummary {
                 .take(PASSED_MAX)
                 .map(|id| node_id(id))
                 .collect(),
+            controls: counts.controls.filter(|[failed, all]| failed <= all),
+            judged: Judged {
+                outcomes: counts.outcomes,
+                not_isolated: counts.not_isolated,
+                tests: counts.tests,
+                kinds: counts.kinds,
+            },
         })
     }
 
-    /// Returns whether no test was run.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.passed + self.failed + self.errors + self.skipped + self.xfailed == 0
+    /// Returns the counts of tests that did not pass and did not fail: `2 skipped, 1 deselected`.
+    pub(crate) fn left_out(&self) -> String {
+        let counts = [
+            (self.skipped, "skipped"),
+            (self.xfailed, "xfailed"),
+            (self.deselected, "deselected"),
+            (self.uncollected, "uncollected"),
+        ];
+        listed(&counts)
     }
 
     /// Returns a short text about the outcomes, for the model.
@@ -197,18 +246,22 @@ impl TestSummary {
             (self.skipped, "skipped"),
             (self.xfailed, "xfailed"),
         ];
-        let counts: Vec<String> = counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, name)| format!("{count} {name}"))
-            .collect();
-        let mut counts =
-            if counts.is_empty() { "no tests ran".to_owned() } else { counts.join(", ") };
-        if self.deselected > 0 {
-            let _ = write!(counts, ", {} deselected", self.deselected);
+        let mut counts = listed(&counts);
+        if counts.is_empty() {
+            "no tests ran".clone_into(&mut counts);
+        }
+        for (count, name) in [(self.deselected, "deselected"), (self.uncollected, "uncollected")] {
+            if count > 0 {
+                let _ = write!(counts, ", {count} {name}");
+            }
         }
         let mut blocks = vec![format!("{counts} in {:.2} s", self.duration_s)];
         blocks.extend(self.failures.iter().map(TestFailure::text));
+        if let Some([failed, all]) = self.controls {
+            blocks.push(format!(
+                "Control, with the assertions turned round: {failed} of {all} tests failed as they should"
+            ));
+        }
         if self.failures_omitted > 0 {
             blocks.push(format!("… and {} more", self.failures_omitted));
         }
@@ -236,6 +289,13 @@ impl TestFailure {
         }
         lines.join("\n")
     }
+}
+
+/// Returns the counts that are not 0, with their names.
+fn listed(counts: &[(u64, &str)]) -> String {
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(count, name)| format!("{count} {name}")).collect();
+    counts.join(", ")
 }
 
 /// Returns whether a line suggests that the sandbox refused something.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::future::ready;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::executor::{
     Captured, Ending, Installation, NotForProject, Outcome, ProjectRun, Ran, RunError, Source,
 };
 use crate::gateway::tests::verified;
-use crate::gateway::{Decision, ErrorCode, RiskBasedExecutionGateway};
+use crate::gateway::{Accompanying, Decision, ErrorCode, RiskBasedExecutionGateway};
 use crate::ledger::{
     ArgumentsHash, AuditEntry, AuditEvent, AuditFilter, AuditOutcome, EVIDENCE_SHA256, Presented,
     Proof, Role, UserName,
@@ -817,7 +818,8 @@ async fn a_decision_about_a_script_is_in_the_log_with_whose_token_came_with_it()
     let fixture = Fixture::of(Tier::T3, |project, _| ready(Ok(passes(&project))));
     let script = || verified(&json!({ "code": "print(1)" }));
     let Value::Object(unsafe_code) = json!({ "code": "eval('1')" }) else { panic!("an object") };
-    let refused = RiskBasedExecutionGateway::new(AdminGate::Open).evaluate(unsafe_code);
+    let refused = RiskBasedExecutionGateway::new(AdminGate::Open)
+        .evaluate(unsafe_code, Accompanying::default());
     let refused = Decision::Refuse(*refused.unwrap_err());
     let token: Secret = fixture.token(Role::Viewer).to_owned().into();
     let unknown: Secret = "qwedmcp_".to_owned().into();

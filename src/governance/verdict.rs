@@ -1,7 +1,7 @@
 //! Judges a run of pytest by three witnesses: the end of its process, the content of its report, and whether pytest
 //! reached its end.
 //!
-//! The tests run in the same process, so they can forge each of them. If the witnesses disagree, the run is an error.
+//! At the level in-process the tests run in the same process, so they can forge each of them. If the witnesses disagree, the run is an error.
 
 use nix::sys::signal::Signal;
 use serde::Deserialize;
@@ -84,14 +84,14 @@ impl Verdict {
         };
         let has_failed = report.is_some_and(|report| report.failed > 0);
         let status = match (&reason, code) {
-            (None, exit_code::OK) if report.is_some_and(TestSummary::is_empty) => {
-                RunStatus::NoTests
+            (None, exit_code::OK) if report.is_some_and(|report| report.passed > 0) => {
+                RunStatus::Passed
             }
-            (None, exit_code::OK) => RunStatus::Passed,
             (None, exit_code::TESTS_FAILED) => RunStatus::Failed,
             // pytest stopped before the last test, because enough tests had failed.
             (None, exit_code::INTERRUPTED) if has_failed => RunStatus::Failed,
-            (None, exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
+            // Nothing was collected, or every test was skipped or failed as expected.
+            (None, exit_code::OK | exit_code::NO_TESTS_COLLECTED) => RunStatus::NoTests,
             // Collection errors need no reason, because they are in the report.
             (Some(_) | None, _) => RunStatus::Error,
         };
@@ -108,8 +108,9 @@ impl Verdict {
 /// reliable.
 fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
     let failures = report.map(|report| report.failed + report.errors);
-    let is_empty = report.map(TestSummary::is_empty);
-    match (code, failures, is_empty) {
+    // A file that skips itself is no test, so pytest's exit code is 5 although its report has a skip.
+    let has_run = report.map(|report| report.passed + report.failed + report.xfailed > 0);
+    match (code, failures, has_run) {
         (exit_code::OK | exit_code::TESTS_FAILED, None, _) => {
             Some(format!("pytest ended with exit code {code} and left no report"))
         }
@@ -121,7 +122,7 @@ fn contradiction(code: i32, report: Option<&TestSummary>) -> Option<String> {
              failed the run, such as a plugin (is coverage below its limit?)"
                 .to_owned(),
         ),
-        (exit_code::NO_TESTS_COLLECTED, _, Some(false)) => {
+        (exit_code::NO_TESTS_COLLECTED, _, Some(true)) => {
             Some("pytest ended with exit code 5 (no tests), and its report has tests".to_owned())
         }
         (exit_code::INTERRUPTED, None | Some(0), _) => {
@@ -163,6 +164,8 @@ mod tests {
             Some(TestSummary { passed, failed, errors, ..TestSummary::default() })
         };
         let none = report(0, 0, 0);
+        let left_out =
+            |skipped, xfailed| Some(TestSummary { skipped, xfailed, ..TestSummary::default() });
         let written =
             |way| Ended::read(format!("{{\"way\": \"{way}\", \"passed\": 2}}\n\0").as_bytes());
         let returned = written("returned");
@@ -179,6 +182,12 @@ mod tests {
             (2, report(0, 0, 1), returned, RunStatus::Error, ""),
             (5, none.clone(), returned, RunStatus::NoTests, ""),
             (5, None, returned, RunStatus::NoTests, ""),
+            // Every test was skipped, or failed as expected.
+            (0, left_out(2, 0), returned, RunStatus::NoTests, ""),
+            (0, left_out(0, 2), returned, RunStatus::NoTests, ""),
+            (0, left_out(2, 1), returned, RunStatus::NoTests, ""),
+            // A file has skipped itself.
+            (5, left_out(1, 0), returned, RunStatus::NoTests, ""),
             // pytest stopped before the last test, because enough tests had failed.
             (2, report(1, 1, 0), returned, RunStatus::Failed, ""),
             (0, report(2, 0, 0), written("interrupted"), RunStatus::Error, "interrupted"),

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
+use crate::gateway::Inputs;
 use crate::ledger::{Presented, UserName};
 use crate::shares;
 
@@ -52,10 +53,8 @@ struct RunCode {
     run_timeout: Option<f64>,
     #[serde(rename = "memory_limit_MB")]
     memory_limit_mb: Option<i64>,
-    #[serde(default)]
-    files: serde_json::Map<String, Value>,
-    #[serde(default)]
-    fetch_files: Vec<Value>,
+    files: Option<serde_json::Map<String, Value>>,
+    fetch_files: Option<Vec<Value>>,
 }
 
 impl Scripts {
@@ -120,14 +119,21 @@ impl Scripts {
         if wanted.language != "python" || wanted.code.trim().is_empty() {
             return Err(Refusal::Invalid);
         }
-        if !wanted.files.is_empty() || !wanted.fetch_files.is_empty() {
-            let reply = sandbox_error("files and fetch_files are not supported");
-            return Ok(json_response(StatusCode::OK, reply.to_string().into_bytes(), held));
-        }
+        let inputs = match inputs_of(
+            wanted.files.unwrap_or_default(),
+            &wanted.fetch_files.unwrap_or_default(),
+        ) {
+            Ok(inputs) => inputs,
+            Err(reason) => {
+                let reply = sandbox_error(&reason);
+                return Ok(json_response(StatusCode::OK, reply.to_string().into_bytes(), held));
+            }
+        };
         let timeout = wanted.run_timeout.filter(|seconds| *seconds > 0.0);
         let wanted = Wanted {
             code: wanted.code,
             stdin: wanted.stdin.unwrap_or_default(),
+            inputs,
             timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             // In the format of `SandboxFusion`, -1 means no limit.
             memory_mb: wanted.memory_limit_mb.and_then(|mb| u64::try_from(mb).ok()),
@@ -307,6 +313,29 @@ impl Owned {
             Self::Wanted(wanted) => Single::Wanted(wanted),
         }
     }
+}
+
+/// Converts the files of a request to inputs. In the format of `SandboxFusion`, the content of a file is base64, and its name
+/// may start with `./`. Files cannot be fetched, because nothing keeps what a script writes.
+fn inputs_of(
+    files: serde_json::Map<String, Value>,
+    fetch_files: &[Value],
+) -> Result<Inputs, String> {
+    if !fetch_files.is_empty() {
+        return Err("fetch_files is not supported: print the content instead".to_owned());
+    }
+    let input = |(name, content): (String, Value)| {
+        let name = name.strip_prefix("./").unwrap_or(&name).to_owned();
+        (name, json!({ "base64": content }))
+    };
+    let files = files.into_iter().filter(|(_, content)| !content.is_null());
+    let files: Vec<_> = files.map(input).collect();
+    let count = files.len();
+    let files = serde_json::Map::from_iter(files);
+    if files.len() < count {
+        return Err("two files have the same name".to_owned());
+    }
+    Inputs::from_json(Value::Object(files)).map_err(|error| error.to_string())
 }
 
 /// Converts an answer to the format of `SandboxFusion`.

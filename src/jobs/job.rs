@@ -7,12 +7,16 @@ use serde_json::Value;
 
 use crate::executor::{Ending, Outcome};
 use crate::gateway::JobId;
+use crate::verdict::{Conclusion, Verdict};
+use crate::verification::{Subject, verdict_without_run};
 
 /// The state of a job at one moment. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
     pub(crate) state: JobState,
+    /// The job's script. `None` if an earlier version of this program placed the job.
+    pub(crate) subject: Option<Arc<Subject>>,
     /// The decision that permits the job's script, in the form that clients receive.
     pub(crate) decision: Arc<Value>,
     pub(crate) created_at: DateTime<Utc>,
@@ -21,6 +25,19 @@ pub(crate) struct Job {
     pub(crate) expires_at: DateTime<Utc>,
     /// How often a worker has claimed the job. `None` if the jobs are in memory only.
     pub(crate) attempt: Option<i16>,
+}
+
+impl Job {
+    /// Returns the verdict on the job's script. `None` before the job has ended.
+    pub(crate) fn verdict(&self) -> Option<Arc<Verdict>> {
+        let outcome = match &self.state {
+            JobState::Queued | JobState::Running => return None,
+            JobState::Ended(JobEnd::Ran(outcome)) => return outcome.verdict.clone(),
+            JobState::Ended(JobEnd::NotRun(_)) => Conclusion::Blocked,
+            JobState::Ended(JobEnd::Lost(_) | JobEnd::Cancelled) => Conclusion::Inconclusive,
+        };
+        Some(Arc::new(verdict_without_run(outcome, self.subject.as_deref()?)))
+    }
 }
 
 /// The state of a job. States only change in this order: queued, running, ended. A job that is cancelled while it is

@@ -17,6 +17,7 @@ use crate::gateway::JobId;
 use crate::ledger::UserName;
 use crate::scripts::{Permit, RunRequest, Scripts};
 use crate::shares::Share;
+use crate::verification::Subject;
 
 use super::job::{Job, JobEnd, JobState};
 use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
@@ -72,6 +73,7 @@ struct Shared {
 
 struct Entry {
     state: JobState,
+    subject: Arc<Subject>,
     decision: Arc<Value>,
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
@@ -87,6 +89,7 @@ impl Entry {
         Job {
             id,
             state: self.state.clone(),
+            subject: Some(Arc::clone(&self.subject)),
             decision: Arc::clone(&self.decision),
             created_at: self.created_at,
             changed_at: self.changed_at,
@@ -115,6 +118,7 @@ impl JobRegistry {
         let now = Utc::now();
         let entry = Entry {
             state: JobState::Queued,
+            subject: Arc::new(Subject::of(permit.script())),
             decision: Arc::new(decision),
             created_at: now,
             changed_at: now,

@@ -13,6 +13,7 @@ use crate::gateway::tests::granted;
 use crate::gateway::{Gateway, JobId};
 use crate::ledger::UserName;
 use crate::scripts::{Permit, Scripts};
+use crate::verdict::Conclusion;
 
 use super::*;
 
@@ -80,6 +81,26 @@ fn name(registry: &JobRegistry, id: JobId) -> &'static str {
             Ending::Exited(_) | Ending::Cancelled | Ending::OutOfMemory => "ran",
         },
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_job_that_has_ended_has_a_verdict() {
+    let registry = registry(|limits| limits.running_max = 1);
+    let [ends, runs, waits] = [1, 60, 60].map(|seconds| place(&registry, seconds).unwrap());
+    let verdict = |id| job(&registry, id, None).unwrap().verdict();
+    let outcome = |id| verdict(id).map(|verdict| verdict.outcome);
+    after(2).await;
+    assert_eq!([ends, runs, waits].map(outcome), [Some(Conclusion::NothingChecked), None, None]);
+    for id in [runs, waits] {
+        now(registry.cancel(id, None)).unwrap();
+    }
+    after(1).await;
+    assert_eq!([runs, waits].map(outcome), [Some(Conclusion::Inconclusive); 2]);
+    let cancelled = verdict(runs).unwrap();
+    let statement = &cancelled.document["object"]["formal_statement"];
+    assert!(statement.as_str().unwrap().starts_with("script sha256:"), "{statement}");
+    assert_eq!(cancelled.document["verdict"], "UNVERIFIABLE");
+    assert_eq!(verdict(runs), verdict(waits));
 }
 
 /// Sleeps for the given number of seconds and a millisecond, so that the tasks run.

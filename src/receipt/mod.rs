@@ -36,7 +36,7 @@ pub(crate) use outputs::{compare_outputs, outputs_beside, stored_output};
 pub(crate) use statement::{Deterministic, Limits, Predicate, Statement};
 pub(crate) use verification::{Verified, compare_subject, content_of, verify};
 pub(crate) use writer::{
-    Draft, Receipts, RoomForTests, SCRIPT, Stored, TestRun, WriteError, ending, run_of,
+    CALL, Draft, INPUT, Receipts, RoomForTests, SCRIPT, Stored, TestRun, WriteError, ending, run_of,
 };
 
 use std::fs::File;

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Environment;
-use crate::gateway::AskedBy;
+use crate::gateway::{AskedBy, Form};
 use crate::ledger::AuditPlace;
 use crate::verdict::{Conclusion, Verdict};
 
@@ -88,6 +88,10 @@ pub(crate) struct Predicate<'a> {
     pub(crate) limits: Option<Limits>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<Run>,
+    /// For each file that was passed with the script, the form in which the script's mapping `inputs` shows it. The digests
+    /// of the files are among the subjects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) inputs: BTreeMap<String, Form>,
     /// The reason why the script of an allowed call was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_run: Option<String>,

@@ -13,7 +13,9 @@ use super::statement::PREDICATE_TYPE;
 use super::*;
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{Ending, Outcome, RunError, RunLimits};
-use crate::gateway::{Arguments, AskedBy, AuthorizedScript, RiskBasedExecutionGateway};
+use crate::gateway::{
+    Accompanying, Arguments, AskedBy, AuthorizedScript, RiskBasedExecutionGateway,
+};
 use crate::gateway::{Decision, Grant};
 use crate::ledger::AuditPlace;
 
@@ -54,7 +56,7 @@ impl Fixture {
 fn script(code: &str) -> AuthorizedScript {
     let gateway = RiskBasedExecutionGateway::new(crate::config::AdminGate::Open);
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-    let decision = gateway.evaluate(arguments).unwrap().confirm(Ok(None));
+    let decision = gateway.evaluate(arguments, Accompanying::default()).unwrap().confirm(Ok(None));
     let Decision::Allow { grant: Grant::Execute(script), .. } = decision else { panic!("{code}") };
     script.with_asked_by(AskedBy { user: Some("ada".to_owned()), ..AskedBy::default() })
 }

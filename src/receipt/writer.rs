@@ -29,7 +29,7 @@ use crate::executor::{
     Ending, Environment, EnvironmentCache, Executor, InReach, Outcome, RunError, RunLimits, Start,
     Surroundings, UntrustedFolder,
 };
-use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Status, Tool};
+use crate::gateway::{AskedBy, AuthorizedScript, DecisionRecord, ErrorCode, Form, Status, Tool};
 use crate::ledger::AuditPlace;
 use crate::logging::Causes;
 use crate::sandbox::{Tier, may_be_readable};
@@ -38,6 +38,10 @@ use crate::verification::differences::{self, Names, Word};
 
 /// The name of the subject of a receipt that is the script.
 pub(crate) const SCRIPT: &str = "script.py";
+/// The name of the expression that a test evaluated after the script, among the subjects of a receipt.
+pub(crate) const CALL: &str = "call";
+/// The start of the name of a file that was passed with the script, among the subjects of a receipt.
+pub(crate) const INPUT: &str = "inputs/";
 
 /// The maximum number of files of a run of tests that become subjects of its receipt.
 const SUBJECTS_MAX: usize = 1000;
@@ -127,6 +131,7 @@ pub(crate) struct Draft {
     findings: usize,
     asked_by: AskedBy,
     subject: Vec<Subject>,
+    inputs: BTreeMap<String, Form>,
     may_differ_by: BTreeSet<Word>,
     limits: RunLimits,
     surroundings: Option<(Arc<Surroundings>, Arc<Environment>)>,
@@ -238,6 +243,12 @@ impl Receipts {
         if !script.stdin().is_empty() {
             subject.push(Subject::new("stdin", sha256(script.stdin())));
         }
+        for (name, sha256) in script.inputs().digests() {
+            subject.push(Subject::new(format!("{INPUT}{name}"), sha256.to_owned()));
+        }
+        if !script.call().is_empty() {
+            subject.push(Subject::new(CALL, sha256(script.call())));
+        }
         let names = script.names().map(|of| Names { imports: &of.imports, uses: &of.uses });
         let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
         let source = script.source().as_str();
@@ -256,6 +267,11 @@ impl Receipts {
             findings: script.findings(),
             asked_by: script.asked_by().clone(),
             subject,
+            inputs: script
+                .inputs()
+                .files()
+                .map(|(name, form, _)| (name.to_owned(), form))
+                .collect(),
             may_differ_by,
             limits,
             surroundings,
@@ -534,6 +550,7 @@ impl Draft {
                 output_bytes: u64::try_from(limits.output_bytes_max).unwrap_or(u64::MAX),
             }),
             run: outcome.map(|outcome| run_of(outcome, started, finished)),
+            inputs: self.inputs,
             not_run: ran.as_ref().err().map(ToString::to_string),
             deterministic: determinism
                 .map(|it| Deterministic { fixed_addresses: it.fixes_addresses }),

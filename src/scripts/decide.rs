@@ -8,8 +8,8 @@ use tracing::instrument;
 use crate::executor::Ready;
 use crate::gateway::JobOwner;
 use crate::gateway::{
-    Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode, Gateway, Grant,
-    Tool, Verified,
+    Accompanying, Arguments, AskedBy, AuthorizedScript, Decision, DecisionRecord, ErrorCode,
+    Gateway, Grant, Inputs, Tool, Verified,
 };
 use crate::governance::Refusal;
 use crate::ledger::{AuditPlace, Presented, Proof, UserName};
@@ -29,6 +29,8 @@ pub(super) const ANALYSED_IN_PLACE_BYTES_MAX: usize = 8 * 1024;
 pub(crate) struct Request {
     /// The arguments of `execute_python_code`.
     pub(crate) arguments: Arguments,
+    /// The expressions of the script's tests, and files that are not in the arguments.
+    pub(crate) with: Accompanying,
     /// The credentials of the caller. A job belongs to the user that the transport has authenticated.
     pub(crate) presented: Presented,
     /// The caller's description of itself, for receipts.
@@ -41,6 +43,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) struct PlacedScript {
     pub(crate) source: String,
+    pub(crate) inputs: Inputs,
     pub(crate) verification_id: String,
     pub(crate) owner: JobOwner,
     pub(crate) asked_by: AskedBy,
@@ -105,9 +108,13 @@ impl Permit {
 impl Scripts {
     /// Decides a script and audits the decision.
     pub(crate) async fn decide(&self, request: Request) -> Decided {
-        let Request { arguments, presented, mut asked_by, cancel } = request;
-        let bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
-        let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments));
+        let Request { arguments, with, presented, mut asked_by, cancel } = request;
+        let code_bytes = arguments.get("code").and_then(Value::as_str).map_or(0, str::len);
+        let of_calls = with.calls.iter().map(String::len).sum::<usize>();
+        // Decoding and hashing inputs takes time too.
+        let of_inputs = arguments.get("inputs").map_or(0, |_| ANALYSED_IN_PLACE_BYTES_MAX);
+        let bytes = code_bytes + of_calls + of_inputs;
+        let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments, with));
         let decision = self.conclude(analysed, &cancel).await;
         count_decision(decision.record());
         let audited = self.audit(&decision, &presented, &mut asked_by).await;
@@ -146,9 +153,10 @@ impl Scripts {
         placed: PlacedScript,
         patience: &CancellationToken,
     ) -> Result<Permit, ScriptError> {
-        let PlacedScript { source, verification_id, owner, asked_by, proof } = placed;
-        let analysed =
-            self.analyse(source.len(), |gateway| gateway.evaluate_again(source, verification_id));
+        let PlacedScript { source, inputs, verification_id, owner, asked_by, proof } = placed;
+        let bytes = source.len();
+        let evaluate = |gateway: &Gateway| gateway.evaluate_again(source, inputs, verification_id);
+        let analysed = self.analyse(bytes, evaluate);
         // This decision is never cancelled. A job that is cancelled meanwhile ends when its run starts.
         let decision = self.conclude(analysed, &CancellationToken::new()).await;
         let Decision::Allow { record, grant } = decision else {
@@ -172,7 +180,8 @@ impl Scripts {
         let bytes = variant.len();
         let mut arguments = Arguments::new();
         arguments.insert("code".to_owned(), Value::String(variant));
-        let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments));
+        let with = Accompanying { inputs: script.inputs().clone(), ..Accompanying::default() };
+        let analysed = self.analyse(bytes, |gateway| gateway.evaluate(arguments, with));
         match self.conclude(analysed, &CancellationToken::new()).await {
             Decision::Allow { grant, .. } => Some(opened(grant).0.with_stdin_of(script)),
             Decision::Refuse(_) | Decision::Withdrawn(_) => None,

@@ -34,6 +34,8 @@ use super::{Permit, ScriptError, Scripts};
 pub(crate) struct RunRequest {
     pub(crate) limits: RunLimits,
     pub(crate) stdin: Stdin,
+    /// The index of the expression that is evaluated after the script, among the expressions of the decision.
+    pub(crate) call: Option<usize>,
     /// Receives the output of the script while it runs.
     pub(crate) echo: Echo,
     /// Cancelling this token ends the run.
@@ -43,7 +45,7 @@ pub(crate) struct RunRequest {
 impl RunRequest {
     /// Creates the request for a script with empty standard input, and without live output.
     pub(crate) fn new(limits: RunLimits, cancel: CancellationToken) -> Self {
-        Self { limits, stdin: Stdin::default(), echo: Echo::default(), cancel }
+        Self { limits, stdin: Stdin::default(), call: None, echo: Echo::default(), cancel }
     }
 }
 
@@ -76,8 +78,8 @@ impl Scripts {
         _turn: &Turn,
         request: RunRequest,
     ) -> Result<Outcome, ScriptError> {
-        let RunRequest { limits, stdin, echo, cancel } = request;
-        let script = permit.script().clone().with_stdin(stdin);
+        let RunRequest { limits, stdin, call, echo, cancel } = request;
+        let script = permit.script().clone().with_stdin(stdin).with_call(call);
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();

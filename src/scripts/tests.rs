@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{Ending, Lane, Outcome, Picture, Pictures, RunError, RunLimits};
 use crate::gateway::tests::granted;
-use crate::gateway::{Arguments, AskedBy};
+use crate::gateway::{Accompanying, Arguments, AskedBy, Inputs};
 use crate::governance::PolicyFile;
 use crate::ledger::{AuditFilter, Presented, Proof, Role, Store};
 use crate::receipt::KeyStore;
@@ -75,6 +75,7 @@ fn scripts() -> Scripts {
 fn request(code: &str) -> Request {
     Request {
         arguments: Arguments::from_iter([("code".to_owned(), json!(code))]),
+        with: Accompanying::default(),
         presented: Presented::default(),
         asked_by: AskedBy::default(),
         cancel: CancellationToken::new(),
@@ -317,6 +318,7 @@ async fn large_jobs_are_decided_again_without_holding_up_the_renewal_of_leases()
     let (scripts, never) = (scripts(), CancellationToken::new());
     let job = |source: &str| PlacedScript {
         source: source.to_owned(),
+        inputs: Inputs::default(),
         verification_id: "a".repeat(64),
         owner: JobOwner { job: JobId::fresh(), user: "ann".to_owned() },
         asked_by: AskedBy::default(),

@@ -16,7 +16,8 @@ use crate::config::AdminGate;
 use crate::config::Settings;
 use crate::executor::{Echo, Executor, Lane, Outcome, RunLimits};
 use crate::gateway::{
-    Arguments, AskedBy, DecisionRecord, Gateway, JobId, Stdin, Tool, decide_lookup,
+    Accompanying, Arguments, AskedBy, DecisionRecord, Gateway, Inputs, JobId, Stdin, Tool,
+    decide_lookup,
 };
 use crate::governance::{Governance, GovernedCall, GovernedReply, Refusal};
 use crate::jobs::{
@@ -29,7 +30,8 @@ use crate::scripts::{Decided, Permit, Request, RunRequest, Scripts, count_decisi
 use crate::shares::{Held, ReplyRoom};
 
 use super::now::Now;
-use super::reply::Reply;
+use super::reply::{Reply, TextLimits};
+use super::shortened::CharsMax;
 use super::tools::{ToldLimits, tools};
 
 /// The delay from the start of the server to the probe of the sandbox. It lets the reply to `initialize`, which takes 2
@@ -41,6 +43,8 @@ pub(crate) struct Server {
     pub(super) scripts: Arc<Scripts>,
     pub(super) jobs: Arc<dyn Jobs>,
     sync_limits: RunLimits,
+    /// The maximum number of characters of a script's output in a result.
+    chars_max: CharsMax,
     /// The tools for scripts, in the form that clients receive.
     pub(super) tools: [rmcp::model::Tool; 2],
     /// The limits of scripts, as the texts for models state them.
@@ -74,6 +78,15 @@ pub(crate) struct CallContext {
     pub(crate) echo: Echo,
     /// The standard input of a synchronous script. Only `qwed-mcp run` sets it.
     pub(crate) stdin: Stdin,
+    /// Files for the script that are not in the arguments. Only `qwed-mcp run` sets them.
+    pub(crate) inputs: Inputs,
+}
+
+impl CallContext {
+    /// Returns the model, if the client names it.
+    fn model(&self) -> Option<&str> {
+        self.asked_by.model.as_deref()
+    }
 }
 
 impl Server {
@@ -95,6 +108,7 @@ impl Server {
             jobs: Arc::new(JobRegistry::new(Arc::clone(&scripts), limits)),
             scripts,
             sync_limits: RunLimits::of_script(settings.sync_timeout),
+            chars_max: CharsMax(settings.result_chars),
             tools: tools(settings),
             told_limits: ToldLimits::of(settings),
             is_step_down_told: AtomicBool::new(false),
@@ -189,6 +203,7 @@ impl Server {
     async fn call_script(&self, arguments: Arguments, caller: CallContext) -> Reply {
         let request = Request {
             arguments,
+            with: Accompanying { inputs: caller.inputs.clone(), ..Accompanying::default() },
             presented: caller.presented.clone(),
             asked_by: caller.asked_by.clone(),
             cancel: caller.cancel.clone(),
@@ -199,13 +214,13 @@ impl Server {
             }
             Decided::Allowed { record, permit } => self.run(&record, &permit, caller).await,
             Decided::Refused { record, receipt } => {
-                let reply = Reply::blocked(&record, caller.asked_by.model.as_deref());
+                let reply = Reply::blocked(&record, caller.model());
                 match receipt {
                     Some(receipt) => reply.with_receipt(json!(receipt)),
                     None => reply,
                 }
             }
-            Decided::Withdrawn(record) => Reply::cancelled(&record),
+            Decided::Withdrawn(record) => Reply::cancelled(&record, caller.model()),
             Decided::Denied { record, refusal } => Reply::not_audited(&record, &refusal),
         }
     }
@@ -215,7 +230,7 @@ impl Server {
         // The client may have cancelled the call during the analysis of its script. From here on,
         // `notifications/cancelled` finds the job.
         if caller.cancel.is_cancelled() {
-            return Reply::cancelled(record);
+            return Reply::cancelled(record, caller.model());
         }
         // A task outlives its request, so cancelling the request must not cancel the task.
         let placed_by = (!caller.takes_tasks).then_some(caller.request);
@@ -227,9 +242,10 @@ impl Server {
     /// Waits for a turn, and then runs a script.
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
         let CallContext { cancel, waits_for_turn, echo, stdin, asked_by, .. } = caller;
+        let model = asked_by.model.as_deref();
         let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
-        let Some(turn) = turn else { return Reply::cancelled(record) };
-        let request = RunRequest { limits: self.sync_limits, stdin, echo, cancel };
+        let Some(turn) = turn else { return Reply::cancelled(record, model) };
+        let request = RunRequest { stdin, echo, ..RunRequest::new(self.sync_limits, cancel) };
         let run = self.scripts.run(permit, &turn, request).await;
         // The turn of an authenticated user ends here, before the wait for memory, so that other users can run scripts.
         // A client without a user keeps its turn. The number of turns then limits the number of outputs that wait for
@@ -238,8 +254,8 @@ impl Server {
         let _turn = user.is_none().then_some(turn);
         let bytes = run.as_ref().map_or(0, Outcome::output_bytes);
         let room = self.scripts.turns().room_for(user, bytes).await;
-        let model = asked_by.model.as_deref();
-        let reply = Reply::ran(record, model, run.as_ref(), self.sync_limits.timeout);
+        let limits = self.text_limits(self.sync_limits.timeout);
+        let reply = Reply::ran(record, model, run.as_ref(), limits);
         self.with_step_down(reply).in_room(room)
     }
 
@@ -257,7 +273,8 @@ impl Server {
             Ok(found) => found,
             Err(away) => return Reply::jobs_away(record, away),
         };
-        let reply = Reply::job_status(record, id, job.as_ref(), &*self.jobs);
+        let limits = self.text_limits(self.jobs.timeout());
+        let reply = Reply::job_status(record, id, job.as_ref(), &*self.jobs, limits);
         self.with_step_down(reply).in_room(room)
     }
 
@@ -271,7 +288,7 @@ impl Server {
         let reply = match &job.state {
             JobState::Queued | JobState::Running => None,
             JobState::Ended(end) => {
-                let reply = Reply::task_result(&job, end, self.jobs.timeout());
+                let reply = Reply::task_result(&job, end, self.text_limits(self.jobs.timeout()));
                 Some(self.with_step_down(reply).in_room(room))
             }
         };
@@ -311,6 +328,11 @@ impl Server {
         let user = user.as_ref().map(UserName::as_str);
         let room = self.scripts.turns().room_for(user, bytes).await;
         (run_id, reply, room)
+    }
+
+    /// Returns the limits for the texts about a run with this time limit.
+    fn text_limits(&self, timeout: Duration) -> TextLimits {
+        TextLimits { timeout, chars_max: self.chars_max }
     }
 
     /// If the run of a reply had a lower sandbox tier than possible, adds the reason to the reply.
@@ -370,6 +392,7 @@ mod tests {
             waits_for_turn: Arc::default(),
             echo: Echo::default(),
             stdin: Stdin::default(),
+            inputs: Inputs::default(),
         }
     }
 

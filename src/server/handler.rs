@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::executor::Echo;
-use crate::gateway::{AskedBy, Stdin};
+use crate::gateway::{AskedBy, Inputs, Stdin};
 use crate::governance::{Governance, GovernedCall, GovernedTool, Refusal};
 use crate::jobs::{Found, RequestKey};
 use crate::ledger::{Presented, UserName};
@@ -30,7 +29,7 @@ use crate::shares::Held;
 use crate::transport::{Connection, Slot};
 
 use super::call::{CallContext, Server};
-use super::progress::with_progress;
+use super::progress::{PrintedEnd, with_progress};
 use super::reply::Reply;
 use super::tools::{governed_tools, instructions, permission_of};
 use super::traced;
@@ -79,6 +78,7 @@ impl Handler {
         let cancel = context.ct.clone();
         let waits_for_turn: Arc<AtomicBool> = Arc::default();
         let waits = Arc::clone(&waits_for_turn);
+        let printed = PrintedEnd::default();
         let caller = CallContext {
             request: request_key(connection(&context.extensions), &context.id),
             cancel,
@@ -86,11 +86,12 @@ impl Handler {
             asked_by: asked_by(&context),
             takes_tasks: takes_tasks(&context),
             waits_for_turn,
-            echo: Echo::default(),
+            echo: printed.echo(&context),
             stdin: Stdin::default(),
+            inputs: Inputs::default(),
         };
         let call = self.server.call(&request.name, arguments, caller);
-        let mut reply = Box::pin(with_progress(&context, &waits, call)).await;
+        let mut reply = Box::pin(with_progress(&context, &waits, &printed, call)).await;
         hold_until_written(&context, reply.room.take());
         Ok(reply.into_response())
     }
@@ -103,7 +104,8 @@ impl Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let waits = Arc::clone(&call.waits_for_turn);
         let call = self.server.call_governed(governance, call);
-        let (run_id, reply, room) = with_progress(context, &waits, call).await;
+        let (run_id, reply, room) =
+            with_progress(context, &waits, &PrintedEnd::default(), call).await;
         hold_until_written(context, room);
         let reply = reply.map_err(|refusal| governed::error(run_id, &refusal))?;
         Ok(governed::result(reply).into())

@@ -19,6 +19,7 @@ mod progress;
 mod reply;
 mod serve;
 mod sessions;
+mod shortened;
 mod signature;
 mod tasks;
 mod tools;

@@ -11,8 +11,8 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::executor::{
-    Captured, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX,
-    Picture, Pictures, Start, StepDown,
+    Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX, Picture,
+    Pictures, Returned, Start, StepDown,
 };
 use crate::gateway::{DecisionRecord, ErrorCode, JobId, Tool};
 use crate::governance::Refusal;
@@ -21,9 +21,10 @@ use crate::logging::Causes;
 use crate::sandbox::Tier;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
-use crate::verdict::Verdict;
-use crate::verification::verdict_without_run;
+use crate::verdict::{Conclusion, Verdict};
+use crate::verification::{Subject, verdict_without_run};
 
+use super::shortened::CharsMax;
 use super::tasks;
 
 /// The `_meta` key of the decision. Every result has it.
@@ -34,6 +35,10 @@ pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
 /// The `_meta` key of the verdict on a script.
 pub(super) const VERIFICATION_KEY: &str = "qwed.ai/verification";
+/// The `_meta` key of the value that a script has assigned to `result`, for programs.
+const RESULT_KEY: &str = "qwed.ai/result";
+/// The `_meta` key of the reason why that value is missing.
+const RESULT_OMITTED_KEY: &str = "qwed.ai/result_omitted";
 /// The `_meta` key of the state of a background job.
 const JOB_KEY: &str = "qwed.ai/job";
 
@@ -62,6 +67,14 @@ const PICTURES_KIB_MAX: usize = PICTURES_BYTES_MAX / 1024;
 const UNUSABLE_PICTURE: &str =
     "A picture was left out: it is not a PNG of at most 4096 × 4096 pixels.";
 const JOB_CANCELLED: &str = "Job was cancelled.";
+
+/// The limits that the texts about a run depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TextLimits {
+    /// The time limit of the run.
+    pub(super) timeout: Duration,
+    pub(super) chars_max: CharsMax,
+}
 
 /// The way in which a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +106,8 @@ pub(crate) struct Reply {
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
+    /// The value that the script has assigned to `result`.
+    returned: Option<Returned>,
     /// The verdict on the script; `None` if the reply is not about a script that has ended.
     pub(crate) verdict: Option<Arc<Verdict>>,
     /// The task that is sent instead of a result.
@@ -112,7 +127,8 @@ impl Reply {
             Some(ErrorCode::AdminGateClosed) => vec![GATE_CLOSED.to_owned()],
             Some(_) | None => texts.clone(),
         };
-        let empty = Self { verdict: verdict_of(record, model), ..Self::empty(record) };
+        let verdict = verdict_of(record, model, Conclusion::Blocked);
+        let empty = Self { verdict, ..Self::empty(record) };
         Self { texts, remarks, is_error: true, end: CallEnd::Refused, ..empty }
     }
 
@@ -127,45 +143,46 @@ impl Reply {
         record: &DecisionRecord,
         model: Option<&str>,
         run: Result<&Outcome, &ScriptError>,
-        timeout: Duration,
+        limits: TextLimits,
     ) -> Self {
         let error = run.err().map(ToString::to_string);
         let remarks = run.err().map(|error| vec![Causes(error).to_string()]);
         let run = run.map_err(|_| error.as_deref().unwrap_or_default());
-        let reply = Self::of_run(record.without_arguments(), run, timeout);
-        let verdict = reply.verdict.or_else(|| verdict_of(record, model));
+        let reply = Self::of_run(record.without_arguments(), run, limits);
+        let verdict = reply.verdict.or_else(|| verdict_of(record, model, Conclusion::Blocked));
         Self { remarks: remarks.unwrap_or(reply.remarks), verdict, ..reply }
     }
 
     /// Creates the result of a task. A synchronous run of the same script has the same result, without the state of the
     /// job.
-    pub(super) fn task_result(job: &Job, end: &JobEnd, timeout: Duration) -> Self {
+    pub(super) fn task_result(job: &Job, end: &JobEnd, limits: TextLimits) -> Self {
         let decision = Value::clone(&job.decision);
         let reply = match end {
-            JobEnd::Ran(outcome) => Self::of_run(decision, Ok(outcome), timeout),
-            JobEnd::NotRun(reason) => Self::of_run(decision, Err(reason), timeout),
-            JobEnd::Lost(worker) => Self::of_run(decision, Err(&lost(worker)), timeout),
+            JobEnd::Ran(outcome) => Self::of_run(decision, Ok(outcome), limits),
+            JobEnd::NotRun(reason) => Self::of_run(decision, Err(reason), limits),
+            JobEnd::Lost(worker) => Self::of_run(decision, Err(&lost(worker)), limits),
             JobEnd::Cancelled => {
                 let texts = vec![CANCELLED.to_owned()];
                 Self { texts, is_error: true, ..Self::decided(decision) }
             }
         };
-        Self { job: Some(job_figures(job)), ..reply }
+        Self { job: Some(job_figures(job)), verdict: job.verdict(), ..reply }
     }
 
-    fn of_run(decision: Value, run: Result<&Outcome, &str>, timeout: Duration) -> Self {
+    fn of_run(decision: Value, run: Result<&Outcome, &str>, limits: TextLimits) -> Self {
         match run {
             Ok(outcome) => {
                 let behind: Vec<String> =
                     outcome.advice.iter().cloned().chain(left_out(outcome)).collect();
                 Self {
-                    texts: [synchronous_texts(outcome, timeout), behind.clone()].concat(),
+                    texts: [synchronous_texts(outcome, limits), behind.clone()].concat(),
                     is_error: !outcome.is_result(),
-                    execution: Some(figures(outcome)),
+                    execution: Some(figures(outcome, limits.chars_max)),
                     receipt: outcome.receipt.clone(),
+                    returned: outcome.end_report.returned.clone(),
                     verdict: outcome.verdict.clone(),
                     end: CallEnd::Ran(outcome.ending),
-                    remarks: [remarks(outcome, timeout), behind].concat(),
+                    remarks: [remarks(outcome, limits.timeout), behind].concat(),
                     pictures: Arc::clone(&outcome.pictures),
                     ..Self::decided(decision)
                 }
@@ -177,11 +194,12 @@ impl Reply {
         }
     }
 
-    /// Creates the reply to a cancelled call.
-    pub(super) fn cancelled(record: &DecisionRecord) -> Self {
+    /// Creates the reply to a cancelled call. `model` is the model, if the client names it.
+    pub(super) fn cancelled(record: &DecisionRecord, model: Option<&str>) -> Self {
         let texts = vec![CANCELLED.to_owned()];
         let end = CallEnd::Ran(Ending::Cancelled);
-        Self { remarks: texts.clone(), texts, is_error: true, end, ..Self::empty(record) }
+        let verdict = verdict_of(record, model, Conclusion::Inconclusive);
+        Self { remarks: texts.clone(), texts, is_error: true, end, verdict, ..Self::empty(record) }
     }
 
     /// Creates the reply to a call for a background job, which may have been placed or not. With `takes_tasks`, the
@@ -222,6 +240,7 @@ impl Reply {
         id: JobId,
         job: Option<&Job>,
         jobs: &dyn Jobs,
+        limits: TextLimits,
     ) -> Self {
         let mut reply = Self { job: job.map(job_figures), ..Self::empty(record) };
         let mut behind = Vec::new();
@@ -235,14 +254,17 @@ impl Reply {
             Some(JobState::Queued) => "Status: queued...".to_owned(),
             Some(JobState::Running) => "Status: running...".to_owned(),
             Some(JobState::Ended(end)) => {
-                let (status, result) = (end.as_str(), job_result(end, jobs.timeout()));
+                let (status, result) = (end.as_str(), job_result(end, limits));
                 reply.is_error = !matches!(end, JobEnd::Ran(outcome) if outcome.is_result());
+                reply.verdict = job.and_then(Job::verdict);
                 if let JobEnd::Ran(outcome) = end {
-                    reply.execution = Some(figures(outcome));
+                    reply.execution = Some(figures(outcome, limits.chars_max));
                     reply.receipt.clone_from(&outcome.receipt);
-                    reply.verdict.clone_from(&outcome.verdict);
-                    behind
-                        .extend(printed_before_timeout(outcome).or_else(|| outcome.advice.clone()));
+                    reply.returned.clone_from(&outcome.end_report.returned);
+                    behind.extend(
+                        printed_before_timeout(outcome, limits.chars_max)
+                            .or_else(|| outcome.advice.clone()),
+                    );
                     behind.extend(left_out(outcome));
                     reply.pictures = Arc::clone(&outcome.pictures);
                 }
@@ -322,10 +344,13 @@ impl Reply {
     fn meta(&mut self) -> MetaObject {
         let mut meta = MetaObject::new();
         meta.insert(DECISION_KEY.to_owned(), self.decision.take());
+        let (result, omitted) = self.returned.take().map(Returned::parts).unwrap_or_default();
         let others = [
             (EXECUTION_KEY, self.execution.take()),
             (JOB_KEY, self.job.take()),
             (RECEIPT_KEY, self.receipt.take()),
+            (RESULT_KEY, result),
+            (RESULT_OMITTED_KEY, omitted.map(Value::String)),
             (VERIFICATION_KEY, self.verdict.take().map(|verdict| json!(verdict))),
         ];
         for (key, value) in others {
@@ -351,6 +376,7 @@ impl Reply {
             remarks: Vec::new(),
             job: None,
             receipt: None,
+            returned: None,
             verdict: None,
             task: None,
             room: None,
@@ -358,21 +384,25 @@ impl Reply {
     }
 }
 
-/// Returns the verdict on a script that was refused, or that could not be run. `None` if the call does not ask for a
-/// run.
-fn verdict_of(record: &DecisionRecord, model: Option<&str>) -> Option<Arc<Verdict>> {
+/// Returns the verdict on a script without a run. `None` if the call does not ask for a run.
+fn verdict_of(
+    record: &DecisionRecord,
+    model: Option<&str>,
+    outcome: Conclusion,
+) -> Option<Arc<Verdict>> {
     let is_script = record.tool == Some(Tool::ExecutePythonCode);
     let code = record.normalized_arguments.get("code").and_then(Value::as_str);
-    is_script.then(|| Arc::new(verdict_without_run(code, model.map(str::to_owned))))
+    let subject = || Subject::new(code, model.map(str::to_owned));
+    is_script.then(|| Arc::new(verdict_without_run(outcome, &subject())))
 }
 
 /// Returns the text about a run that exited by itself: its output, and the way in which it ended.
-fn finished_text(outcome: &Outcome) -> String {
+fn finished_text(outcome: &Outcome, chars_max: CharsMax) -> String {
     let end = match outcome.ending.exit_code() {
         0 => "Execution completed successfully.".to_owned(),
         code => format!("Execution failed with return code {code}"),
     };
-    let mut parts = printed(outcome);
+    let mut parts = printed(outcome, chars_max);
     parts.push(match outcome.ending {
         Ending::OutOfMemory => format!("{end}\n{MEMORY_LIMIT}"),
         Ending::Exited(_) | Ending::TimedOut | Ending::Cancelled => end,
@@ -381,32 +411,34 @@ fn finished_text(outcome: &Outcome) -> String {
 }
 
 /// Returns the text of each output stream that is not empty.
-fn printed(outcome: &Outcome) -> Vec<String> {
-    [("STDOUT", &outcome.stdout), ("STDERR", &outcome.stderr)]
+fn printed(outcome: &Outcome, chars_max: CharsMax) -> Vec<String> {
+    ["STDOUT", "STDERR"]
         .into_iter()
-        .filter(|(_, Captured { text, .. })| !text.is_empty())
-        .map(|(name, Captured { text, .. })| format!("{name}:\n{text}"))
+        .zip(chars_max.streams(outcome))
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(name, text)| format!("{name}:\n{text}"))
         .collect()
 }
 
 /// Returns the output of a run that timed out. It is a separate block after the documented text.
-fn printed_before_timeout(outcome: &Outcome) -> Option<String> {
-    let printed = printed(outcome);
+fn printed_before_timeout(outcome: &Outcome, chars_max: CharsMax) -> Option<String> {
+    let printed = printed(outcome, chars_max);
     let is_some = outcome.ending == Ending::TimedOut && !printed.is_empty();
     is_some.then(|| printed.join("\n\n"))
 }
 
-fn synchronous_texts(outcome: &Outcome, timeout: Duration) -> Vec<String> {
+fn synchronous_texts(outcome: &Outcome, limits: TextLimits) -> Vec<String> {
+    let TextLimits { timeout, chars_max } = limits;
     match outcome.ending {
-        Ending::Exited(_) | Ending::OutOfMemory => vec![finished_text(outcome)],
-        Ending::Cancelled => cut(CANCELLED.to_owned(), outcome),
-        Ending::TimedOut => cut(timed_out(timeout), outcome),
+        Ending::Exited(_) | Ending::OutOfMemory => vec![finished_text(outcome, chars_max)],
+        Ending::Cancelled => cut(CANCELLED.to_owned(), outcome, chars_max),
+        Ending::TimedOut => cut(timed_out(timeout), outcome, chars_max),
     }
 }
 
 /// Returns the reason why a run was cut short, and the output of the run up to then.
-fn cut(reason: String, outcome: &Outcome) -> Vec<String> {
-    let printed = printed(outcome);
+fn cut(reason: String, outcome: &Outcome, chars_max: CharsMax) -> Vec<String> {
+    let printed = printed(outcome, chars_max);
     let printed = (!printed.is_empty()).then(|| printed.join("\n\n"));
     [Some(reason), printed].into_iter().flatten().collect()
 }
@@ -440,16 +472,16 @@ fn remarks(outcome: &Outcome, timeout: Duration) -> Vec<String> {
 }
 
 /// Returns the text about the end of a job.
-fn job_result(end: &JobEnd, timeout: Duration) -> String {
+fn job_result(end: &JobEnd, limits: TextLimits) -> String {
     match end {
         JobEnd::Cancelled => JOB_CANCELLED.to_owned(),
         JobEnd::NotRun(reason) => not_run(reason),
         JobEnd::Lost(worker) => not_run(&lost(worker)),
         JobEnd::Ran(outcome) => match outcome.ending {
-            Ending::Exited(_) | Ending::OutOfMemory => finished_text(outcome),
+            Ending::Exited(_) | Ending::OutOfMemory => finished_text(outcome, limits.chars_max),
             Ending::Cancelled => JOB_CANCELLED.to_owned(),
             Ending::TimedOut => {
-                let seconds = timeout.as_secs_f64();
+                let seconds = limits.timeout.as_secs_f64();
                 format!(
                     "Background verification timed out after {seconds:.0} seconds. Process \
                      terminated to prevent resource exhaustion."
@@ -501,13 +533,15 @@ fn job_figures(job: &Job) -> Value {
         "created_at": tasks::timestamp(job.created_at),
         "expires_at": tasks::timestamp(job.expires_at),
     });
-    if let (Some(attempt), Some(figures)) = (job.attempt, figures.as_object_mut()) {
-        figures.insert("attempt".to_owned(), attempt.into());
+    if let Some(figures) = figures.as_object_mut() {
+        figures.extend(job.attempt.map(|attempt| ("attempt".to_owned(), attempt.into())));
+        let inputs = job.decision.get("inputs").cloned();
+        figures.extend(inputs.map(|inputs| ("inputs".to_owned(), inputs)));
     }
     figures
 }
 
-fn figures(outcome: &Outcome) -> Value {
+fn figures(outcome: &Outcome, chars_max: CharsMax) -> Value {
     let pictures: Vec<Value> = outcome.pictures.all.iter().enumerate().map(picture).collect();
     let mut figures = json!({
         "exit_code": outcome.ending.exit_code(),
@@ -524,6 +558,11 @@ fn figures(outcome: &Outcome) -> Value {
     }
     if let (false, Some(figures)) = (pictures.is_empty(), figures.as_object_mut()) {
         figures.insert("pictures".to_owned(), pictures.into());
+    }
+    if let (Some(whole), Some(figures)) =
+        (chars_max.whole_streams(outcome), figures.as_object_mut())
+    {
+        figures.insert("shortened".to_owned(), whole);
     }
     figures
 }

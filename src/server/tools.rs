@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use crate::config::{SandboxMode, Settings};
@@ -17,7 +17,7 @@ use super::{card, identity};
 const RULES: &str = "the standard library and, where installed, sympy, z3, numpy, qwed_legal, \
                      qwed_finance, qwed_tax, qwed_ucp, qwed_new.guards, qwed_sdk. Not allowed: eval, exec, \
                      compile, __import__, importlib, files (open, pathlib, os), subprocess, \
-                     multiprocessing, network, ctypes, pickle.loads. Put data into the script. A refusal \
+                     multiprocessing, network, ctypes, pickle.loads. Pass data in `inputs`. A refusal \
                      says what to change; try again. Each call is a new process";
 
 /// The beginning of the instructions, which a model reads before it sees any tool. All instructions together stay below
@@ -112,12 +112,32 @@ fn status_description(settings: &Settings) -> String {
 
 const RUN_ID: &str = "The run_id that run_pytest returned.";
 
+/// The `_meta` key of a tool with the number of characters of a result that Claude Code must not cut.
+const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
+/// The maximum of the value that Claude Code accepts.
+const RESULT_CHARS_MAX: usize = 500_000;
+/// The number of characters that a result may have besides the output of the script.
+const OTHER_CHARS: usize = 10_000;
+
+/// Returns the `_meta` of the tools for scripts. If the admin limits the output in results, Claude Code does not have to
+/// cut results itself.
+fn tool_meta(settings: &Settings) -> MetaObject {
+    let mut meta = card::tool_meta();
+    if let Some(chars) = settings.result_chars {
+        let chars_max = (chars + OTHER_CHARS).min(RESULT_CHARS_MAX);
+        meta.insert(RESULT_CHARS_KEY.to_owned(), json!(chars_max));
+    }
+    meta
+}
+
 /// Returns the tools for scripts, in the order in which they are listed. Their annotations and descriptions depend on
 /// the settings.
 pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
     // Every tier of the sandbox denies sockets, so only without a sandbox can scripts reach the network.
     let is_open_world = settings.sandbox == SandboxMode::Off;
     let script = "The complete Python script.";
+    let inputs = "Files for the script, by any plain names: a text, {\"base64\": …} or {\"json\": …} each. Read them \
+                  as open(\"data.csv\"), pd.read_csv(\"data.csv\") or inputs[\"data.csv\"].";
     let background = "Return a job_id at once and run the script in the background; poll it with \
                       verification_status.";
     let job_id = "The UUID that execute_python_code returned with background=true.";
@@ -128,6 +148,13 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
             &["code"],
             json!({
                 "code": property("string", script),
+                // A named property, because some hosts refuse an object without properties, and others refuse
+                // `additionalProperties`.
+                "inputs": {
+                    "type": "object",
+                    "description": inputs,
+                    "properties": { "data.csv": property("string", "The content of one file.") },
+                },
                 "background": { "type": "boolean", "default": false, "description": background },
             }),
             ToolAnnotations::with_title("Run a Python verification script")
@@ -136,7 +163,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
                 .idempotent(false)
                 .open_world(is_open_world),
         )
-        .with_meta(card::tool_meta()),
+        .with_meta(tool_meta(settings)),
         tool(
             gateway::Tool::VerificationStatus.name(),
             status_description(settings),
@@ -144,7 +171,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
             json!({ "job_id": property("string", job_id) }),
             reading("State of a background verification"),
         )
-        .with_meta(card::tool_meta()),
+        .with_meta(tool_meta(settings)),
     ]
 }
 

@@ -26,14 +26,13 @@ struct Tally {
 
 impl Tally {
     /// Reads the two counters of a check. [`CheckKind`] defines their meaning.
-    fn of(check: &Check, [first, second, elements]: [u64; 3], exit_code: i32) -> Self {
+    fn of(check: &Check, [first, second, elements]: [u64; 3]) -> Self {
         let (held, failed) = match check.kind {
-            CheckKind::Assert | CheckKind::FailsUnless => (first, second),
+            CheckKind::Assert | CheckKind::FailsUnless | CheckKind::Exit => (first, second),
             CheckKind::FailsIf | CheckKind::Skipped => (second, first),
             CheckKind::Call => (second, first.saturating_sub(second)),
-            CheckKind::Exit if exit_code != 0 => (0, first),
             // The tuple of an `assert` always holds.
-            CheckKind::Tuple | CheckKind::Exit | _ => (first, 0),
+            CheckKind::Tuple | _ => (first, 0),
         };
         Self { held, failed, is_empty: check.counts_elements && elements == 0 }
     }
@@ -63,12 +62,11 @@ pub(super) fn conclude(
     differs: bool,
     variants: Variants,
 ) -> Concluded {
-    let exit_code = outcome.ending.exit_code();
     let counts = counts.filter(|counts| counts.of(checks.len()).is_some());
     let tallies: Vec<Tally> = match counts.and_then(|counts| counts.of(checks.len())) {
         Some(counts) => {
             let pairs = checks.iter().zip(counts);
-            pairs.map(|(check, counts)| Tally::of(check, *counts, exit_code)).collect()
+            pairs.map(|(check, counts)| Tally::of(check, *counts)).collect()
         }
         None => vec![Tally::default(); checks.len()],
     };

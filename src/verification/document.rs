@@ -3,9 +3,11 @@
 //! The documents of two runs of one script by the same route are the same, as long as the result of the script cannot
 //! differ. So a document contains no time, no address and no random number.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -80,7 +82,7 @@ pub(crate) fn verdict_on_run(
     let counts = outcome.check_counts.as_ref();
     let Concluded { conclusion, reports } = conclude(checks, counts, outcome, differs, variants);
     let parts = Parts {
-        statement: statement(&reports).text(|| script_statement(script.source().as_str())),
+        statement: statement(&reports).text(|| script_statement(&digest(script.source().as_str()))),
         model: script.asked_by().model.clone(),
         interpretation: interpretation(Some(script), circumstances),
         configuration: Some(configuration(limits, circumstances, outcome.tier, variants)),
@@ -91,18 +93,38 @@ pub(crate) fn verdict_on_run(
     verdict(conclusion, reports, parts)
 }
 
-/// Returns the verdict on a script that was refused, or that could not be run. `code` is `None` if the call had no
-/// valid script.
-pub(crate) fn verdict_without_run(code: Option<&str>, model: Option<String>) -> Verdict {
+/// The identity of a script, for a document about a script without a known run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Subject {
+    /// The digest of the script; `None` if the call had no valid script.
+    script: Option<String>,
+    /// The model, if the client names it.
+    model: Option<String>,
+}
+
+impl Subject {
+    pub(crate) fn new(code: Option<&str>, model: Option<String>) -> Self {
+        Self { script: code.map(digest), model }
+    }
+
+    pub(crate) fn of(script: &AuthorizedScript) -> Self {
+        Self::new(Some(script.source().as_str()), script.asked_by().model.clone())
+    }
+}
+
+/// Returns the verdict on a script without a known run. The outcome is [`Conclusion::Blocked`] if the script was refused or
+/// could not be run, and [`Conclusion::Inconclusive`] if it may have run in part.
+pub(crate) fn verdict_without_run(outcome: Conclusion, subject: &Subject) -> Verdict {
+    let Subject { script, model } = subject.clone();
     let parts = Parts {
-        statement: code.map_or_else(|| NO_SCRIPT.to_owned(), script_statement),
+        statement: script.as_deref().map_or_else(|| NO_SCRIPT.to_owned(), script_statement),
         model,
         interpretation: interpretation(None, &Circumstances::default()),
         configuration: None,
         dependencies: None,
-        evidence: json!({ "script": code.map(digest), "refuted": false }),
+        evidence: json!({ "script": script, "refuted": false }),
     };
-    verdict(Conclusion::Blocked, Vec::new(), parts)
+    verdict(outcome, Vec::new(), parts)
 }
 
 /// A run of tests whose verdict is asked for.
@@ -119,7 +141,7 @@ pub(crate) struct TestRun {
     pub(crate) pytest: Option<String>,
     /// The SHA-256 of the policy that permitted the run.
     pub(crate) policy_sha256: Option<String>,
-    /// The limits of the run, its tier, and who judged the tests. All values are strings.
+    /// The limits of the run, its tier, and the level of the judge. All values are strings.
     pub(crate) configuration: Value,
     /// The arguments, the workspace and the counts. All values are strings, or counts below 2^53.
     pub(crate) evidence: Map<String, Value>,
@@ -263,8 +285,9 @@ impl Statement {
     }
 }
 
-fn script_statement(source: &str) -> String {
-    format!("script {}", digest(source))
+/// Returns the statement that identifies a script by its digest.
+fn script_statement(digest: &str) -> String {
+    format!("script {digest}")
 }
 
 fn interpretation(script: Option<&AuthorizedScript>, circumstances: &Circumstances) -> Value {
@@ -321,10 +344,15 @@ fn evidence(
     });
     let may_differ = may_differ(script.names(), script.source().as_str(), circumstances, outcome);
     let stdout = (!may_differ).then(|| digest(outcome.stdout.content()));
+    let inputs: BTreeMap<_, _> = script
+        .inputs()
+        .digests()
+        .map(|(name, sha256)| (name, format!("sha256:{sha256}")))
+        .collect();
     json!({
         "script": digest(script.source().as_str()),
         "stdin": digest(script.stdin()),
-        "inputs": {},
+        "inputs": inputs,
         "stdout": stdout,
         "exit_code": outcome.ending.exit_code().to_string(),
         "checks": checks.collect::<Vec<_>>(),

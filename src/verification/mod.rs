@@ -22,7 +22,8 @@ mod theory;
 
 pub(crate) use conclusion::{Variants, has_failed};
 pub(crate) use document::{
-    Circumstances, TestResult, TestRun, verdict_on_run, verdict_on_tests, verdict_without_run,
+    Circumstances, Subject, TestResult, TestRun, verdict_on_run, verdict_on_tests,
+    verdict_without_run,
 };
 
 use std::sync::LazyLock;

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::AdminGate;
+use crate::config::{AdminGate, VerdictNote};
 use crate::executor::{CheckCounts, Ending, Outcome, RunLimits};
-use crate::gateway::{Arguments, AuthorizedScript, Decision, Grant, RiskBasedExecutionGateway};
+use crate::gateway::{
+    Accompanying, Arguments, AuthorizedScript, Decision, Grant, RiskBasedExecutionGateway,
+};
 use crate::verdict::{CheckState, Conclusion, Verdict};
 
-use super::{Circumstances, Variants, verdict_on_run, verdict_without_run};
+use super::{Circumstances, Subject, Variants, verdict_on_run, verdict_without_run};
 
 /// Returns the permission to run a script.
 fn authorized(code: &str) -> AuthorizedScript {
     let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
     let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
-    let decision = gateway.evaluate(arguments).unwrap().confirm(Ok(None));
+    let decision = gateway.evaluate(arguments, Accompanying::default()).unwrap().confirm(Ok(None));
     let Decision::Allow { grant: Grant::Execute(script), .. } = decision else {
         panic!("{decision:?}");
     };
@@ -59,7 +61,11 @@ fn the_first_rule_that_applies_decides() {
         (control, 0, &[[1, 1, 0], [1, 0, 0]], Conclusion::Verified),
         ("import time\nassert time.time() > 0.5", 0, &[[1, 0, 0]], Conclusion::Inconclusive),
         ("import sys\nsys.exit(len('a') - 1)", 0, &[[1, 0, 0]], Conclusion::Verified),
-        ("import sys\nsys.exit(len('a'))", 1, &[[1, 0, 0]], Conclusion::Refuted),
+        ("import sys\nsys.exit(len('a'))", 1, &[[0, 1, 0]], Conclusion::Refuted),
+        // The status is not 0, and the operating system cuts it to 0.
+        ("import sys\nsys.exit(256 * len('a'))", 0, &[[0, 1, 0]], Conclusion::Vacuous),
+        // The status is 0, and the script fails for another reason.
+        ("import sys\nsys.exit(len('a') - 1)", 1, &[[1, 0, 0]], Conclusion::Inconclusive),
         (
             "xs = [x for x in '' if x]\nassert all(x > 'a' for x in xs)",
             0,
@@ -130,12 +136,13 @@ fn only_a_verified_script_has_a_commitment() {
             (None, &Value::Null)
         );
     }
-    let blocked = verdict_without_run(Some("import os"), None);
+    let without_run = |code, outcome| verdict_without_run(outcome, &Subject::new(code, None));
+    let blocked = without_run(Some("import os"), Conclusion::Blocked);
     assert_eq!(
         (blocked.outcome, &blocked.document["verdict"]),
         (Conclusion::Blocked, &json!("BLOCKED"))
     );
-    let none = verdict_without_run(None, None);
+    let none = without_run(None, Conclusion::Blocked);
     assert_eq!(none.document["object"]["formal_statement"], "no script");
 }
 
@@ -147,8 +154,10 @@ fn the_commitment_binds_the_evidence_and_the_digest_not_the_model() {
     let twice = verdict(code, 0, &[[2, 0, 0]]);
     assert_ne!(first.proof_ref(), twice.proof_ref());
     assert_ne!(first.document_digest, twice.document_digest);
-    let with_model =
-        |model: Option<&str>| verdict_without_run(Some(code), model.map(str::to_owned));
+    let with_model = |model: Option<&str>| {
+        let subject = Subject::new(Some(code), model.map(str::to_owned));
+        verdict_without_run(Conclusion::Blocked, &subject)
+    };
     let (named, unnamed) = (with_model(Some("claude")), with_model(None));
     assert_eq!(named.document["object"]["formalization"]["translator"], "claude");
     assert_eq!(named.document_digest, unnamed.document_digest);
@@ -178,6 +187,13 @@ fn a_verdict_is_one_line_for_a_person() {
     ] {
         assert_eq!(verdict(code, exit_code, counts).summary(), expected);
     }
+}
+
+#[test]
+fn a_text_about_a_check_has_no_hidden_characters() {
+    let verdict = verdict("assert (2 ** 10 == 1, '\u{202e}\u{200b}a')", 0, &[[1, 0, 0]]);
+    let note = verdict.note(VerdictNote::Vacuous).unwrap();
+    assert!(note.contains("`(2 ** 10 == 1, '\u{fffd}\u{fffd}a')` (line 1)"), "{note}");
 }
 
 #[test]

@@ -54,7 +54,9 @@ pub(super) fn theory(imports: &[String], packages: &[Package], source: &str) -> 
                 labels.insert(with_version(label, &distribution, version(packages, &distribution)));
             }
         } else if modules.contains(module) {
-            labels.insert(with_version(label, name, version(packages, distribution)));
+            let version = version(packages, distribution);
+            let version = if *module == "z3" { version.map(three_parts) } else { version };
+            labels.insert(with_version(label, name, version));
         }
     }
     if !labels.is_empty() {
@@ -90,6 +92,12 @@ fn version<'a>(packages: &'a [Package], distribution: &str) -> Option<&'a str> {
     packages.iter().find(|package| is_it(&package.name)).map(|package| &*package.version)
 }
 
+/// Returns the first three numbers of a version. Z3 leaves the fourth number of its distribution out of its own version.
+fn three_parts(version: &str) -> &str {
+    let end = version.match_indices('.').nth(2).map_or(version.len(), |(end, _)| end);
+    version.get(..end).unwrap_or(version)
+}
+
 fn with_version(label: &str, name: &str, version: Option<&str>) -> String {
     match version {
         Some(version) => format!("{label} ({name} {version})"),
@@ -119,7 +127,7 @@ mod tests {
     use super::*;
 
     fn packages() -> Vec<Package> {
-        [("z3_solver", "5.1.0"), ("SymPy", "1.14.0"), ("qwed-tax", "0.2.1"), ("pillow", "12.0")]
+        [("z3_solver", "5.1.0.0"), ("SymPy", "1.14.0"), ("qwed-tax", "0.2.1"), ("pillow", "12.0")]
             .map(|(name, version)| Package { name: name.to_owned(), version: version.to_owned() })
             .to_vec()
     }
@@ -150,7 +158,7 @@ mod tests {
         let names = ["z3", "PIL.Image", "sympy.abc", "sympy", "math", "unknown"];
         assert_eq!(
             dependencies(&imports(&names), &packages()),
-            ["pillow==12.0", "sympy==1.14.0", "z3-solver==5.1.0"]
+            ["pillow==12.0", "sympy==1.14.0", "z3-solver==5.1.0.0"]
         );
     }
 }

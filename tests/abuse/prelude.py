@@ -1,11 +1,11 @@
-# Helpers put in front of every abuse case.
+# Functions that are inserted before every attack.
 import errno
 import os
 import sys
 
 
 class Denied(Exception):
-    """Raised by a case that sees by itself that the attack had no effect."""
+    """Raised by an attack that had no effect."""
 
 
 NR = {  # numbers of system calls, for x86_64 and for aarch64
@@ -42,7 +42,7 @@ AT_FDCWD = -100
 
 
 def syscall(call, *args):
-    """A raw system call by name or number; OSError when it fails."""
+    """Makes a raw system call by its name or number. Raises OSError if it fails."""
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
@@ -56,7 +56,7 @@ def syscall(call, *args):
 
 
 def reached(function, *codes):
-    """These errors mean that the kernel let the call in and worked on it."""
+    """Ignores these errors, because they mean that the kernel accepted the call."""
     try:
         return function()
     except OSError as error:
@@ -65,7 +65,7 @@ def reached(function, *codes):
 
 
 def in_child(function):
-    """Run it in a forked child (exec included); its error is raised here."""
+    """Runs a function in a forked child, which may exec. Raises the child's error."""
     child = os.fork()
     if child == 0:
         code = 255
@@ -86,7 +86,7 @@ def in_child(function):
 
 
 def leaked(data):
-    """The read counts only if it brought the planted text."""
+    """Raises Denied unless the text that was read is the planted text."""
     if b"planted-secret" not in bytes(data):
         raise Denied("other text")
 
@@ -97,7 +97,7 @@ def read_all(path):
 
 
 def split_into_mappings(count):
-    """Private memory of as many mappings: each second page has other rights."""
+    """Returns private memory of that many mappings, because every second page has different rights."""
     import ctypes
     import mmap
     libc = ctypes.CDLL(None, use_errno=True)
@@ -111,7 +111,7 @@ def split_into_mappings(count):
 
 
 def attempt(function):
-    """Run the attack and print one RESULT line."""
+    """Runs the attack and prints one RESULT line."""
     try:
         function()
         result = "harm"

@@ -1,4 +1,4 @@
-// The card in Chromium: what it says of results of the real server, how it looks, and that no output does anything in it.
+// Tests the card in Chromium: its texts for results of the real server, its layout, and that no output runs as code.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -16,10 +16,10 @@ const [server, work] = process.argv.slice(2);
 const URI = 'ui://qwed-mcp/verification.html';
 const TOOL = 'execute_python_code';
 
-// The policy of a host for a page that asks for nothing (MCP Apps, "Content Security Policy").
+// The policy of a host for a page that requests nothing (MCP Apps, "Content Security Policy").
 const POLICY = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
   + "img-src 'self' data:; media-src 'self' data:; connect-src 'none'";
-// Some of the variables of a host with a look of its own.
+// Some style variables of a host.
 const DARK_HOST = {
   theme: 'dark',
   styles: {
@@ -70,7 +70,7 @@ await writeFile(join(work, 'host.html'), `<!doctype html><meta charset="utf-8">
 const chromium = await Chromium.start(join(work, 'profile'));
 
 const call = (code, more = {}) => client.callTool({ name: TOOL, arguments: { code, ...more } });
-// The results of the scripts above, each made once.
+// The results of these scripts, cached.
 const results = {};
 const resultOf = async (name) => structuredClone(
   await (results[name] ??= (name === 'timeout' ? impatient : client).callTool({ name: TOOL, arguments: { code: SCRIPTS[name] } })));
@@ -80,7 +80,7 @@ const all = (selector, of = 'innerText') => chromium.evaluate(
 const isShown = (id) => chromium.evaluate(`!document.getElementById(${JSON.stringify(id)}).hidden`, { inFrame: true });
 const said = async () => [await text('h1'), await text('header p')];
 
-// Loads the host anew, at a width and in a look, and shows the card in it.
+// Reloads the host with this width and theme, and shows the card in it.
 async function open({ html, steps, width = 720, hostContext = LIGHT_HOST }) {
   await chromium.send('Emulation.setDeviceMetricsOverride', { width, height: 900, deviceScaleFactor: 1, mobile: false });
   await chromium.send('Emulation.setEmulatedMedia', {
@@ -98,7 +98,7 @@ const showResult = (code, result, more = {}) => open({
   steps: [['sendToolInput', { arguments: { code } }], ['sendToolResult', result]], ...more,
 });
 
-// Until two frames were drawn and the height has been told.
+// Waits until two frames are drawn and the card has sent its height.
 async function settled() {
   await chromium.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 60))))');
 }
@@ -125,7 +125,7 @@ async function screenshot(name) {
   await writeFile(join(work, 'screenshots', `${name}.png`), Buffer.from(await captured(), 'base64'));
 }
 
-// Results as the server words them.
+// Results with the server's texts.
 const printed = (out, err, end) => ({
   content: [{ type: 'text', text: `${out && `STDOUT:\n${out}\n\n`}${err && `STDERR:\n${err}\n\n`}${end}` }],
 });
@@ -134,7 +134,7 @@ const traceback = (claim) => `Traceback (most recent call last):\n  File "<verif
 
 let card;
 
-await report.check('the server lists the page, and gives it in one piece, small and for no network', async () => {
+await report.check('the server lists the page, and returns it complete, small and without network access', async () => {
   const { resources } = await client.listResources();
   equal('resources', resources.map(({ uri, mimeType }) => [uri, mimeType]), [[URI, 'text/html;profile=mcp-app']]);
   const { contents } = await client.readResource({ uri: URI });
@@ -148,7 +148,7 @@ await report.check('the server lists the page, and gives it in one piece, small 
   }
 });
 
-await report.check('before anything is known it says so, and while the model writes, the script grows', async () => {
+await report.check('the card waits at first, and shows the script while the model writes it', async () => {
   await open({ steps: [] });
   equal('verdict', await said(), ['Verification', 'Waiting for the script.']);
   equal('role', await chromium.evaluate('document.querySelector("[role=status]").contains(document.querySelector("h1"))', { inFrame: true }), true);
@@ -168,7 +168,7 @@ await report.check('before anything is known it says so, and while the model wri
   equal('verdict', await said(), ['Cancelled', 'The user stopped it.']);
 });
 
-await report.check('a script that ends: what was verified, its output, its picture', async () => {
+await report.check('a script that succeeds: the verified claims, its output, its picture', async () => {
   const result = await resultOf('success');
   equal('blocks', result.content.map(({ type }) => type), ['text', 'image']);
   result._meta['qwed.ai/receipt'] = { sha256: 'a1b2c3d4'.repeat(8) };
@@ -193,7 +193,7 @@ await report.check('a script that ends: what was verified, its output, its pictu
   }
 });
 
-await report.check('a claim that does not hold: refuted, with the counterexample first', async () => {
+await report.check('a false claim: refuted, with the counterexample first', async () => {
   const result = await resultOf('refuted');
   equal('isError', result.isError ?? false, false);
   await showResult(SCRIPTS.refuted, result);
@@ -215,7 +215,7 @@ await report.check('a claim that does not hold: refuted, with the counterexample
   }
 });
 
-await report.check('a refusal: the findings with what to write instead, and their lines marked', async () => {
+await report.check('a refusal: the findings with alternatives, and their lines marked', async () => {
   const result = await resultOf('refused');
   const { findings } = result._meta['qwed.ai/decision'];
   equal('findings', findings.map(({ rule, line, column }) => [typeof rule, line, column]), [['string', 5, 1], ['string', 6, 8]]);
@@ -230,10 +230,11 @@ await report.check('a refusal: the findings with what to write instead, and thei
     const marked = await chromium.evaluate(
       '[...document.querySelectorAll("#script code")].flatMap((code, index) => code.matches(".marked") ? [index + 1] : [])', { inFrame: true });
     equal('marked', marked, [5, 6]);
-    // Not by colour alone, and not for eyes alone.
+    // Marked for screen readers too, and not by colour alone.
     equal('said', (await all('#script .said', 'textContent')).length, 2);
   }
-  // Far down in a long script, whatever its lines end with: in sight, and without a second bar to scroll.
+  // A finding far down in a long script, with any line ends, is scrolled into view, and the page has no second scroll
+  // bar.
   const long = `${'x = 1\r\n'.repeat(300)}eval("1")\r\n${'y = 2\r\n'.repeat(300)}`;
   await showResult(long, await call(long));
   await screenshot('refused-long');
@@ -245,11 +246,11 @@ await report.check('a refusal: the findings with what to write instead, and thei
     return [line.top >= box.top && line.bottom <= box.bottom, root.scrollHeight <= innerHeight, root.scrollWidth <= innerWidth];
   })()`, { inFrame: true });
   equal('in sight', seen, [true, true, true]);
-  // The numbers of lines stand in one line.
+  // Line numbers do not wrap.
   equal('high lines', (await all('#script code', 'offsetHeight')).filter((height) => height > 25), []);
 });
 
-await report.check('out of time, and what was printed until then', async () => {
+await report.check('a timeout, with the output until then', async () => {
   const result = await resultOf('timeout');
   await showResult(SCRIPTS.timeout, result);
   await screenshot('timeout');
@@ -257,7 +258,7 @@ await report.check('out of time, and what was printed until then', async () => {
   equal('output', await text('#out pre'), 'looking for a counterexample to Collatz');
 });
 
-await report.check('1 MiB of output: its start and its end, in a box that the keys reach', async () => {
+await report.check('1 MiB of output: its start and its end, in a box that scrolls with the keyboard', async () => {
   const result = await resultOf('flood');
   assert.ok(result.content[0].text.length > 1024 * 1024);
   await showResult(SCRIPTS.flood, result);
@@ -282,7 +283,7 @@ await report.check('1 MiB of output: its start and its end, in a box that the ke
   for (const landmark of ['heading Too much output', 'heading Output', 'region Output', 'heading Script']) assert.ok(named.includes(landmark), `${landmark} in ${named}`);
 });
 
-await report.check('a box that scrolls only since the page is narrow is reached by the keys too', async () => {
+await report.check('a box that scrolls only on a narrow page scrolls with the keyboard too', async () => {
   await showResult('pass', printed(`${'word '.repeat(14)}\n`.repeat(14), '', ENDED));
   equal('wide', await all('#out pre', 'tabIndex'), [-1]);
   await chromium.send('Emulation.setDeviceMetricsOverride', { width: 320, height: 900, deviceScaleFactor: 1, mobile: false });
@@ -329,7 +330,7 @@ await report.check('a job in the background, and its end', async () => {
   equal('script', await isShown('script'), false);
 });
 
-await report.check('without _meta, which not every host passes on, it says the same', async () => {
+await report.check('without _meta, which some hosts omit, the card shows the same', async () => {
   for (const [script, title, sections] of [
     ['success', 'Nothing failed', ['pictures', 'out', 'script']], ['refuted', 'Refuted', ['err', 'notes', 'script']],
     ['refused', 'Refused, nothing ran', ['script']], ['timeout', 'Out of time', ['out', 'script']],
@@ -348,7 +349,7 @@ await report.check('without _meta, which not every host passes on, it says the s
       assert.match(await text('header p'), /^Dangerous function call: os\.system\(\) \(line 5\), .*formulas$/);
     }
   }
-  // Whatever else a host hands over.
+  // Other results that a host may pass on.
   for (const result of [{}, { content: [] }, { content: [{ type: 'text', text: '' }] }, { content: [{ type: 'resource', resource: { uri: 'x:y', text: '' } }] },
     { content: [{ type: 'text', text: 'x' }], isError: true, _meta: { 'qwed.ai/decision': 7, 'qwed.ai/execution': [], 'qwed.ai/job': null } }]) {
     await open({ steps: [['sendToolInput', { arguments: {} }], ['sendToolResult', { content: [], ...result }]] });
@@ -356,7 +357,7 @@ await report.check('without _meta, which not every host passes on, it says the s
   }
 });
 
-// What output does where a page makes elements of it: it says so to the host.
+// If a page makes elements of the output, this script sends a message to the host.
 const SHOUT = "parent.postMessage('attack','*')";
 const ATTACKS = {
   script: `<script>${SHOUT}</script>`,
@@ -369,14 +370,14 @@ const heard = async () => {
   await new Promise((done) => setTimeout(done, 150));
   return chromium.evaluate('window.heard.filter((said) => said === "attack").length');
 };
-// The page with another script: under a policy that lets it alone run, as the server's page has it, or everything in it.
+// `strict` gives the page a policy that allows only its script, as the server's page has. `lax` allows every script.
 const SCRIPT_POLICY = /(?<=script-src )'sha256-[\w+/=]+'/;
 const strict = (page) => {
   const [, script] = /<script>([^]*)<\/script>/.exec(page);
   return page.replace(SCRIPT_POLICY, `'sha256-${createHash('sha256').update(script).digest('base64')}'`);
 };
 const lax = (page) => page.replace(SCRIPT_POLICY, "'unsafe-inline'");
-// The same page, but what is text there is taken for HTML.
+// The same page, except that it treats texts as HTML.
 const careless = () => {
   const broken = card.replace('child.textContent = visible(text)', 'child.append(document.createRange().createContextualFragment(text))')
     .replace('box.textContent = visible(', 'box.append(document.createRange().createContextualFragment(text)); box.title = visible(');
@@ -385,10 +386,10 @@ const careless = () => {
 };
 
 for (const [name, attack] of Object.entries(ATTACKS)) {
-  await report.check(`output with ${name} is text, and works where it is not taken as such`, async () => {
+  await report.check(`output with ${name} is text, and the attack works in a careless page`, async () => {
     const code = `# ${attack}\nprint(${JSON.stringify(attack)})\nimport sys\nprint(${JSON.stringify(attack)}, file=sys.stderr)\nassert False, ${JSON.stringify(attack)}\n`;
     const result = await call(code);
-    // In every member that is shown.
+    // The attack in every member that the card shows.
     const finding = { rule: attack, line: 1, column: 1, message: attack, instead: attack };
     const all = {
       ...result,
@@ -402,7 +403,7 @@ for (const [name, attack] of Object.entries(ATTACKS)) {
     }
     equal('elements', await chromium.evaluate('document.querySelectorAll("main script, main img, main iframe, main details, section svg").length', { inFrame: true }), 0);
     if (name === 'script') await screenshot('attack');
-    // The page's policy holds even where its script does not, and without it the attack works.
+    // The policy protects the page even if its script is careless. Without the policy, the attack works.
     for (const [html, count] of [[strict(careless()), 0], [lax(careless()), 1]]) {
       await open({ html, steps: [['sendToolInput', { arguments: { code } }], ['sendToolResult', result]] }).catch(() => {});
       assert.match(await text('h1'), /^Refuted$/);
@@ -413,7 +414,7 @@ for (const [name, attack] of Object.entries(ATTACKS)) {
 
 const picture = (mimeType, data) => ({ content: [{ type: 'image', mimeType, data }] });
 
-await report.check('a picture that is a page runs nothing, and its type is looked at', async () => {
+await report.check('a picture with markup runs nothing, and its type is checked', async () => {
   const data = Buffer.from(ATTACKS.svg).toString('base64');
   for (const [mimeType, bytes] of [
     ['image/svg+xml', data], ['text/html', data], ['image/png"onerror="x', data], ['', data], ['image/png', `,${ATTACKS.svg}`],
@@ -422,7 +423,7 @@ await report.check('a picture that is a page runs nothing, and its type is looke
     await showResult('pass', picture(mimeType, bytes));
     equal(`pictures of ${mimeType} ${bytes.slice(0, 20)}`, [(await all('img')).length, await heard()], [0, 0]);
   }
-  // What is no picture says so, in place of an image.
+  // Data that is not a picture is replaced by a note.
   for (const bytes of [data, 'iVBORw0KGgo=', '====', 'a']) {
     await showResult('pass', picture('image/png', bytes));
     await until('the image has failed', async () => (await all('img')).length === 0);
@@ -435,32 +436,32 @@ await report.check('a picture that is a page runs nothing, and its type is looke
   assert.ok(await heard() > 0, 'the attack does not work at all');
 });
 
-await report.check('pictures that the host keeps back are missed', async () => {
+await report.check('pictures that the host does not pass on are noted', async () => {
   const result = await resultOf('success');
   result.content = result.content.filter(({ type }) => type !== 'image');
   await showResult(SCRIPTS.success, result);
   equal('notes', await all('#notes li'), ['1 of 1 pictures were not passed on to this page.']);
 });
 
-await report.check('controls and characters that turn text around are shown as what they are', async () => {
+await report.check('control and bidirectional characters are shown as code points', async () => {
   const code = String.raw`print("a\u202Eb\u2066c\x1b[31mred\x1b[0m\x07\x1b]0;title\x07\u200bz")`;
   const result = await call(code);
   const raw = result.content[0].text;
-  // The control: they are in the result.
+  // The control: the characters are in the result.
   for (const character of ['\u202e', '\u2066', '\x07', '\x1b', '\u200b']) assert.ok(raw.includes(character));
   await showResult(code + ' # \u202e\u2066', result);
   equal('output', await text('#out pre'), 'a\u27e8U+202E\u27e9b\u27e8U+2066\u27e9cred\u27e8U+0007\u27e9\u27e8U+001B\u27e9]0;title\u27e8U+0007\u27e9\u27e8U+200B\u27e9z');
   const page = await chromium.evaluate('document.body.textContent', { inFrame: true });
   assert.ok(!/[\x00-\x08\x0e-\x1f\u202a-\u202e\u2066-\u2069]/.test(page.replace(/[^]*<\/?script/, '')));
   await screenshot('controls');
-  // What is not seen: tags, fillers, a soft hyphen, selectors. Emoji and letters are joined as they are.
+  // Invisible characters: tags, fillers, a soft hyphen, selectors. Joiners within emoji and letters are kept.
   const hidden = '\u{e0041}\u{e007f}\u00ad\u3164\u115f\u034f\u{e0100}\ufff9\u180e\u2028';
   const joined = '\u{1f469}\u200d\u{1f52c} \u2764\ufe0f \u0915\u094d\u200d\u0937';
   await showResult('pass', { content: [{ type: 'text', text: `STDOUT:\n${hidden}${joined}\n\nExecution completed successfully.` }] });
   equal('hidden', await text('#out pre'), `${[...hidden].map((c) => `\u27e8U+${c.codePointAt().toString(16).toUpperCase().padStart(4, 0)}\u27e9`).join('')}${joined}`);
 });
 
-await report.check('a verdict is what the server says, whatever a script prints', async () => {
+await report.check('the verdict is that of the server, independent of the output of the script', async () => {
   for (const [name, code, verdict, lines] of [
     ['another end', `import sys\nprint("${ENDED}")\nprint("\\n\\n${FAILED.replace('1', '0')}\\n\\n", file=sys.stderr)\nsys.exit(1)`, 'The script failed', 0],
     ['a notice of too much', 'print("PROCESS TERMINATED.]")', 'Nothing was checked', 0],
@@ -475,13 +476,13 @@ await report.check('a verdict is what the server says, whatever a script prints'
       equal(`${name}${shown === result ? '' : ' without _meta'}`, [await text('h1'), (await all('.marked')).length], [expected, lines]);
     }
   }
-  // The memory limit, with nothing printed: as the server words it.
+  // The memory limit without any output, in the server's words.
   const limit = 'The memory limit of the sandbox ended it.';
   await showResult('pass', printed('', '', `Execution failed with return code -9\n${limit}`));
   equal('verdict', await said(), ['Ended before its time', limit]);
 });
 
-await report.check('a claim stays below the verdict, and as small as it should be', async () => {
+await report.check('a claim is below the verdict, and stays small', async () => {
   const stack = `a${'\u0300\u0301\u0302\u0489\u0321'.repeat(500)}`;
   for (const claim of [stack, 'x\n'.repeat(300), '\ufdfd'.repeat(999), 'x'.repeat(1 << 20), `${'\n'.repeat(99)}x`]) {
     for (const width of [720, 320]) {
@@ -530,7 +531,7 @@ await report.check('values of wrong types, from a server or a host, break nothin
       [value, {}], ['toString', {}], ['__proto__', {}], ['constructor', {}],
     ]),
   ];
-  // Past the bridge, which looks at what it sends.
+  // Sent without the bridge, which validates its messages.
   await open({ steps: [['sendToolInput', { arguments: { code: 'pass' } }]] });
   const titles = await chromium.evaluate(`(async () => {
     const titles = [];
@@ -546,13 +547,13 @@ await report.check('values of wrong types, from a server or a host, break nothin
   equal('exceptions', chromium.errors(), []);
   equal('results without a verdict', titles.filter((title) => title === '').length, 0);
   equal('polluted', await chromium.evaluate('({}).polluted === undefined', { inFrame: true }), true);
-  // And it goes on.
+  // The card still works.
   await chromium.evaluate(`bridge.sendToolResult(${JSON.stringify({ content })})`);
   await settled();
   equal('title', await text('h1'), 'Nothing failed');
 }, 60);
 
-await report.check('variables of the host are variables, and fetch nothing', async () => {
+await report.check('style variables of the host are only variables, and fetch nothing', async () => {
   const variables = {
     display: 'none', 'background-image': 'url(https://host.example/a)', '--color-background-primary': 'url(https://host.example/b)',
     '--color-text-primary': 'red; display: none', '--font-sans': 'x} body { display: none', '--border-radius-md': 'calc(', '': 'x',
@@ -562,14 +563,14 @@ await report.check('variables of the host are variables, and fetch nothing', asy
   equal('asked for', await chromium.evaluate('performance.getEntriesByType("resource").length', { inFrame: true }), 0);
 });
 
-await report.check('lines in a refusal end, however many it says there are', async () => {
+await report.check('the number of lines in a refusal is bounded', async () => {
   const lines = '(lines 99999999999999999999-999999999999999999999, 1-999999, 3)';
   await showResult('x = 1\n'.repeat(9), { content: [{ type: 'text', text: `BLOCKED: call of f${lines}` }], isError: true });
   equal('title', await text('h1'), 'Refused, nothing ran');
   equal('marked', (await all('.marked')).length, 9);
 });
 
-await report.check('1 MiB of anything, and a script of thousands of pieces, are shown at once', async () => {
+await report.check('1 MiB of any content, and a script of thousands of pieces, are shown quickly', async () => {
   const whole = 1 << 20;
   for (const [name, result] of Object.entries({
     lines: printed('abcdefgh 1234567\n'.repeat(whole / 17), '', ENDED), 'one line': printed('a'.repeat(whole), '', ENDED),
@@ -589,8 +590,8 @@ await report.check('1 MiB of anything, and a script of thousands of pieces, are 
   await within(3000, 'pieces', pieces);
 }, 60);
 
-// Sends messages to the card, and requires that one of ten tries keeps the page busy for no longer than this: other work on
-// the machine makes some of them slow.
+// Sends messages to the card. One of ten tries must keep the page busy for less than this, because other work on the
+// machine may slow some tries down.
 async function within(millisecondsMax, name, messages) {
   let quickest = Infinity;
   for (let tries = 0; tries < 10 && quickest >= millisecondsMax; tries += 1) {
@@ -600,7 +601,7 @@ async function within(millisecondsMax, name, messages) {
   assert.ok(quickest < millisecondsMax, `${name}: ${quickest} ms`);
 }
 
-// Returns the milliseconds for which the page is busy with messages.
+// Returns the milliseconds that the page needs for the messages.
 async function busy(messages) {
   await open({ steps: [] });
   return chromium.evaluate(`(async () => {
@@ -613,7 +614,7 @@ async function busy(messages) {
   })()`, { inFrame: true });
 }
 
-await report.check('it hears its host only', async () => {
+await report.check('only messages of the host are processed', async () => {
   const fake = { jsonrpc: '2.0', method: 'ui/notifications/tool-cancelled', params: { reason: 'not the host' } };
   await open({ steps: [] });
   await chromium.evaluate(`(() => {
@@ -623,13 +624,13 @@ await report.check('it hears its host only', async () => {
   })()`);
   await new Promise((done) => setTimeout(done, 200));
   equal('title', await text('h1'), 'Verification');
-  // The control: the same from the host.
+  // The control: the same message from the host.
   await chromium.evaluate(`frames[0].postMessage(${JSON.stringify(fake)}, '*')`);
   await settled();
   equal('title', await text('h1'), 'Cancelled');
 });
 
-await report.check('it follows the look of its host, ends when asked to, and asks for nothing', async () => {
+await report.check('the card follows the theme of its host, answers a teardown, and requests nothing', async () => {
   const result = await resultOf('success');
   await showResult(SCRIPTS.success, result);
   const ground = () => chromium.evaluate('getComputedStyle(document.body).backgroundColor', { inFrame: true });
@@ -704,7 +705,7 @@ await report.check('the picture of the README shows a refuted claim, light and d
   }
 });
 
-// The texts whose contrast with what is behind them is below 4.5, in the page.
+// Runs in the page. Returns the texts whose contrast with their background is below 4.5.
 function lowContrast() {
   const channels = (color) => (color.match(/[\d.]+/g) ?? []).map(Number);
   const luminance = ([r, g, b]) => [r, g, b].map((c) => c / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))

@@ -1,4 +1,4 @@
-// Chromium, driven by its own protocol over a pipe.
+// Drives Chromium by its DevTools protocol over a pipe.
 
 import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
@@ -17,14 +17,14 @@ export class Chromium {
     const flags = [
       '--headless=new', '--remote-debugging-pipe', '--no-first-run', '--disable-gpu', '--hide-scrollbars',
       '--disable-dev-shm-usage', '--mute-audio', `--user-data-dir=${profile}`,
-      // The card's frame in the process of its host, where one connection sees both.
+      // The card's frame runs in its host's process, so that one connection reaches both.
       '--disable-features=IsolateSandboxedIframes', '--disable-site-isolation-trials',
-      // Nothing of the network is there.
+      // Without network.
       '--host-resolver-rules=MAP * ~NOTFOUND', '--disable-background-networking',
     ];
-    // Chromium's own sandbox does not start as root; the pages are ours.
+    // Chromium's own sandbox does not start as root. The pages are our own.
     if (process.getuid() === 0) flags.push('--no-sandbox');
-    // What it complains about: said only where it ends.
+    // Chromium's messages, which are printed only if it exits.
     const complaints = join(profile, '..', 'chromium.log');
     const log = openSync(complaints, 'w');
     chromium.#process = spawn(process.env.CHROMIUM, flags, { stdio: ['ignore', log, log, 'pipe', 'pipe'] });
@@ -56,7 +56,7 @@ export class Chromium {
     return result.value;
   }
 
-  // The exceptions since the last time.
+  // Returns the exceptions since the last call.
   errors() {
     return this.#errors.splice(0);
   }
@@ -80,7 +80,7 @@ export class Chromium {
     return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject, method }));
   }
 
-  // Nobody waits for a browser that is no more.
+  // Rejects all pending requests, because the browser has exited.
   #end(error) {
     this.#ended = error;
     for (const { reject } of this.#waiting.values()) reject(error);

@@ -1,8 +1,8 @@
-// A host of MCP Apps, in the browser: the official AppBridge, and the card in the frame that hosts give it.
+// A host of MCP Apps in the browser: the official AppBridge, and the card in a frame like that of real hosts.
 
 import { AppBridge, PostMessageTransport } from '@modelcontextprotocol/ext-apps/app-bridge';
 
-// Shows `html` and hands it the notifications in `steps`, each a method of the bridge with its parameters.
+// Shows `html`, and sends the notifications in `steps`: each is a method of the bridge, and its parameters.
 window.show = async ({ html, hostContext, steps }) => {
   window.heights = [];
   window.heard = [];
@@ -25,7 +25,7 @@ window.show = async ({ html, hostContext, steps }) => {
   for (const [method, params] of steps) await bridge[method](params);
 };
 
-// What a script in the frame could say to its host, if one ran.
+// Records messages of scripts in the frame, which must not run.
 addEventListener('message', ({ data }) => {
   if (data?.jsonrpc !== '2.0') window.heard?.push(data);
 });

@@ -1,8 +1,8 @@
-"""What every agent framework proves against the server, written once. No model of a network takes part: a script
-decides what is called next, out of what the framework has shown to its model until then.
+"""The checks that every agent framework runs against the server. No language model takes part: a function decides on
+each call, from the results that the framework has shown to its model so far.
 
-The adapters differ in the framework that they drive, and say how it shows a result, a refusal and a timeout to the
-model. docs/CLIENTS.md says the same for people.
+Each adapter drives one framework, and declares how that framework shows a result, a refusal and a timeout to its model.
+docs/CLIENTS.md documents the same for people.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from recording import Recording
 from report import Report, equal
 from scenario import JOB_PLACED, PLOT, Server, governed_env
 
-# Every call of a session with a timeout has it, also one that has to succeed on a busy machine.
+# Applies to every call of its session, also to calls that must succeed on a busy machine.
 CLIENT_TIMEOUT_SECONDS = 3
 CASE_SECONDS_MAX = 60
-# Agents have a bound on their turns, some of 10: the pauses between polls double.
+# Pauses between polls double, because frameworks limit an agent's turns, some to 10.
 FIRST_PAUSE_SECONDS = 0.1
 
 DONE = "done"
 
-# Longer than the timeout, and the second that a server lives on behind the end of its input.
+# Longer than the timeout plus the second that a server continues after the end of its input.
 ASLEEP = f"import time\ntime.sleep({CLIENT_TIMEOUT_SECONDS + 3})"
-# Is seen running even by an agent that is slow to poll.
+# Long enough that even an agent that polls slowly sees the job running.
 BACKGROUND = "import time\ntime.sleep(1.5)\nprint(6*7)"
 BLOCKED_SCRIPT = "print(eval('6*7'))"
 PROVED = "STDOUT:\n42\n\nExecution completed successfully."
@@ -47,7 +47,7 @@ BLOCKED = [
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call that the model decides on."""
+    """A tool call that the model decided on."""
 
     tool: str
     arguments: dict[str, Any]
@@ -59,18 +59,18 @@ def execute(code: str, **arguments: object) -> Call:
 
 RUN_PYTEST = Call("run_pytest", {"test_path": "test_one.py"})
 
-# The model: gets what it was shown, one item for each of its calls; None ends the conversation.
+# The model. Gets one item for each of its calls so far, and returns the next call, or None to end the conversation.
 Decide = Callable[[list[Any]], Awaitable[Call | None]]
 
 
 @dataclass
 class Conversation:
-    """What a model was shown, and how its agent ended: `DONE`, or what it raised to its host."""
+    """The results that a model was shown, and how its agent ended: `DONE`, or the error that it raised."""
 
     tools: dict[str, str] = field(default_factory=dict)
     instructions: str = ""
     shown: list[Any] = field(default_factory=list)
-    # The pictures among that, as base64.
+    # The pictures among the results, as base64.
     pictures: list[str] = field(default_factory=list)
     end: str = ""
 
@@ -79,41 +79,41 @@ class Agent(Protocol):
     """An agent of a framework, connected to the server."""
 
     async def converse(self, decide: Decide) -> Conversation:
-        """Raises nothing that the framework raises: that is the end of the conversation."""
+        """Runs a conversation. An error of the framework ends the conversation and is not raised."""
 
 
 class Framework(Protocol):
-    """An adapter: the framework, and the facts about it that the scenario checks."""
+    """An adapter: a framework, and its properties that the scenario checks."""
 
     name: str
-    # The first message on the wire, which tells the era.
+    # The method of the first message, which depends on the protocol era.
     opening: str
-    # Whether the model, or for a mere client its host, gets the server's instructions without being asked for them.
+    # Whether the framework shows the server's instructions unasked: to the model, or to the host if it has no agent.
     shows_instructions: bool
-    # Whether the framework says `notifications/cancelled` when its timeout is over.
+    # Whether the framework sends `notifications/cancelled` after its timeout.
     cancels: bool
-    # Whether there is a server process for each call.
+    # Whether the framework starts a server process for each call.
     server_per_call: bool
-    # What the model is shown, and how the agent ends.
+    # The results that the model is shown, and how the agent ends.
     after_timeout: tuple[list[Any], str]
     after_governed_refusal: tuple[list[Any], str]
 
     def connect(self, server: Server, timeout: float | None = None) -> AbstractAsyncContextManager[Agent]:
-        """`timeout` is the framework's own, in seconds for each call; None is its default."""
+        """Connects an agent. `timeout` is the framework's, in seconds for each call; None is its default."""
 
     def result(self, *texts: str) -> Any:
-        """What the model is shown of a result with these texts."""
+        """Returns the item that the model is shown for a result with these texts."""
 
     def error(self, *texts: str) -> Any:
-        """The same with `isError`."""
+        """Returns the item that the model is shown for a result with these texts and `isError`."""
 
 
 async def run(framework: Framework, *further: Callable[[Scenario], Awaitable[None]]) -> int:
-    """Runs all checks, and `further` ones of the adapter; returns the exit code of the script. Arguments of the
-    script: the server binary and a folder for recordings."""
+    """Runs all checks, and the adapter's `further` checks. Returns the exit code of the script. The script's arguments
+    are the server binary and a folder for recordings."""
     scenario = Scenario(framework, Report(framework.name), sys.argv[1], Path(sys.argv[2]))
     checks = [
-        check_what_is_told,
+        check_rules,
         check_refuted_claims,
         check_refusal,
         check_picture,
@@ -130,7 +130,7 @@ async def run(framework: Framework, *further: Callable[[Scenario], Awaitable[Non
 
 @dataclass
 class Scenario:
-    """What the checks work with."""
+    """The context of all checks."""
 
     framework: Framework
     report: Report
@@ -139,8 +139,8 @@ class Scenario:
 
     @asynccontextmanager
     async def check(self, title: str, *, servers_killed_max: int = 0, **env: str) -> AsyncIterator[Server]:
-        """A check with a server of its own, started with `env`, or one for each call. They have to end by
-        themselves, but for those that the client kills if it is quick enough."""
+        """Runs a check with servers that are started with `env`: one, or one for each call. The servers must exit by
+        themselves, except for `servers_killed_max` that the client may kill."""
         server = Server.recorded(self.binary, self.recordings / re.sub(r"\W+", "-", title))
         server.env |= env
         async with self.report.check(title, CASE_SECONDS_MAX):
@@ -153,7 +153,7 @@ class Scenario:
             equal("opening", recording.sent[0]["method"], self.framework.opening)
             if await recording.is_whole():
                 equal("exit code of the server", recording.one("exit")["code"], 0)
-                equal("signals that it needed", recording.all("signal"), [])
+                equal("signals to the server", recording.all("signal"), [])
                 equal("processes left over", recording.one("left_over")["processes"], [])
             else:
                 killed += 1
@@ -161,7 +161,8 @@ class Scenario:
 
 
 async def converse(agent: Agent, *calls: Call) -> tuple[list[Any], str]:
-    """A conversation with these calls, whatever comes of them: what was shown, and the end."""
+    """Runs a conversation with these calls, whatever their results. Returns the results that were shown, and how it
+    ended."""
 
     async def decide(shown: list[Any]) -> Call | None:
         return calls[len(shown)] if len(shown) < len(calls) else None
@@ -171,10 +172,10 @@ async def converse(agent: Agent, *calls: Call) -> tuple[list[Any], str]:
 
 
 def comparable(item: Any) -> Any:
-    """Without what differs from call to call, and without the marks below a line that newer Pythons print."""
+    """Removes the parts that differ between calls, and the markers that newer Pythons print below a line of code."""
     text = json.dumps(item)
     text = re.sub("verification_id=[0-9a-f]{64}", "verification_id=…", text)
-    # A framework may show two texts as JSON, in which a line's end has a backslash more.
+    # A framework may show two texts as JSON, which escapes the backslash of a line end once more.
     return json.loads(re.sub(r"(\\+)n +\^+\1n", r"\1n", text))
 
 
@@ -183,7 +184,8 @@ def refuted_claim(product: int) -> str:
 
 
 def refuted(product: int) -> tuple[str, str]:
-    """What the server says of it: the output of the script, and the values of the check that failed."""
+    """Returns the server's texts for a refuted claim: the output of the script, and the values of the failed
+    assertion."""
     output = (
         "STDOUT:\nchecking\n\nSTDERR:\nTraceback (most recent call last):\n"
         '  File "<verification>", line 2, in <module>\n'
@@ -193,8 +195,8 @@ def refuted(product: int) -> tuple[str, str]:
     return output, f"line 2: 6*7 == {product}; 6*7 = 42"
 
 
-async def check_what_is_told(scenario: Scenario) -> None:
-    async with scenario.check("the model is told the rules, with the tools if not before") as server:
+async def check_rules(scenario: Scenario) -> None:
+    async with scenario.check("the model gets the rules, at the latest with the tools") as server:
         async with scenario.framework.connect(server) as agent:
             conversation = await agent.converse(nothing)
         equal("end", conversation.end, DONE)
@@ -207,17 +209,17 @@ async def check_what_is_told(scenario: Scenario) -> None:
 
 
 def first_on_wire(server: Server, key: str) -> Any:
-    """What the first result that has `key` says there."""
+    """Returns the value of `key` in the first result that has this key."""
     received = [message for recording in Recording.all_in(server.recordings) for message in recording.received]
     return next(m["result"][key] for m in received if key in m.get("result", {}))
 
 
 async def nothing(_shown: list[Any]) -> None:
-    """Decides on no call at all."""
+    """Ends the conversation without a call."""
 
 
 async def check_refuted_claims(scenario: Scenario) -> None:
-    """Some frameworks end an agent at its second error. A refuted claim is none."""
+    """Some frameworks end an agent at its second error. A refuted claim is not an error."""
     framework = scenario.framework
     async with scenario.check("two refuted claims in a row are results, and the agent goes on") as server:
         async with framework.connect(server) as agent:
@@ -229,7 +231,7 @@ async def check_refuted_claims(scenario: Scenario) -> None:
 
 async def check_refusal(scenario: Scenario) -> None:
     framework = scenario.framework
-    async with scenario.check("a refusal says what to do instead, and the agent goes on") as server:
+    async with scenario.check("a refusal suggests an alternative, and the agent goes on") as server:
         async with framework.connect(server) as agent:
             shown, end = await converse(agent, execute(BLOCKED_SCRIPT), execute("print(6*7)"))
         equal("shown", shown, [framework.error(*BLOCKED), framework.result(PROVED)])
@@ -237,7 +239,7 @@ async def check_refusal(scenario: Scenario) -> None:
 
 
 async def check_picture(scenario: Scenario) -> None:
-    """A plot, by an interpreter that has matplotlib."""
+    """Draws a plot in an interpreter that has matplotlib."""
     python = os.environ["GOVERNED_PYTHON"]
     async with scenario.check("the model is shown a plot, byte for byte", QWED_MCP_PYTHON=python) as server:
         async with scenario.framework.connect(server) as agent:
@@ -302,7 +304,7 @@ def job_unknown(job_id: str) -> list[str]:
 async def check_unknown_job(scenario: Scenario) -> None:
     framework = scenario.framework
     job_id = str(uuid.uuid4())
-    async with scenario.check("of a job that is not known it says why") as server:
+    async with scenario.check("the answer about an unknown job gives the reason") as server:
         async with framework.connect(server) as agent:
             shown, end = await converse(agent, Call("verification_status", {"job_id": job_id}))
         equal("shown", shown, [framework.error(*job_unknown(job_id))])
@@ -310,11 +312,11 @@ async def check_unknown_job(scenario: Scenario) -> None:
 
 
 async def check_timeout(scenario: Scenario) -> None:
-    """Where the framework doesn't say that it has given up, the script keeps its turn: two turns are what helps."""
+    """If the framework does not cancel the call, the script keeps its turn. So the server gets two turns."""
     framework = scenario.framework
     keeps_turn = not framework.cancels and not framework.server_per_call
     env = {"QWED_MCP_SYNC_CONCURRENCY": "2"} if keeps_turn else {}
-    # The client closes that session over its call, and may be faster than the server.
+    # The client closes this session during the call, and may be faster than the server.
     killed_max = 1 if framework.server_per_call else 0
     title = "after a timeout of the client the next call works"
     async with scenario.check(title, servers_killed_max=killed_max, **env) as server:
@@ -330,7 +332,7 @@ async def check_timeout(scenario: Scenario) -> None:
 
 
 async def answered_too_late(server: Server) -> None:
-    """Waits for the reply to the call that was given up."""
+    """Waits for the reply to the abandoned call."""
     recording = await Recording.of_session(server.recordings)
     call_id = recording.call_with(ASLEEP)["id"]
     while not any(message.get("id") == call_id for message in recording.received):

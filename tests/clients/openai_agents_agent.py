@@ -1,4 +1,4 @@
-"""An agent of openai-agents, with its `MCPServerStdio` and a model of our own."""
+"""An agent of openai-agents, with its `MCPServerStdio` and a scripted model."""
 
 import json
 import sys
@@ -93,7 +93,7 @@ class OpenAIAgents:
     def result(self, *texts: str) -> Any:
         return [{"type": "input_text", "text": text} for text in texts]
 
-    # isError is not told apart.
+    # The framework shows no difference for isError.
     error = result
 
 
@@ -109,7 +109,7 @@ async def check_default_timeout(scenario: Scenario) -> None:
 
 async def check_told_failures(scenario: Scenario) -> None:
     options = {"failure_error_function": lambda _context, error: str(error)}
-    title = "with a failure_error_function the model is told why a governed call is refused"
+    title = "with a failure_error_function the model gets the reason for a governed refusal"
     async with scenario.check(title, **governed_env(token="")) as server:
         async with OpenAIAgents(**options).connect(server) as agent:
             conversation = await converse(agent, RUN_PYTEST)

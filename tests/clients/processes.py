@@ -1,10 +1,10 @@
-"""Reads the process tree from /proc (Linux), without any package from elsewhere."""
+"""Reads the process tree from /proc (Linux), with the standard library only."""
 
 from pathlib import Path
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
+    """Returns whether the process exists and is not a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -13,7 +13,7 @@ def is_running(pid: int) -> bool:
 
 
 def descendants(root_pid: int) -> dict[int, str]:
-    """All living descendants of `root_pid`, as pid and name. A zombie that nobody has reaped counts as well."""
+    """Returns the PID and name of all descendants of `root_pid`, zombies included."""
     names: dict[int, str] = {}
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -21,7 +21,7 @@ def descendants(root_pid: int) -> dict[int, str]:
             text = stat.read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # "pid (name) state ppid …": the name may hold spaces and brackets, so look for the last one.
+        # The line is "pid (name) state ppid …". The name may contain spaces and brackets, so the last bracket ends it.
         name, _, fields = text.partition("(")[2].rpartition(")")
         pid, parent_pid = int(stat.parent.name), int(fields.split()[1])
         names[pid] = name

@@ -50,7 +50,7 @@ class PydanticAgent:
 
         async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             parts = [part for message in messages for part in message.parts]
-            # The outcome says whether the agent counts it as a retry.
+            # The outcome shows whether the agent counts the result as a retry.
             conversation.shown = [
                 [part.outcome, part.model_response_str()] for part in parts if isinstance(part, ToolReturnPart)
             ]
@@ -101,7 +101,7 @@ class PydanticAI:
 
 
 def as_one(texts: tuple[str, ...]) -> str:
-    """Several texts are shown as a JSON array."""
+    """Returns the texts as the model is shown them: several texts are a JSON array."""
     return texts[0] if len(texts) == 1 else as_json(texts)
 
 
@@ -110,7 +110,7 @@ def as_json(value: object) -> str:
 
 
 async def check_refusals_in_a_row(scenario: Scenario) -> None:
-    """Each is a retry, and an agent has one; a toolset can be told not to count them."""
+    """Each refusal counts as a retry, and an agent has one retry. A toolset has an option not to count refusals."""
     refusal = PydanticAI().error(*BLOCKED)
     calls = execute(BLOCKED_SCRIPT), execute(BLOCKED_SCRIPT), execute("print(6*7)")
 
@@ -127,7 +127,7 @@ async def check_refusals_in_a_row(scenario: Scenario) -> None:
         equal("shown", shown, [["failed", refusal[1]]] * 2 + [PydanticAI().result(PROVED)])
         equal("end", end, DONE)
 
-    # A JSON-RPC error remains a retry.
+    # With this option, a JSON-RPC error still counts as a retry.
     title = f"with {options} the second governed refusal in a row ends the agent"
     async with scenario.check(title, **governed_env(token="")) as server:
         async with PydanticAI(**options).connect(server) as agent:

@@ -1,4 +1,4 @@
-"""The Python SDK `mcp` 1.x, the client of most Python hosts, against the server (2025-11-25)."""
+"""The Python SDK `mcp` 1.x, which most Python hosts use, against the server (2025-11-25)."""
 
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -55,8 +55,8 @@ class Connection:
         return Reply(result.isError, texts, result.meta or {}, pictures)
 
     async def _cancel_last_call(self) -> None:
-        """This SDK gives up silently and hides the request ids; a host that wants to stop the work has to send
-        the notification itself."""
+        """Sends the cancel notification after a timeout. This SDK does not send one and hides the request ids, so a
+        host that wants to cancel must do the same."""
         recording = await Recording.of_session(self._recordings)
         calls = [m for m in recording.sent if m["method"] == "tools/call"]
         params = types.CancelledNotificationParams(requestId=calls[-1]["id"], reason="timed out")

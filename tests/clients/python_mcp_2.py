@@ -1,7 +1,7 @@
 """The Python SDK `mcp` 2.x against the server.
 
-The third argument chooses the era: `legacy` (initialize) or `auto`, the SDK's default, which asks
-`server/discover` and has to end up with the stateless 2026-07-28.
+The third argument chooses the era: `legacy` (initialize), or `auto`, the SDK's default, which asks `server/discover`
+and must choose the stateless 2026-07-28.
 """
 
 import sys
@@ -52,7 +52,7 @@ class Connection:
                 progress_callback=None if on_progress is None else report_progress,
             )
         except MCPError as error:
-            # The SDK has sent the cancel notification by itself.
+            # The SDK itself has sent the cancel notification.
             if timeout is None or error.code != REQUEST_TIMEOUT:
                 raise
             raise ClientTimedOut from error

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Stands between an MCP client and the server and writes down what happens.
+"""Runs between an MCP client and the server, and records their messages and the server's end.
 
     recorder.py DIRECTORY SERVER [ARGUMENT...]
 
-The clients start this instead of the server. It passes every byte on unchanged in both directions and appends
-to DIRECTORY/<own pid>.jsonl one event a line: `start`, each line `to_server` and `to_client`, `end_of_input`, a
-`signal` that the client had to send, `exit` with the server's exit code, and `left_over` with the descendants
-that outlived the server. So the tests can assert what the SDKs hide: the server's pid and exit code, the cancel
-notification, a reply that must not come. The server's stderr goes to DIRECTORY/<own pid>.stderr.
+Clients start this program instead of the server. It passes every byte on unchanged in both directions, and appends
+events to DIRECTORY/<own pid>.jsonl, one on each line: `start`, each line `to_server` and `to_client`, `end_of_input`, a
+`signal` from the client, `exit` with the server's exit code, and `left_over` with the descendants that outlived the
+server. So tests can check facts that the SDKs hide: the server's PID and exit code, the cancel notification, a reply
+that must not come. The server's stderr goes to DIRECTORY/<own pid>.stderr.
 
-Descendants that lose their parent become children of the recorder (a Linux subreaper), so none can escape the
-count by double forking.
+The recorder is a Linux subreaper, so orphaned descendants become its children and cannot escape by double forking.
 """
 
 import ctypes
@@ -31,7 +30,7 @@ LEFT_OVER_GRACE_SECONDS = 0.3
 
 
 class Log:
-    """An append-only file of events; every event is one write, so the two pump threads cannot mix lines."""
+    """An append-only file of events. Each event is one write, so lines of the two threads cannot mix."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -42,8 +41,8 @@ class Log:
 
 
 def pump(source: int, sink: int, log: Log, event: str) -> None:
-    """Passes bytes on until the end of `source`. Complete lines are logged before they are passed on, so that
-    whoever has seen a message also finds it in the log."""
+    """Passes bytes on until the end of `source`. Logs complete lines first, so that a message that a client has
+    received is already in the log."""
     rest = b""
     while chunk := os.read(source, CHUNK_BYTES_MAX):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -59,7 +58,7 @@ def pump(source: int, sink: int, log: Log, event: str) -> None:
 
 
 def wait_for(server_pid: int) -> int:
-    """Reaps every child, adopted ones too, until the server is gone; returns its exit code, -N for signal N."""
+    """Reaps every child, adopted children too, until the server exits. Returns its exit code, -N for signal N."""
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == server_pid:
@@ -67,7 +66,7 @@ def wait_for(server_pid: int) -> int:
 
 
 def left_over() -> list[str]:
-    """The descendants that are still there after a short grace, each as `pid (name)`; kills them."""
+    """Returns the descendants that still exist after a short delay, each as `pid (name)`, and kills them."""
     deadline = time.monotonic() + LEFT_OVER_GRACE_SECONDS
     while (alive := descendants(os.getpid())) and time.monotonic() < deadline:
         try:
@@ -112,7 +111,7 @@ def main() -> None:
 
     def to_client() -> None:
         pump(process.stdout.fileno(), 1, log, "to_client")
-        # The client must see the server's end of output when it happens, not when the recorder ends.
+        # Closes the output now, so that the client sees its end when the server exits and not when the recorder exits.
         os.close(1)
 
     threading.Thread(target=to_server, daemon=True).start()

@@ -1,4 +1,4 @@
-// Reads what recorder.py wrote: the messages of one session, and how the server ended.
+// Reads recordings of recorder.py: the messages of one session, and the server's end.
 
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -28,27 +28,27 @@ export class Recording {
     return names.map((name) => new Recording(join(directory, name)));
   }
 
-  // The one recording in `directory` whose server is running. There may be ended ones beside it: a client may try out
-  // the protocol version with a process of its own.
+  // Returns the only recording in `directory` whose server is running. Other recordings may have ended, because a
+  // client may first negotiate the protocol version with a separate process.
   static async ofSession(directory) {
-    // A stateless client is "connected" before it has exchanged a message, so the server may not be there yet.
+    // A stateless client counts as connected before its first message, so the server may not have started yet.
     return appears('a running server', () => {
       const running = Recording.in(directory).filter((r) => r.all('start').length > 0 && r.all('exit').length === 0);
       return running.length === 1 ? running[0] : undefined;
     });
   }
 
-  // The one recording in `directory` in which a tool was called.
+  // Returns the only recording in `directory` in which a tool was called.
   static async ofClosedSession(directory) {
     const used = Recording.in(directory).filter((r) => r.sent.some((m) => m.method === 'tools/call'));
     assert.ok(used.length === 1, `${used.length} recordings with tool calls, expected one`);
-    // The recorder notes the processes left over last, up to some 0.3 s after the client has closed.
+    // The recorder's last event comes up to some 0.3 s after the client has closed.
     return appears('the end of the recording', () => (used[0].all('left_over').length > 0 ? used[0] : undefined));
   }
 
-  // Every call reads the file anew, so it may still be growing.
+  // Reads the file again on each call, because it may still grow.
   all(event) {
-    // The last line may be half written while the recorder runs; whole lines end in "\n".
+    // The last line may be incomplete while the recorder runs. Complete lines end in "\n".
     const lines = readFileSync(this.path, 'utf8').split('\n').slice(0, -1);
     return lines.map((line) => JSON.parse(line)).filter((entry) => entry.event === event);
   }
@@ -59,12 +59,12 @@ export class Recording {
     return events[0];
   }
 
-  // The client's messages.
+  // Returns the client's messages.
   get sent() {
     return this.all('to_server').map((event) => JSON.parse(event.line));
   }
 
-  // The server's messages; fails on a line that is no JSON-RPC message.
+  // Returns the server's messages. Fails on a line that is not a JSON-RPC message.
   get received() {
     return this.all('to_client').map(({ line, unfinished }) => {
       assert.ok(!unfinished, `stdout ends inside a line: ${line}`);
@@ -79,7 +79,7 @@ export class Recording {
     });
   }
 
-  // The tools/call request that carried this script.
+  // Returns the tools/call request with this script.
   callWith(code) {
     const calls = this.sent.filter((message) => message.params?.arguments?.code === code);
     assert.ok(calls.length === 1, `${calls.length} calls with ${code} sent, expected one`);
@@ -87,8 +87,7 @@ export class Recording {
   }
 }
 
-// All living descendants of a process, pid to name, from /proc (Linux). A zombie that nobody has reaped counts as
-// well.
+// Returns the descendants of a process, as a map from PID to name, from /proc (Linux). Includes zombies.
 export function descendants(rootPid) {
   const names = new Map();
   const children = new Map();
@@ -97,9 +96,9 @@ export function descendants(rootPid) {
     try {
       stat = readFileSync(`/proc/${entry}/stat`, 'utf8');
     } catch {
-      continue; // It ended while we were looking.
+      continue; // The process has exited.
     }
-    // "pid (name) state ppid …": the name may hold spaces and brackets, so look for the last one.
+    // The line is "pid (name) state ppid …". The name may contain spaces and brackets, so the last bracket ends it.
     const end = stat.lastIndexOf(')');
     const parentPid = Number(stat.slice(end + 2).split(' ')[1]);
     names.set(Number(entry), stat.slice(stat.indexOf('(') + 1, end));

@@ -1,4 +1,4 @@
-"""Reads what recorder.py wrote: the messages of one session, and how the server ended."""
+"""Reads recordings of recorder.py: the messages of one session, and the server's end."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ APPEAR_SECONDS_MAX = 10
 
 
 class Recording:
-    """The events of one server process. Every property reads the file anew, so it may still be growing."""
+    """The events of one server process. Every property reads the file again, because it may still grow."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @classmethod
     async def of_session(cls, directory: Path) -> Recording:
-        """The one recording in `directory` whose server is running. There may be ended ones beside it: a client
-        may try out the protocol version with a process of its own."""
-        # A stateless client is "connected" before it has exchanged a message, so the server may not be there yet.
+        """Returns the only recording in `directory` whose server is running. Other recordings may have ended, because a
+        client may first negotiate the protocol version with a separate process."""
+        # A stateless client counts as connected before its first message, so the server may not have started yet.
         with anyio.fail_after(APPEAR_SECONDS_MAX):
             while True:
                 recordings = map(cls, directory.glob("*.jsonl"))
@@ -34,7 +34,7 @@ class Recording:
 
     @classmethod
     async def of_closed_session(cls, directory: Path) -> Recording:
-        """The one recording in `directory` in which a tool was called."""
+        """Returns the only recording in `directory` in which a tool was called."""
         used = [r for r in cls.all_in(directory) if any(m.get("method") == "tools/call" for m in r.sent)]
         assert len(used) == 1, f"{len(used)} recordings with tool calls, expected one"
         assert await used[0].is_whole(), "the recorder was killed"
@@ -42,14 +42,15 @@ class Recording:
 
     @classmethod
     def all_in(cls, directory: Path) -> list[Recording]:
-        """All recordings in `directory`."""
+        """Returns all recordings in `directory`."""
         recordings = list(map(cls, directory.glob("*.jsonl")))
         assert recordings, f"there is no recording in {directory.name}"
         return recordings
 
     async def is_whole(self) -> bool:
-        """Waits for the end of the session: whether it was recorded, or the client has killed the recorder."""
-        # The recorder notes the processes left over last, up to some 0.3 s after the client has closed.
+        """Waits for the end of the session. Returns whether it was recorded, or False if the client killed the
+        recorder."""
+        # The recorder's last event comes up to some 0.3 s after the client has closed.
         with anyio.fail_after(APPEAR_SECONDS_MAX):
             while is_running(self.recorder_pid) or is_running(self.server_pid):
                 if self.all("left_over"):
@@ -58,7 +59,7 @@ class Recording:
         return bool(self.all("left_over"))
 
     def all(self, event: str) -> list[dict[str, Any]]:
-        # The last line may be half written while the recorder runs; whole lines end in "\n".
+        # The last line may be incomplete while the recorder runs. Complete lines end in "\n".
         lines = self._path.read_text().split("\n")[:-1]
         return [e for e in map(json.loads, lines) if e["event"] == event]
 
@@ -82,7 +83,7 @@ class Recording:
 
     @property
     def received(self) -> list[dict[str, Any]]:
-        """The server's messages; fails on a line that is no JSON-RPC message."""
+        """The server's messages. Fails on a line that is not a JSON-RPC message."""
         messages = []
         for event in self.all("to_client"):
             assert "unfinished" not in event, f"stdout ends inside a line: {event['line']!r}"
@@ -95,7 +96,7 @@ class Recording:
         return messages
 
     def call_with(self, code: str) -> dict[str, Any]:
-        """The tools/call request that carried this script."""
+        """Returns the tools/call request with this script."""
         calls = [m for m in self.sent if m.get("params", {}).get("arguments", {}).get("code") == code]
         assert len(calls) == 1, f"{len(calls)} calls with {code!r} sent, expected one"
         return calls[0]

@@ -1,4 +1,4 @@
-// Prints one line per check and remembers whether any failed.
+// Prints one line for each check, and remembers whether one failed.
 
 import assert from 'node:assert/strict';
 import { inspect, isDeepStrictEqual } from 'node:util';
@@ -12,8 +12,8 @@ export class Report {
     this.client = client;
   }
 
-  // The check passes when `body` ends without an exception, in time. A failure doesn't stop the script: the checks
-  // after it still say something.
+  // Passes if `body` ends in time and without an exception. A failure does not stop the script, because later checks
+  // still give information.
   async check(title, body, secondsMax = CHECK_SECONDS_MAX) {
     let timer;
     const tooLate = new Promise((_, reject) => {
@@ -37,7 +37,7 @@ function reason(error) {
 }
 
 export function equal(what, actual, expected) {
-  // Not assert.deepEqual: it appends a difference of many lines to the message.
+  // Without assert.deepEqual, because its message has a long difference of many lines.
   assert.ok(isDeepStrictEqual(actual, expected), `${what} is ${show(actual)}, expected ${show(expected)}`);
 }
 

@@ -1,4 +1,4 @@
-"""Prints one line per check and remembers whether any failed."""
+"""Prints one line for each check, and remembers whether one failed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Report:
 
     @asynccontextmanager
     async def check(self, title: str, seconds_max: float = CHECK_SECONDS_MAX) -> AsyncIterator[None]:
-        """The check passes when the block ends without an exception, in time. A failure doesn't stop the script:
-        the checks after it still say something."""
+        """Passes if the block ends in time and without an exception. A failure does not stop the script, because later
+        checks still give information."""
         try:
             with anyio.fail_after(seconds_max):
                 yield
@@ -30,7 +30,7 @@ class Report:
 
 
 def reason(error: BaseException) -> str:
-    """One line that says what went wrong, also for what a task group wraps."""
+    """Returns the cause of a failure in one line, also if a task group wraps it."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(map(reason, error.exceptions))
     text = " ".join(str(error).split())

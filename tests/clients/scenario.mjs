@@ -1,9 +1,9 @@
-// What every TypeScript SDK proves against the server, written once; the adapters differ in the SDK they use.
-// The same checks in the same order as scenario.py, with the same data.
+// The checks that every TypeScript SDK runs against the server; each adapter drives one SDK. The checks, their order
+// and their data are the same as in scenario.py.
 //
 // An adapter is a function from `{command, args, env}` to a connection:
 //   protocolVersion, serverName, instructions
-//   listTools()                                   the tools as on the wire
+//   listTools()                                   the tools as in the message
 //   call(tool, args, {timeoutMs, onProgress})     {isError, texts, pictures, meta}; rejects with `ClientTimedOut`
 //   close()
 
@@ -46,10 +46,10 @@ const data = (name) => JSON.parse(readFileSync(new URL(name, import.meta.url), '
 const CASES = data('cases.json');
 export const TOOLS = data('tools.json');
 
-// The client gave up waiting, and its cancel notification is on its way.
+// The client's timeout is over, and it sends a cancel notification.
 export class ClientTimedOut extends Error {}
 
-// Runs all checks; ends the process. Arguments of the script: the server binary and a folder for recordings.
+// Runs all checks, and ends the process. The script's arguments are the server binary and a folder for recordings.
 export async function run(client, protocolVersion, connect) {
   const report = new Report(client);
   const [binary, recordings] = process.argv.slice(2);
@@ -83,7 +83,7 @@ export async function run(client, protocolVersion, connect) {
   await report.check('a session closes while a job is running', () =>
     connected(connect, busy, async (connection) => {
       await waitUntilRunning(connection, await placeJob(connection, ENDLESS_BACKGROUND));
-      // "Running" says that the job has its turn; its processes need a moment more.
+      // "Running" means that the job has its turn. Its processes start a moment later.
       await sleep(INTERPRETER_START_MS_MAX);
       const recording = await Recording.ofSession(busy.recordings);
       assert.ok(descendants(recording.one('start').server_pid).size > 0, 'the job has no process');
@@ -96,7 +96,7 @@ export async function run(client, protocolVersion, connect) {
   process.exit(report.failed ? 1 : 0);
 }
 
-// The governed tools, with the token where a client's configuration can put it, and without one.
+// Checks the governed tools, with a token in the client's configuration and without one.
 async function checkGoverned(report, connect, binary, recordings) {
   const folder = process.env.GOVERNED;
   const own = readFileSync(join(folder, 'token'), 'utf8').trim();
@@ -122,7 +122,7 @@ async function checkGoverned(report, connect, binary, recordings) {
             assert.ok(!token, `refused with a token: ${error}`);
             return;
           }
-          assert.ok(token && reply.texts[0].startsWith('Status: passed, exit code 0\n1 passed in '), show(reply));
+          assert.ok(token && reply.texts[0].startsWith('Status: passed, exit code 0, judged: in-process\n1 passed in '), show(reply));
         }),
       SESSION_SECONDS_MAX,
     );
@@ -130,7 +130,7 @@ async function checkGoverned(report, connect, binary, recordings) {
   }
 }
 
-// A plot, by an interpreter that has matplotlib.
+// Checks a plot, with an interpreter that has matplotlib.
 async function checkPicture(report, connect, binary, recordings) {
   const server = recordedServer(binary, join(recordings, 'picture'));
   server.env.QWED_MCP_PYTHON = process.env.GOVERNED_PYTHON;
@@ -142,17 +142,17 @@ async function checkPicture(report, connect, binary, recordings) {
         equal('texts', reply.texts, ['Execution completed successfully.']);
         equal('types of pictures', reply.pictures.map((block) => block.mimeType), ['image/png']);
         const png = Buffer.from(reply.pictures[0].data, 'base64');
-        const [told] = reply.meta[EXECUTION_KEY].pictures;
-        equal('SHA-256', createHash('sha256').update(png).digest('hex'), told.sha256);
-        equal('bytes', png.length, told.bytes);
-        equal('bytes of pixels', pixelsOf(png).length, told.height * (1 + 4 * told.width));
+        const [described] = reply.meta[EXECUTION_KEY].pictures;
+        equal('SHA-256', createHash('sha256').update(png).digest('hex'), described.sha256);
+        equal('bytes', png.length, described.bytes);
+        equal('bytes of pixels', pixelsOf(png).length, described.height * (1 + 4 * described.width));
       }),
     SESSION_SECONDS_MAX,
   );
   await checkClose(report, 'after a plot', server.recordings);
 }
 
-// The rows of a PNG, each with a byte for its filter.
+// Returns the rows of a PNG, each with a byte for its filter.
 function pixelsOf(png) {
   const packed = [];
   for (let at = 8; at < png.length; at += 12 + png.readUInt32BE(at)) {
@@ -162,7 +162,7 @@ function pixelsOf(png) {
   return inflateSync(Buffer.concat(packed));
 }
 
-// The connection is closed at the end whatever happens in `use`, as with a context manager.
+// Calls `use` with a connection, and closes the connection even if `use` fails.
 async function connected(connect, server, use) {
   const connection = await connect(server);
   try {
@@ -172,7 +172,7 @@ async function connected(connect, server, use) {
   }
 }
 
-// How to start the server under the recorder, and where the recordings go.
+// Returns how to start the server with the recorder, and the folder of the recordings.
 function recordedServer(binary, recordings) {
   mkdirSync(recordings, { recursive: true });
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => name.startsWith('QWED_')));
@@ -185,7 +185,7 @@ async function checkNegotiation(report, connection, recording, protocolVersion) 
     assert.ok(connection.serverName, 'the server has no name');
     const { length } = connection.instructions;
     assert.ok(0 < length && length < INSTRUCTIONS_CHARS_MAX, `instructions have ${length} characters`);
-    // Prove that the era is what the client did, not only what it says.
+    // Checks the messages too, because the SDK's report of the era could be wrong.
     const methods = recording.sent.map((message) => message.method);
     equal('initialize sent', methods.includes('initialize'), protocolVersion !== STATELESS_VERSION);
   });
@@ -199,7 +199,7 @@ async function checkTools(report, connection) {
   });
 }
 
-// `expected` holds the types of the properties, `required` and the annotations.
+// `expected` has the types of the properties, `required` and the annotations.
 export function checkTool({ name, description, inputSchema, outputSchema, annotations }, expected) {
   assert.ok(description, `${name} has no description`);
   equal(`${name}: outputSchema`, outputSchema, undefined);
@@ -221,7 +221,7 @@ function noOtherKeys(where, schema, known) {
   assert.ok(odd.length === 0, `${where}: unexpected keys in the schema: ${odd}`);
 }
 
-// The values that `object` has for the keys of `like`.
+// Returns the values of `object` for the keys of `like`.
 function pick(object, like) {
   return Object.fromEntries(Object.keys(like).map((key) => [key, object?.[key]]));
 }
@@ -257,7 +257,7 @@ function checkMeta(meta, expected) {
   }
 }
 
-// Places a background job; returns its id.
+// Places a background job. Returns its id.
 async function placeJob(connection, code) {
   const reply = await connection.call('execute_python_code', { code, background: true });
   equal('number of text blocks', reply.texts.length, 1);
@@ -285,7 +285,7 @@ async function waitUntilRunning(connection, jobId) {
 async function checkBackgroundJob(report, connection) {
   await report.check('background job polled to success', async () => {
     const jobId = await placeJob(connection, BACKGROUND);
-    // A job that sleeps must be seen running before it has ended.
+    // The sleeping job must be seen running before it ends.
     await waitUntilRunning(connection, jobId);
     let status;
     while ((status = await statusOf(connection, jobId)) === 'Status: running...') await sleep(50);
@@ -293,7 +293,7 @@ async function checkBackgroundJob(report, connection) {
   });
 }
 
-// The processes of a call are those that the recorder did not have below it before the call.
+// The processes of a call are the descendants of the recorder that did not exist before the call.
 async function checkClientTimeout(report, connection, recording) {
   const recorderPid = recording.one('start').recorder_pid;
   await report.check("client timeout: the cancelled call's processes are gone within a second", async () => {
@@ -330,12 +330,12 @@ async function checkProgress(report, connection) {
     equal('texts', reply.texts, ['STDOUT:\nrested\n\nExecution completed successfully.']);
     assert.ok(seen.length >= 2, `progress notifications: ${show(seen)}`);
     assert.ok(seen.every((value, i) => i === 0 || seen[i - 1] < value), `progress does not rise: ${show(seen)}`);
-    // Leave the server time to send one too many; `checkWire` looks for it.
+    // The pause leaves time for a surplus notification, which `checkWire` would find.
     await sleep(1200);
   });
 }
 
-// What the recording shows and the SDK hides.
+// Checks the messages that the SDK hides.
 async function checkWire(report, recordings, protocolVersion) {
   await report.check('wire: every line on stdout is a JSON-RPC message', async () => {
     assert.ok((await Recording.ofClosedSession(recordings)).received.length > 0, 'nothing was received');
@@ -363,7 +363,7 @@ async function checkWire(report, recordings, protocolVersion) {
   });
 
   if (protocolVersion === STATELESS_VERSION) {
-    await report.check('wire: results carry what the stateless era demands', async () => {
+    await report.check('wire: results have the fields that the stateless era requires', async () => {
       const recording = await Recording.ofClosedSession(recordings);
       const toolLists = recording.sent.filter((m) => m.method === 'tools/list').map((m) => m.id);
       for (const message of recording.received.filter((m) => 'id' in m)) {
@@ -377,7 +377,7 @@ async function checkWire(report, recordings, protocolVersion) {
   }
 }
 
-// To learn the version this SDK starts a server of its own and ends it with a signal.
+// To negotiate the version, this SDK starts a separate server process and ends it with a signal.
 async function checkProbe(report, recordings) {
   await report.check('the server of the version probe exits with 0 on SIGTERM', async () => {
     const probes = Recording.in(recordings).filter((r) => r.sent.some((m) => m.method === 'server/discover'));

@@ -1,4 +1,4 @@
-"""What every Python client proves against the server, written once; the adapters differ in the SDK they use."""
+"""The checks that every Python client runs against the server; each adapter drives one SDK."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ JOB_PLACED = re.compile(
 
 
 class ClientTimedOut(Exception):
-    """The client gave up waiting, and its cancel notification is on its way."""
+    """The client's timeout is over, and it sends a cancel notification."""
 
 
 @dataclass
 class Reply:
-    """A tool result. `meta` is its `_meta`; a picture is its type and its bytes as base64."""
+    """A tool result. `meta` is its `_meta`; each picture is its type and its bytes as base64."""
 
     is_error: bool
     texts: list[str]
@@ -64,14 +64,14 @@ class Reply:
 
 
 class Connection(Protocol):
-    """What an adapter offers of its SDK."""
+    """The operations that an adapter offers."""
 
     protocol_version: str
     server_name: str
     instructions: str
 
     async def list_tools(self) -> list[dict[str, Any]]:
-        """The tools with the field names of the wire."""
+        """Returns the tools with the field names of the messages."""
 
     async def call(
         self,
@@ -81,12 +81,12 @@ class Connection(Protocol):
         timeout: float | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> Reply:
-        """Raises `ClientTimedOut` after `timeout` seconds."""
+        """Calls a tool. Raises `ClientTimedOut` after `timeout` seconds."""
 
 
 @dataclass
 class Server:
-    """How to start the server under the recorder, and where the recordings go."""
+    """How to start the server with the recorder, and the folder of the recordings."""
 
     command: str
     arguments: list[str]
@@ -104,8 +104,8 @@ Connect = Callable[[Server], AbstractAsyncContextManager[Connection]]
 
 
 async def run(client: str, protocol_version: str, connect: Connect) -> int:
-    """Runs all checks as `client`; returns the exit code of the script. Arguments of the script: the server
-    binary and a folder for recordings."""
+    """Runs all checks as `client`. Returns the exit code of the script. The script's arguments are the server binary
+    and a folder for recordings."""
     report = Report(client)
     binary, recordings = sys.argv[1], Path(sys.argv[2])
 
@@ -132,7 +132,7 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
     async with report.check("a session closes while a job is running"):
         async with connect(server) as connection:
             await wait_until_running(connection, await place_job(connection, ENDLESS_BACKGROUND))
-            # "Running" says that the job has its turn; its processes need a moment more.
+            # "Running" means that the job has its turn. Its processes start a moment later.
             await anyio.sleep(INTERPRETER_START_SECONDS_MAX)
             recording = await Recording.of_session(server.recordings)
             assert descendants(recording.server_pid), "the job has no process"
@@ -144,7 +144,7 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
 
 
 async def check_governed(report: Report, connect: Connect, binary: str, recordings: Path) -> None:
-    """The governed tools, with the token where a client's configuration can put it, and without one."""
+    """Checks the governed tools, with a token in the client's configuration and without one."""
     granted = (governed_folder() / "token").read_text().strip()
     for name, token in [("with a token", granted), ("without a token", "")]:
         server = Server.recorded(binary, recordings / f"governed-{name.replace(' ', '-')}")
@@ -155,16 +155,16 @@ async def check_governed(report: Report, connect: Connect, binary: str, recordin
                 equal("tools", tools, [*TOOLS, *GOVERNED_TOOLS])
                 try:
                     reply = await connection.call("run_pytest", {"test_path": "test_one.py"})
-                except Exception as error:  # each SDK has its own
+                except Exception as error:  # each SDK has its own error type
                     equal("code", getattr(error, "code", None) or error.error.code, -32001)
                     assert not token, f"refused with a token: {error}"
                 else:
-                    assert token and reply.texts[0].startswith("Status: passed, exit code 0\n1 passed in "), reply
+                    assert token and reply.texts[0].startswith("Status: passed, exit code 0, judged: in-process\n1 passed in "), reply
         await check_close(report, f"of governed tools {name}", server.recordings)
 
 
 async def check_picture(report: Report, connect: Connect, binary: str, recordings: Path) -> None:
-    """A plot, by an interpreter that has matplotlib."""
+    """Checks a plot, with an interpreter that has matplotlib."""
     server = Server.recorded(binary, recordings / "picture")
     server.env["QWED_MCP_PYTHON"] = os.environ["GOVERNED_PYTHON"]
     async with report.check("a plot comes back as a picture that can be decoded", SESSION_SECONDS_MAX):
@@ -173,15 +173,15 @@ async def check_picture(report: Report, connect: Connect, binary: str, recording
             equal("texts", reply.texts, ["Execution completed successfully."])
             equal("types of pictures", [kind for kind, _ in reply.pictures], ["image/png"])
             png = base64.b64decode(reply.pictures[0][1], validate=True)
-            told = reply.meta[EXECUTION_KEY]["pictures"][0]
-            equal("SHA-256", hashlib.sha256(png).hexdigest(), told["sha256"])
-            equal("bytes", len(png), told["bytes"])
-            equal("bytes of pixels", len(pixels_of(png)), told["height"] * (1 + 4 * told["width"]))
+            described = reply.meta[EXECUTION_KEY]["pictures"][0]
+            equal("SHA-256", hashlib.sha256(png).hexdigest(), described["sha256"])
+            equal("bytes", len(png), described["bytes"])
+            equal("bytes of pixels", len(pixels_of(png)), described["height"] * (1 + 4 * described["width"]))
     await check_close(report, "after a plot", server.recordings)
 
 
 def pixels_of(png: bytes) -> bytes:
-    """The rows of a PNG, each with a byte for its filter."""
+    """Returns the rows of a PNG, each with a byte for its filter."""
     packed, at = b"", 8
     while at < len(png):
         length = int.from_bytes(png[at : at + 4], "big")
@@ -192,12 +192,12 @@ def pixels_of(png: bytes) -> bytes:
 
 
 def governed_folder() -> Path:
-    """Where `run` has put the policy, the token and the tests."""
+    """Returns the folder in which `run` has created the policy, the token and the tests."""
     return Path(os.environ["GOVERNED"])
 
 
 def governed_env(token: str) -> dict[str, str]:
-    """The variables of a server with governed tools."""
+    """Returns the variables of a server with governed tools."""
     return {
         "QWED_MCP_POLICY": str(governed_folder() / "policy.toml"),
         "QWED_MCP_DATA_DIR": str(governed_folder() / "data"),
@@ -215,7 +215,7 @@ async def check_negotiation(
         assert 0 < len(connection.instructions) < INSTRUCTIONS_CHARS_MAX, (
             f"instructions have {len(connection.instructions)} characters"
         )
-        # Prove that the era is what the client did, not only what it says.
+        # Checks the messages too, because the SDK's report of the era could be wrong.
         methods = [m["method"] for m in recording.sent]
         opening = "server/discover" if protocol_version == STATELESS_VERSION else "initialize"
         equal("first message", methods[0], opening)
@@ -231,7 +231,7 @@ async def check_tools(report: Report, connection: Connection) -> None:
 
 
 def check_tool(tool: dict[str, Any], expected: dict[str, Any]) -> None:
-    """`expected` holds the types of the properties, `required` and the annotations."""
+    """`expected` has the types of the properties, `required` and the annotations."""
     name, schema = tool["name"], tool["inputSchema"]
     assert tool.get("description"), f"{name} has no description"
     assert tool.get("outputSchema") is None, f"{name} declares an outputSchema"
@@ -264,7 +264,7 @@ def check_meta(meta: dict[str, Any], case: dict[str, Any]) -> None:
     decision, execution = meta.get(DECISION_KEY), meta.get(EXECUTION_KEY)
     assert decision is not None, f"no {DECISION_KEY} in _meta"
     equal("decision", {k: decision.get(k) for k in case["decision"]}, case["decision"])
-    assert re.fullmatch("[0-9a-f]{64}", decision["verification_id"]), "verification_id is no SHA-256"
+    assert re.fullmatch("[0-9a-f]{64}", decision["verification_id"]), "verification_id is not a SHA-256"
     assert "normalized_arguments" not in decision, "the decision in _meta carries the arguments"
     if case["execution"] is None:
         equal("execution", execution, None)
@@ -275,7 +275,7 @@ def check_meta(meta: dict[str, Any], case: dict[str, Any]) -> None:
 
 
 async def place_job(connection: Connection, code: str) -> str:
-    """Places a background job; returns its id."""
+    """Places a background job. Returns its id."""
     reply = await connection.call("execute_python_code", {"code": code, "background": True})
     equal("number of text blocks", len(reply.texts), 1)
     placed = JOB_PLACED.fullmatch(reply.texts[0])
@@ -299,7 +299,7 @@ async def wait_until_running(connection: Connection, job_id: str) -> None:
 async def check_background_job(report: Report, connection: Connection) -> None:
     async with report.check("background job polled to success"):
         job_id = await place_job(connection, BACKGROUND)
-        # A job that sleeps must be seen running before it has ended.
+        # The sleeping job must be seen running before it ends.
         await wait_until_running(connection, job_id)
         while (status := await status_of(connection, job_id)) == "Status: running...":
             await anyio.sleep(0.05)
@@ -307,7 +307,7 @@ async def check_background_job(report: Report, connection: Connection) -> None:
 
 
 async def check_client_timeout(report: Report, connection: Connection, recording: Recording) -> None:
-    """The processes of a call are those that the recorder did not have below it before the call."""
+    """Checks that the call's processes end: the descendants of the recorder that did not exist before the call."""
     recorder_pid = recording.recorder_pid
     async with report.check("client timeout: the cancelled call's processes are gone within a second"):
         before = descendants(recorder_pid)
@@ -345,12 +345,12 @@ async def check_progress(report: Report, connection: Connection) -> None:
         equal("texts", reply.texts, ["STDOUT:\nrested\n\nExecution completed successfully."])
         assert len(seen) >= 2, f"progress notifications: {seen}"
         assert all(a < b for a, b in zip(seen, seen[1:])), f"progress does not rise: {seen}"
-        # Leave the server time to send one too many; `check_wire` looks for it.
+        # The pause leaves time for a surplus notification, which `check_wire` would find.
         await anyio.sleep(1.2)
 
 
 async def check_wire(report: Report, recordings: Path, protocol_version: str) -> None:
-    """What the recording shows and the SDK hides."""
+    """Checks the messages that the SDK hides."""
     async with report.check("wire: every line on stdout is a JSON-RPC message"):
         assert (await Recording.of_closed_session(recordings)).received, "nothing was received"
 
@@ -361,7 +361,7 @@ async def check_wire(report: Report, recordings: Path, protocol_version: str) ->
             m["params"]["requestId"] for m in recording.sent if m["method"] == "notifications/cancelled"
         ]
         equal("cancelled requests", cancelled, [call_id])
-        equal("replies to it", [m for m in recording.received if m.get("id") == call_id], [])
+        equal("replies to the cancelled call", [m for m in recording.received if m.get("id") == call_id], [])
 
     async with report.check("wire: no progress after the result"):
         recording = await Recording.of_closed_session(recordings)
@@ -377,7 +377,7 @@ async def check_wire(report: Report, recordings: Path, protocol_version: str) ->
         equal("order", story, ["progress"] * (len(story) - 1) + ["result"])
 
     if protocol_version == STATELESS_VERSION:
-        async with report.check("wire: results carry what the stateless era demands"):
+        async with report.check("wire: results have the fields that the stateless era requires"):
             recording = await Recording.of_closed_session(recordings)
             tool_lists = {m["id"] for m in recording.sent if m["method"] == "tools/list"}
             for message in recording.received:

@@ -1,7 +1,7 @@
 // `@modelcontextprotocol/client` 2.x against the server.
 //
-// The third argument chooses the era: `legacy`, the SDK's default (initialize), or `auto`, which asks
-// `server/discover` and has to end up with the stateless 2026-07-28.
+// The third argument chooses the era: `legacy`, the SDK's default (initialize), or `auto`, which asks `server/discover`
+// and must choose the stateless 2026-07-28.
 
 import { Client, SdkError, SdkErrorCode } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
@@ -37,7 +37,7 @@ async function connect({ command, args, env }) {
           meta: result._meta ?? {},
         };
       } catch (error) {
-        // The SDK has sent the cancel notification by itself.
+        // The SDK itself has sent the cancel notification.
         const timedOut = error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout;
         throw timedOut ? new ClientTimedOut() : error;
       }

@@ -1,4 +1,4 @@
-// `@modelcontextprotocol/sdk` 1.x, the client of most TypeScript hosts, against the server (2025-11-25).
+// `@modelcontextprotocol/sdk` 1.x, which most TypeScript hosts use, against the server (2025-11-25).
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
@@ -9,7 +9,7 @@ import { ClientTimedOut, run } from './scenario.mjs';
 async function connect({ command, args, env }) {
   const client = new Client({ name: 'qwed-mcp-client-tests', version: '1.0.0' });
   const transport = new StdioClientTransport({ command, args, env });
-  // The SDK tells the negotiated version to the transport only.
+  // The SDK passes the negotiated version only to the transport.
   let protocolVersion;
   transport.setProtocolVersion = (version) => {
     protocolVersion = version;
@@ -32,8 +32,8 @@ async function connect({ command, args, env }) {
           meta: result._meta ?? {},
         };
       } catch (error) {
-        // The SDK has sent the cancel notification by itself.
-        // Its code for that is the one of a call without a token too.
+        // The SDK itself has sent the cancel notification. Its code for a timeout equals the server's code for a
+        // missing token.
         const timedOut = timeoutMs && error instanceof McpError && error.code === ErrorCode.RequestTimeout;
         throw timedOut ? new ClientTimedOut() : error;
       }

@@ -1,4 +1,4 @@
-// Lines of a batch by HTTP/2: the answer of each comes before the next one is sent.
+// Sends the lines of a batch over HTTP/2, and waits for each answer before it sends the next line.
 //
 //     node batch.mjs PORT TOKEN
 import assert from "node:assert";

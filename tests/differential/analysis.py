@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The safety analysis beside the Python implementation's: whatever that one blocks, ours blocks.
+"""Compares the analysis with the Python implementation's: ours must block everything that theirs blocks.
 
     tests/differential/analysis.py BINARY [FOLDER…]
 
-BINARY is a `qwed-mcp`. The inputs are the snippets of the corpus, the examples, the modules of the standard library of
-the interpreter, statements that name the Python implementation's words in every place, and the `*.py` files below each
-FOLDER. Exceptions are in EXCEPTIONS, each with its reason; one that is none any more is an error too. The Python
-implementation comes from PyPI into `target/peer/`. The exit code is 1 if a difference is not explained.
+BINARY is a `qwed-mcp`. The inputs are the snippets of the corpus, the examples, the interpreter's standard library,
+statements with the words of the Python implementation in every place, and the `*.py` files below each FOLDER.
+Exceptions are in EXCEPTIONS, each with its reason; an outdated exception is an error too. The Python implementation
+comes from PyPI into `target/peer/`. The exit code is 1 if a difference has no exception.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OWN_VARIABLE = "calls a variable or parameter of its own that has a builtin's na
 OWN_OBJECT = "calls methods of an object of its own that has a module's name"
 DEAD_BRANCH = "has the call in a branch that cannot run"
 
-# What the Python implementation blocks and ours does not: the false alarms that ours is there to avoid.
+# Inputs that only the Python implementation blocks, because of false alarms that ours avoids.
 EXCEPTIONS = {
     "corpus/allowed/bait_lambdaeval.py": OWN_VARIABLE,
     "corpus/allowed/bait_lispeval.py": OWN_FUNCTION,
@@ -42,7 +42,7 @@ EXCEPTIONS = {
     "corpus/allowed/branches_that_cannot_run.py": DEAD_BRANCH,
 }
 
-# The words of the Python implementation, in the places where it looks for them. Each must be blocked by both.
+# The words of the Python implementation, in the places where it searches for them. Both must block each.
 WORDS = [
     "eval('1')",
     "exec('1')",
@@ -117,7 +117,7 @@ def main() -> int:
 
 
 def collected(folders: list[Path], scratch: Path) -> dict[str, Path]:
-    """The inputs, by a name that is the same on every machine."""
+    """Returns the inputs, by names that are the same on every machine."""
     inputs = {}
     for folder in [REPOSITORY / "tests" / "corpus", REPOSITORY / "examples", *folders]:
         for file in sorted(folder.rglob("*.py")):
@@ -135,7 +135,7 @@ def collected(folders: list[Path], scratch: Path) -> dict[str, Path]:
 
 
 def is_utf8(file: Path) -> bool:
-    """Whether a client could send this file: a script comes as text."""
+    """Returns whether a client could send this file, because a script is a text."""
     try:
         file.read_bytes().decode()
     except UnicodeDecodeError:

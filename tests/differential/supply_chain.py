@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Skill manifests and AI bills of materials beside the Python implementation's.
+"""Compares skill manifests and AI bills of materials with the Python implementation's.
 
     tests/differential/supply_chain.py BINARY [--manifests N] [--bills N] [--seed S]
 
-BINARY is a `qwed-mcp`. Manifests are generated, valid ones and broken ones, and judged by both under several options:
-`verified`, `risk_level` and the number of findings must be equal, except where the manifest has something that the
-Python implementation lets through; those are in HOLES, each with its reason, and each must show up. Bills are generated
-from names of all kinds of characters, and their hashes must be equal. The Python implementation comes from PyPI into
+BINARY is a `qwed-mcp`. Generates valid and broken manifests, and verifies them with both under several options.
+`verified`, `risk_level` and the number of findings must be equal, except for manifests with something that the Python
+implementation accepts wrongly. Those exceptions are in HOLES, each with its reason, and each must occur. Also generates
+bills from names of all kinds of characters; their hashes must be equal. The Python implementation comes from PyPI into
 `target/peer/`. The exit code is 1 if a difference is not explained.
 """
 
@@ -30,7 +30,7 @@ from contestants import install_peer  # noqa: E402
 
 FILES_PER_CALL = 100
 
-# What the Python implementation lets through, or judges otherwise, and why ours does not.
+# Manifests that the Python implementation accepts or judges differently, and why ours does not.
 HOLES = {
     "registry-substring": "it looks for a blocked registry anywhere in the text: other hosts that contain it are blocked",
     "registry-disguised": "it compares the registry as text: full-width letters, punycode, userinfo or a backslash get by",
@@ -102,7 +102,7 @@ def main() -> int:
 
 
 def differences(manifests: list, ours: list, theirs: list) -> list[str]:
-    """The differences that no hole explains, and holes that are none any more."""
+    """Returns the differences that no hole explains, and the holes that show no difference."""
     wrong, explained, trusted = [], Counter(), 0
     for (text, option, hole), our, their in zip(manifests, ours, theirs, strict=True):
         trusted += our[0] is True
@@ -116,7 +116,7 @@ def differences(manifests: list, ours: list, theirs: list) -> list[str]:
     for hole, reason in HOLES.items():
         print(f"    {explained[hole]:4} {hole}: {reason}")
         if not explained[hole]:
-            wrong.append(f"{hole} shows no difference any more")
+            wrong.append(f"{hole} no longer shows a difference")
     return wrong
 
 
@@ -156,7 +156,7 @@ WRONG_TYPES = [None, True, False, 0, -1, 1.5, 1e300, [], {}, ["x"], {"a": 1}]
 
 
 def broken(chance: random.Random, manifest: dict[str, Any]) -> None:
-    """One change that both should see the same way, good or bad."""
+    """Makes one change, good or bad, that both should judge in the same way."""
     field = chance.choice(["name", "version", "source_url", "registry", "digest", "download_count"])
     kind = chance.randrange(8)
     if kind == 0:
@@ -187,7 +187,7 @@ def broken(chance: random.Random, manifest: dict[str, Any]) -> None:
 
 
 def with_hole(chance: random.Random, manifest: dict[str, Any], hole: str) -> str | None:
-    """Something that ours and theirs may judge differently. The text, where the object cannot say it."""
+    """Makes a change that the two may judge differently. Returns the text, if a Python object cannot express it."""
     pick = chance.choice
     if hole == "registry-substring":
         manifest["registry"] = pick(["notclawdhub.com", "clawdhub.com.example.org", "my-moltbot.io"])
@@ -220,7 +220,7 @@ def with_hole(chance: random.Random, manifest: dict[str, Any], hole: str) -> str
 
 
 def generated(chance: random.Random, index: int) -> tuple[str, int, str | None]:
-    """A manifest's text, the number of the options to judge it with, and the hole that it is an example of."""
+    """Returns a manifest's text, the index of its options, and the hole that it shows."""
     manifest = valid(chance)
     hole = None
     if index % 10 == 0:

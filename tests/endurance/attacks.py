@@ -1,8 +1,8 @@
-"""The scripts that go for the limits of docs/LIMITS.md, as data.
+"""The scripts that attack the limits of docs/LIMITS.md, as data.
 
-Each says what it got in lines `holds WORKER UNIT NUMBER`, the last of which counts, and what was refused in lines
-`refused ERROR`. MiB are what the kernel holds for the script, estimated from its sizes on Linux 6. All end by
-themselves, after a time that is part of the template, so that a failing product costs seconds and not minutes.
+A script prints lines `holds WORKER UNIT NUMBER` for the resources that it has, of which the last one counts, and lines
+`refused ERROR` for refused requests. MiB are the kernel memory of these resources, estimated for Linux 6. Every script
+ends by itself after a time from the template, so that a missing limit costs seconds and not minutes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def address(mapping):
     return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 def crowd(count, work):
-    # Forks workers, waits until all of them hold what they can, and lets them hold it for a moment.
+    # Forks workers, waits until each has taken all that it can, and lets them keep that for a moment.
     done, doing = os.pipe()
     children = []
     for number in range(count):
@@ -64,25 +64,25 @@ def crowd(count, work):
 
 @dataclass(frozen=True)
 class Attack:
-    """A script, its sizes, and what it may come to."""
+    """A script, its sizes, and its expected results."""
 
     name: str
-    #: The limit it goes for, in words.
+    #: The name of the attacked limit.
     limit: str
     code: str
     sizes: dict[str, int] = field(default_factory=dict)
     smoke: dict[str, int] = field(default_factory=dict)
-    #: The most that it may hold, by unit; words of LIMITS.
+    #: The most that the script may hold, by unit. Values are keys of `limits.bounds`, or numbers.
     most: dict[str, str] = field(default_factory=dict)
-    #: The least, where the limit is also what a script may use.
+    #: The least that the script must get, if the limit is also a promise to scripts.
     least: dict[str, int] = field(default_factory=dict)
-    #: What the resident memory of the whole machine may grow by, as a part of the memory limit.
+    #: How much the machine's resident memory may grow, as a factor of the memory limit.
     anonymous: float | None = None
-    #: How it has to end, where that is said: words of `limits.ENDS`.
+    #: The expected ends, as names of `limits.ENDS`. Empty if any is right.
     ends: tuple[str, ...] = ()
-    #: Whether the limit is one of tier 3 only.
+    #: Whether only tier 3 has this limit.
     is_of_tier_3: bool = False
-    #: Whether it adds something where all is small.
+    #: Whether the attack is useful with the small sizes of a smoke test.
     is_in_smoke: bool = True
 
     def script(self, *, smoke: bool, memory_mb: int) -> str:
@@ -126,7 +126,7 @@ crowd(60, work)
         "memory",
         """
 def work(number):
-    # One page that is only read in each GiB: two pages of tables, nothing resident.
+    # One page in each GiB, which is only read: two pages of page tables, no resident memory.
     for n in range(65000):
         if not is_time(): break
         page = libc.mmap(0x100000000000 + (n << 30), 4096, mmap.PROT_READ, PRIVATE | 0x100000, -1, 0)
@@ -145,7 +145,7 @@ crowd($processes, work)
         "memory",
         """
 def work(number):
-    # Two bytes at the border of two pages hold both, also when the file is empty again.
+    # Two bytes across a page border pin both pages, even after the file has been truncated.
     file = os.open(f"pinned-{number}", os.O_CREAT | os.O_RDWR)
     block, kept, used, pages = b"z" * (4096 * 256), [], 256, 0
     for _ in range($pairs):
@@ -201,7 +201,7 @@ crowd(60, lambda number: say("holds", number, "MiB", round(made * 480 / 2**20, 1
 def work(number):
     files = [os.open(f"locked-{number}-{n}", os.O_CREAT | os.O_RDWR) for n in range(8)]
     count = 0
-    # A lock that is answered and not taken is not seen by another process.
+    # If the lock call succeeds without taking a lock, another process does not see the lock.
     fcntl.lockf(files[0], fcntl.LOCK_EX, 1)
     if os.fork() == 0:
         seen = fcntl.fcntl(files[0], fcntl.F_GETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 1, 0))
@@ -318,7 +318,7 @@ crowd($processes, work)
 ]
 
 _SLOW_WATCH = """
-# Many processes share a base in small pages, so that adding up what each of them has takes long; then some take more.
+# Many processes share a base in small pages, so that the watch takes long to add up their memory. Then some take more.
 base = mmap.mmap(-1, $base << 20, PRIVATE)
 libc.madvise(address(base), $base << 20, SMALL)
 libc.madvise(address(base), $base << 20, FILL)

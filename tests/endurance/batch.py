@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Batches of many lines, killed at random points: each line is answered once, and nothing is left.
+"""Runs batches of many lines and kills them at random points. Each line must be answered once, and nothing may be left.
 
     tests/endurance/batch.py BINARY [--lines 100000] [--kills 20] [--hostile 0.01] [--scripts FOLDER] [--workers N]
                                     [--seed N] [--smoke]
 
 Four parts, each of which prints its figures:
 
-- whole: so many generated lines (arithmetic, standard input, tests, blocked, not understood) in one go. Each line has
-  the answer that it must have, and the memory of the command does not grow with the file: the highest of the last
-  quarter is compared with that of the first one.
-- killed: a tenth of them, while the command, its fork servers and its supervisors are killed with SIGKILL at random
-  moments, and --resume goes on. Each line is answered once; one that is not as it must be is an infra_error.
-- hostile: a share of the scripts loops, takes memory, forks, floods or crashes. Their status is right; the p50 of the
-  others is printed beside that of a batch without them.
-- scripts: with --scripts, every .py file below a folder, each of which must end with exit code 0, or be blocked.
+- whole: runs that many generated lines (arithmetic, standard input, tests, blocked, not understood) at once. Each line
+  must have the right answer. The memory of the command must not grow with the file: the maximum of the last quarter is
+  compared with that of the first quarter.
+- killed: runs a tenth of them, kills the command, its fork servers and its supervisors with SIGKILL at random moments,
+  and continues with --resume. Each line must be answered once. A line without the right answer must be an infra_error.
+- hostile: a share of the scripts loops, takes memory, forks, floods or crashes. Their statuses must be right. Prints the
+  p50 of the others, next to that of a batch without hostile scripts.
+- scripts: with --scripts, runs every .py file below a folder. Each must end with exit code 0 or be blocked.
 
-After each part no process with the batch's mark is alive and its temporary folder is empty. --smoke is for a check that
-takes a minute. QWED_MCP_PYTHON names the interpreter; without it, the one in `python` beside the folder of the build.
-Exit code 1 if anything is wrong.
+After each part, no process with the batch's mark may be alive and its temporary folder must be empty. --smoke takes
+about a minute. QWED_MCP_PYTHON names the interpreter (default: the one in `python` next to the build folder). The exit
+code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ def check(holds: bool, text: str) -> None:
 
 
 def generated(number: int, rng: random.Random) -> tuple[dict | str, str, bool | None]:
-    """A line, and the status and the verdict that it must have."""
+    """Returns a line, and its expected status and verdict."""
     a, b = rng.randrange(1000), rng.randrange(1000)
     kind = number % 20
     if kind == 0:
         return {"id": f"g{number}", "code": f"print({a} + {b})", "expect": {"stdout": f"{a + b + 1}"}}, "ok", False
     if kind == 1:
-        return {"id": f"g{number}", "code": f"assert {a} + {b} < 0"}, "failed", False
+        return {"id": f"g{number}", "code": f"assert {a} + {b} < 0"}, "failed", None
     if kind == 2:
-        return {"id": f"g{number}", "code": "import os\nos.system('id')"}, "blocked", False
+        return {"id": f"g{number}", "code": "import os\nos.system('id')"}, "blocked", None
     if kind == 3:
         return {"id": f"g{number}", "code": "1", "unknown": 1}, "invalid", None
     if kind == 4:
@@ -76,7 +76,7 @@ HOSTILE = [
 
 
 class Batch:
-    """A folder for a batch, and how it is started."""
+    """A folder for a batch, and its command line."""
 
     def __init__(self, binary: Path, workers: int) -> None:
         self.binary, self.workers = binary, workers
@@ -149,8 +149,8 @@ def resident_kib(pid: int) -> int:
 
 
 def end(process: subprocess.Popen) -> tuple[int, str]:
-    told = process.communicate()[1].decode()
-    return process.returncode, told.strip().splitlines()[-1] if told.strip() else ""
+    stderr = process.communicate()[1].decode().strip()
+    return process.returncode, stderr.splitlines()[-1] if stderr else ""
 
 
 def whole(options: argparse.Namespace, rng: random.Random) -> None:
@@ -165,8 +165,8 @@ def whole(options: argparse.Namespace, rng: random.Random) -> None:
         except OSError:
             break
         time.sleep(0.1)
-    code, told = end(process)
-    check(code == 0, f"whole: exit code {code}: {told}")
+    code, last_line = end(process)
+    check(code == 0, f"whole: exit code {code}: {last_line}")
     counts = batch.check_once("whole", {f"g{n}": (status, passed) for n, (_, status, passed) in enumerate(made)}, False)
     batch.check_gone("whole")
     quarter = max(len(sizes) // 4, 1)
@@ -175,7 +175,7 @@ def whole(options: argparse.Namespace, rng: random.Random) -> None:
     print(f"whole: {options.lines} lines, {dict(counts)}, {summary['scripts_per_second']:.0f} a second, "
           f"p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms; "
           f"memory of the command: {first / 1024:.1f} MiB at most in the first quarter, {last / 1024:.1f} in the last", flush=True)
-    # The ids that are remembered, with room for what an allocator keeps.
+    # Adds the remembered ids, and room for the allocator.
     allowed = first + 40 * options.lines / 1024 + 8 * 1024
     check(last <= allowed, f"whole: memory grew from {first} to {last} KiB")
 
@@ -201,14 +201,14 @@ def killed(options: argparse.Namespace, rng: random.Random) -> None:
                     except OSError:
                         continue
                 kills["others"] += 1
-        code, told = end(process)
+        code, last_line = end(process)
         batch.check_gone("killed")
         if code != -signal.SIGKILL:
-            check(code in (0, 1), f"killed: exit code {code}: {told}")
+            check(code in (0, 1), f"killed: exit code {code}: {last_line}")
             break
     expected = {f"g{n}": (status, passed) for n, (_, status, passed) in enumerate(made)}
-    # A child that is killed from outside ends as one that kills itself does: that is no fault of the sandbox. All
-    # others have their verdicts.
+    # A script that is killed from outside ends like a script that kills itself, which is not a fault of the sandbox.
+    # All other scripts have their verdicts.
     lost = {result["id"] for result in batch.results() if result.get("exit_code") == -9}
     check(len(lost) <= 3 * kills["others"], f"killed: {len(lost)} scripts ended by SIGKILL")
     expected |= {id: ("failed", False) for id in lost}
@@ -231,30 +231,30 @@ def hostile(options: argparse.Namespace, rng: random.Random) -> None:
                 lines.append({"id": f"n{number}", "code": f"print({number})"})
                 expected[f"n{number}"] = {"ok"}
         batch.write(lines)
-        code, told = end(batch.start("--analysis", "report"))
+        code, last_line = end(batch.start("--analysis", "report"))
         results = batch.results()
         check(Counter(r["id"] for r in results) == Counter(list(expected)), f"hostile: {len(results)} answers")
-        # On a busy machine a loop may not get the processor for its time: then it is not judged, and the batch says so.
+        # On a busy machine a loop may not get its CPU time. Then it is not judged, and its error reports that.
         starved = {r["id"] for r in results if r["status"] == "infra_error" and STARVED in r["error"]}
         for result in results:
             statuses = expected.get(result["id"], set())
             is_right = result["status"] in statuses or (result["id"] in starved and "timeout" in statuses)
             check(is_right, f"hostile: {result}"[:400])
-        check(code == (1 if starved else 0), f"hostile: exit code {code}, {len(starved)} not judged: {told}")
+        check(code == (1 if starved else 0), f"hostile: exit code {code}, {len(starved)} not judged: {last_line}")
         p50[name] = statistics.median(r["duration_ms"] + r["queue_ms"] for r in results if r["id"].startswith("n"))
         batch.check_gone("hostile")
-    print(f"hostile: {count} lines, {options.hostile:.1%} of them; p50 of the others {p50['with']} ms, without them {p50['without']} ms", flush=True)
+    print(f"hostile: {count} lines, {options.hostile:.1%} hostile; p50 of the others {p50['with']} ms, without them {p50['without']} ms", flush=True)
 
 
 def scripts(options: argparse.Namespace) -> None:
     batch = Batch(options.binary, options.workers)
     files = sorted(options.scripts.rglob("*.py"))
     batch.write([{"id": str(path.relative_to(options.scripts)), "code": path.read_text()} for path in files])
-    code, told = end(batch.start())
-    check(code == 0, f"scripts: exit code {code}: {told}")
+    code, last_line = end(batch.start())
+    check(code == 0, f"scripts: exit code {code}: {last_line}")
     results = batch.results()
     check(sorted(r["id"] for r in results) == sorted(str(path.relative_to(options.scripts)) for path in files), "scripts: not each once")
-    print(f"scripts: {len(files)} files, {dict(Counter(r['status'] for r in results))}; {told}", flush=True)
+    print(f"scripts: {len(files)} files, {dict(Counter(r['status'] for r in results))}; {last_line}", flush=True)
     for result in results:
         check(result["status"] in ("ok", "blocked"), f"scripts: {result}"[:400])
     batch.check_gone("scripts")

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Control groups: the kernel bounds a run's memory also while nobody watches it, and nothing is left of them.
+"""Tests control groups: the kernel bounds a run's memory even if its watch is stopped, and no group is left.
 
     tests/endurance/control_groups.py BINARY [--ends] [--user root|ordinary] [--environment DIR]
 
-With --ends, which takes groups without any controller: where the sandbox is off, on a kernel that cannot keep signals
-within a run, daemons end with their run, which has a group, and the group is gone after it.
+With --ends, which needs groups but no controllers: with the sandbox off, on a kernel without Landlock's signal scope,
+daemons end with the control group of their run, and the group is removed.
 
-Otherwise, at each tier, with the real server and the analysis switched off:
+Otherwise, at each tier, with the real server and without the analysis:
 
-- a run says in `_meta` that a control group bounds its memory
-- a script that takes more than its group may have, while whoever watches it is stopped, is killed, and told of as out
-  of memory; without groups (the control) the same script takes it all
-- a fork bomb is gone one second after its reply
-- after the server's end, no group of a run is left
-- where a group cannot be made, runs go on with the watch, and the log says so at ERROR
+- `_meta` of a run has a control group as the bound of its memory
+- a script that takes more than its group allows, while its watch is stopped, is killed, and reported as out of memory.
+  Without groups (the control) the same script takes all of it
+- the processes of a fork bomb have ended one second after its reply
+- no group of a run is left after the server's end
+- if a group cannot be created, runs continue with the watch, and the log has an ERROR about it
 
-It needs Linux, Python 3.11, a debug build, and a place where the memory and pids controllers of version 2 are
-delegated: root where there is no systemd and no other hierarchy, or a service or scope of a user's own systemd. No
-machine of continuous integration is known to have that: this part is run by hand, in a virtual machine. Exit code 1 if
-anything is wrong, 2 where nothing can be tried.
+Needs Linux, Python 3.11, a debug build, and a group where the memory and pids controllers of version 2 are delegated:
+as root without systemd and without another hierarchy, or in a service or scope of a user's systemd. Continuous
+integration is not known to have such a machine, so this part is run by hand in a virtual machine. The exit code is 1 if
+a check fails, 2 if the tests cannot run.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from harness import FORTY_TWO, Server, Tier, Unusable, User, Workspace
 
 MEMORY_MB = 256
 TIMEOUT_S = 90.0
-#: What a group may have more than the run: files of the scratch folder and shared memory.
+#: How much more a group may have than its run: files of the scratch folder, and shared memory.
 FILES_MB = 192
-#: More than a group may have, and what the script takes.
+#: More than a group may have, and less than the script takes.
 ALL_MB = 1.5 * (MEMORY_MB + FILES_MB)
-#: Pages that a warm interpreter had before it was in a group.
+#: Pages that a warm interpreter had before it entered its group.
 SHARED_MB = 64
 STOPPED_S = 10.0
 OUT_OF_MEMORY = "The memory limit of the sandbox ended it"
@@ -54,7 +54,7 @@ OLD_KERNEL = Tier(
     {"QWED_MCP_SANDBOX": "off", "QWED_MCP_TEST_KERNEL_LACKS": "landlock", "QWED_MCP_WARM": "off"},
 )
 
-#: Thirty of them, in sessions of their own and with no parent that is left; and the group that it is in.
+#: Starts thirty daemons in separate sessions, whose parents have ended. Prints the control group.
 DAEMONS = """
 import os, time
 for _ in range(30):
@@ -67,7 +67,7 @@ for _ in range(30):
 print(open("/proc/self/cgroup").read())
 """
 
-#: Waits until the watch is stopped, and takes twice what the group may have.
+#: Waits until the watch is stopped, then takes twice the group's memory.
 GREEDY = f"""
 import time
 time.sleep(3)
@@ -104,19 +104,19 @@ def main() -> int:
             trial = Trial(workspace, interpreter, user)
             if options.ends:
                 wrong += trial.ends()
-                print("\n".join(wrong) or "daemons end with their group")
+                print("\n".join(wrong) or "daemons end with their control group")
                 return 1 if wrong else 0
             trial.require_groups()
             for name in TIERS:
-                for problem in trial.of_tier(harness.TIERS[name]):
+                for problem in trial.check_tier(harness.TIERS[name]):
                     wrong.append(f"{name}: {problem}")
                 print(f"{name}: tried", flush=True)
-            wrong += trial.without_a_place()
-            wrong += trial.below_a_small_group()
+            wrong += trial.without_controller()
+            wrong += trial.below_small_group()
     except Unusable as error:
         print(f"not tried: {error}", file=sys.stderr)
         return 2
-    print("\n".join(wrong) or "all of it holds")
+    print("\n".join(wrong) or "all checks hold")
     return 1 if wrong else 0
 
 
@@ -139,7 +139,7 @@ class Trial:
                 if "-run-" not in reply.text:
                     raise Unusable(f"there is no place for groups: runs are in {reply.text!r}")
                 if alive := self.workspace.alive():
-                    wrong.append(f"{len(alive)} daemons are left")
+                    wrong.append(f"{len(alive)} daemons are still alive")
                 if left := groups_of_runs():
                     wrong.append(f"groups are left: {left}")
             server.close()
@@ -147,65 +147,66 @@ class Trial:
 
     def require_groups(self) -> None:
         environment = {"PATH": os.environ["PATH"], "QWED_MCP_PYTHON": str(self.interpreter.python)}
-        told = subprocess.run(
+        report = subprocess.run(
             [self.workspace.program, "doctor", "--format", "json"], env=environment, capture_output=True, check=False
         )
-        groups = json.loads(told.stdout)["control_groups"]
+        groups = json.loads(report.stdout)["control_groups"]
         print(f"control groups: {groups.get('controls') or groups['why']}")
         if not groups["used"]:
             raise Unusable(groups["why"])
 
-    def of_tier(self, tier: Tier) -> list[str]:
+    def check_tier(self, tier: Tier) -> list[str]:
         wrong = []
         with self.server(tier) as server:
             server.wait_until_ready()
             reply = server.run("print(6*7)")
             if (reply.text, reply.execution["memory_bound"]) != (FORTY_TWO, "control group"):
-                wrong.append(f"a run is told of as {reply.text!r}, {reply.execution}")
-            # Twice: the first one must leave nothing to the second.
+                wrong.append(f"a run is reported as {reply.text!r}, {reply.execution}")
+            # Twice, because the first run must not affect the second.
             for _ in range(2):
-                text, most = self.while_nobody_watches(server, GREEDY)
+                text, most = self.with_stopped_watch(server, GREEDY)
                 if OUT_OF_MEMORY not in text or most > MEMORY_MB + FILES_MB + SHARED_MB:
-                    wrong.append(f"what takes too much has {most} MiB, and ends as {text!r}")
+                    wrong.append(f"a script over the limit has {most} MiB, and ends as {text!r}")
             if tier.sandbox == "T3":
-                wrong += self.ends_a_bomb(server)
+                wrong += self.check_bomb(server)
             if (reply := server.run("print(6*7)")) is None or reply.text != FORTY_TWO:
-                wrong.append("the call after that is wrong")
+                wrong.append("the next call is wrong")
             text = server.run(KILLS_ITSELF).text
             if OUT_OF_MEMORY in text or "return code -9" not in text:
                 wrong.append(f"a script that kills itself ends as {text!r}")
             wrong += server.faults
             time.sleep(1)
-            # Warm interpreters have one for each that waits.
+            # Each waiting warm interpreter has a group.
             if len(left := groups_of_runs()) > 3 * tier.is_warm:
                 wrong.append(f"groups are left: {left}")
             place = place_of(server)
             if server.close() != 0:
-                wrong.append("the server does not end in order")
+                wrong.append("the server's exit code is not 0")
         if left := [str(folder) for folder in place.glob("qwed-mcp-*-*")]:
-            wrong.append(f"groups are left behind the server: {left}")
+            wrong.append(f"groups are left after the server's end: {left}")
         with self.server(tier, QWED_MCP_TEST_KERNEL_LACKS=lacks(tier)) as server:
             server.wait_until_ready()
-            text, most = self.while_nobody_watches(server, GREEDY)
+            text, most = self.with_stopped_watch(server, GREEDY)
             if most <= ALL_MB:
                 wrong.append(f"without groups, the script has no more than {most} MiB, and ends as {text!r}")
             if server.run("print(6*7)").execution["memory_bound"] != "watch":
-                wrong.append("without groups it is no watch")
+                wrong.append("without groups, the bound is not the watch")
         return wrong
 
-    def while_nobody_watches(self, server: Server, code: str) -> tuple[str, int]:
-        """The text of a run whose watch is stopped while it takes memory, and how much one process had, in MiB."""
+    def with_stopped_watch(self, server: Server, code: str) -> tuple[str, int]:
+        """Runs a script, and stops its watch while it takes memory. Returns the reply, and the most MiB that one
+        process had."""
         number = server.begin_run(code)
         time.sleep(1.5)
-        # Whoever watches a warm run is the server itself.
+        # The server itself watches warm runs.
         watchers = [server.process.pid] if server.tier.is_warm else supervisors(server)
         began, most = time.monotonic(), 0
         while time.monotonic() - began < STOPPED_S:
-            # Again and again: the server lets a stopped supervisor go on.
+            # Repeated, because the server sends SIGCONT to a stopped supervisor.
             harness.send(watchers, signal.SIGSTOP)
             now = most_resident_mib(self.workspace)
             if now > most:
-                # As long as it grows, however slowly.
+                # Waits as long as the script's memory grows, however slowly.
                 most, began = now, time.monotonic()
             if most > ALL_MB or now < most / 2:
                 break
@@ -214,16 +215,16 @@ class Trial:
         reply = server.wait(number, TIMEOUT_S + 30)
         return (reply.text if reply else "no reply"), most
 
-    def ends_a_bomb(self, server: Server) -> list[str]:
+    def check_bomb(self, server: Server) -> list[str]:
         at_rest = len(self.workspace.alive())
         server.run(BOMB, TIMEOUT_S + 30)
         time.sleep(1)
-        # A warm server may just be making a spare or two; a bomb has 60 processes.
+        # A warm server may be starting one or two spares. A bomb has 60 processes.
         more = len(self.workspace.alive()) - at_rest
         return [f"{more} processes of a bomb are left"] if more > 4 * server.tier.is_warm else []
 
-    def without_a_place(self) -> list[str]:
-        """Takes the memory controller away from a running server."""
+    def without_controller(self) -> list[str]:
+        """Removes the memory controller of a running server."""
         wrong = []
         with self.server(harness.TIERS["T3"]) as server:
             server.wait_until_ready()
@@ -231,27 +232,27 @@ class Trial:
             (place / "cgroup.subtree_control").write_text("-memory")
             reply = server.run("print(6*7)")
             if (reply.text, reply.execution["memory_bound"]) != (FORTY_TWO, "watch"):
-                wrong.append(f"without a place, a run is told of as {reply.text!r}, {reply.execution}")
+                wrong.append(f"without a controller, a run is reported as {reply.text!r}, {reply.execution}")
             if not any("runs have no control groups" in line for line in server.log):
-                wrong.append(f"without a place, the log says nothing: {server.log_end()}")
+                wrong.append(f"without a controller, the log has no error: {server.log_end()}")
             (place / "cgroup.subtree_control").write_text("+memory")
             server.close()
         return wrong
 
-    def below_a_small_group(self) -> list[str]:
-        """What a group above kills is not told of as over the limit of the run."""
+    def below_small_group(self) -> list[str]:
+        """If a parent group's limit kills a script, that is not reported as the run's limit."""
         wrong = []
         with self.server(harness.TIERS["T3"], QWED_MCP_MEMORY_MB="1024") as server:
             server.wait_until_ready()
             place = place_of(server)
             before = (place / "memory.max").read_text() if (place / "memory.max").exists() else None
             if before is None:
-                print("below a small group: not tried, the place is the outermost group")
+                print("below a small group: not tried, because the server is in the root group")
                 return []
             (place / "memory.max").write_text(str(400 << 20))
             text = server.run("block = bytearray(700 << 20)", TIMEOUT_S + 30).text
             if OUT_OF_MEMORY in text or "return code -9" not in text:
-                wrong.append(f"below a small group, a script is told of as {text!r}")
+                wrong.append(f"below a small group, a script is reported as {text!r}")
             (place / "memory.max").write_text(before)
         return wrong
 
@@ -286,7 +287,7 @@ def hierarchy() -> Path:
 
 
 def place_of(server: Server) -> Path:
-    """The group that those of a server's runs are made in."""
+    """Returns the group in which a server creates the groups of its runs."""
     group = Path(f"/proc/{server.process.pid}/cgroup").read_text().splitlines()[-1].removeprefix("0::")
     own = hierarchy() / group.lstrip("/")
     return own.parent if own.name.endswith("-server") else own

@@ -1,8 +1,8 @@
-"""What the endurance scripts drive the server with, and what they look for behind it.
+"""Starts and calls servers for the endurance scripts, and finds the processes and files that they leave.
 
-The real binary over stdio, as an MCP client uses it; and the machine as /proc shows it: processes, mounts, descriptors,
-memory. Linux, Python 3.11, nothing outside the standard library. The binary has to be a debug build: release builds do
-not have the switches by which the analysis is passed over and a tier is chosen.
+Uses the real binary over stdio, as an MCP client does, and /proc for processes, mounts, descriptors and memory. Linux,
+Python 3.11, standard library only. The binary must be a debug build, because only debug builds can skip the analysis
+and choose a tier.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EXECUTION = "qwed.ai/execution"
-#: The ordinary user of a script that is started as root. Nobody else on the machine has this number.
+#: The ordinary user, if the script is started as root. No other user of the machine has this UID.
 ORDINARY_USER = 24704
 FORTY_TWO = "STDOUT:\n42\n\nExecution completed successfully."
 
@@ -38,12 +38,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Unusable(Exception):
-    """Raised where nothing can be measured: the machine or the binary is not what the script needs."""
+    """Raised if nothing can be measured, because the machine or the binary lacks a requirement."""
 
 
 @dataclass(frozen=True)
 class Tier:
-    """What is to hold the scripts of a server, and how the server is made to use it."""
+    """A sandbox for a server's scripts, and the settings that select it."""
 
     name: str
     sandbox: str
@@ -73,15 +73,16 @@ TIERS = {
 
 @dataclass(frozen=True)
 class User:
-    """Who a server runs as."""
+    """A user that runs a server."""
 
     name: str
-    #: None: whoever runs the endurance script.
+    #: The UID. None: the user of the endurance script.
     number: int | None
 
 
 def known_users() -> dict[str, User]:
-    """The users that servers can run as here: two where the script is root, otherwise its own."""
+    """Returns the users that can run servers: root and an ordinary user if the script runs as root, otherwise its own
+    user."""
     if os.geteuid() == 0:
         return {"root": User("root", None), "ordinary": User("ordinary", ORDINARY_USER)}
     return {"ordinary": User("ordinary", None)}
@@ -92,7 +93,7 @@ def known_users() -> dict[str, User]:
 
 @dataclass(frozen=True)
 class Process:
-    """A row of /proc."""
+    """A process in /proc."""
 
     parent: int
     state: str
@@ -107,14 +108,14 @@ def all_processes() -> dict[int, Process]:
             text = Path("/proc", name, "stat").read_text(errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        # "pid (name) state ppid …": the name may hold brackets, so the last one counts.
+        # The line is "pid (name) state ppid …". The name may contain brackets, so the last bracket ends it.
         state, parent = text.rpartition(")")[2].split()[:2]
         found[int(name)] = Process(int(parent), state)
     return found
 
 
 def below(root: int, processes: dict[int, Process]) -> set[int]:
-    """The descendants of `root`, zombies included."""
+    """Returns the PIDs of the descendants of `root`, zombies included."""
     children = collections.defaultdict(list)
     for pid, process in processes.items():
         children[process.parent].append(pid)
@@ -133,7 +134,7 @@ def mounts() -> set[str]:
 
 
 def meminfo() -> dict[str, int]:
-    """/proc/meminfo, in MiB."""
+    """Reads /proc/meminfo, in MiB."""
     rows = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -142,13 +143,13 @@ def meminfo() -> dict[str, int]:
 
 
 def becomes_subreaper() -> None:
-    """Makes this process the parent of whatever loses its own below it, so that nothing is out of sight."""
+    """Makes this process adopt orphaned descendants, so that none can escape."""
     if ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise Unusable("this process cannot become a subreaper")
 
 
 def eventually(limit_s: float, condition) -> float | None:
-    """Seconds until `condition` held, or None where it did not within the limit."""
+    """Returns the seconds until `condition` held, or None if it did not within the limit."""
     began = time.monotonic()
     while True:
         if condition():
@@ -160,7 +161,7 @@ def eventually(limit_s: float, condition) -> float | None:
 
 @contextlib.contextmanager
 def ended_in_order() -> Iterator[None]:
-    """Lets SIGTERM unwind the stack, as Ctrl-C does, so that nothing is left behind."""
+    """Makes SIGTERM unwind the stack, as Ctrl-C does, so that everything is cleaned up."""
 
     def unwind(*_: object) -> None:
         raise KeyboardInterrupt
@@ -177,7 +178,7 @@ def ended_in_order() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python of the scripts, and where its packages are."""
+    """The Python for scripts, and the folder of its packages."""
 
     python: Path
     packages: Path | None
@@ -185,12 +186,12 @@ class Interpreter:
 
 
 def find_interpreter(binary: Path, environment: Path | None) -> Interpreter:
-    """A Python that every user of the machine can start, with the packages of `environment` if there are any."""
+    """Finds a Python that every user can start, with the packages of `environment` if there are any."""
     environment = environment or binary.resolve().parent.parent / "python"
     candidates = [environment / "bin/python", Path("/usr/bin/python3"), Path(sys.executable)]
     python = next((path for path in candidates if _is_public(path)), None)
     if python is None:
-        raise Unusable("no Python that every user can start: apt-get install python3")
+        raise Unusable("no Python that every user can start: run apt-get install python3")
     version = subprocess.run(
         [python, "-I", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"],
         capture_output=True, text=True, check=True,
@@ -202,7 +203,7 @@ def find_interpreter(binary: Path, environment: Path | None) -> Interpreter:
 
 
 def _is_public(path: Path) -> bool:
-    """Whether it is there, and every user of the machine can reach it."""
+    """Returns whether the path exists and every user can reach it."""
     try:
         return all(folder.stat().st_mode & 0o001 for folder in path.resolve(strict=True).parents)
     except OSError:
@@ -212,14 +213,14 @@ def _is_public(path: Path) -> bool:
 class Workspace:
     """A folder with the binary and the temporary folders of all servers of one endurance script.
 
-    Each process of ours is found by it: as a descendant of this process (which is a subreaper), by its program, which
-    is a copy in here, or by its PATH, which names the server's folder. So what others run with the same binary or
-    under the same user is never taken for ours.
+    Finds the processes of this test by three marks: as a descendant of this process (which is a subreaper), by its
+    program, which is a copy in this folder, or by its PATH, which names the server's folder. So it never counts
+    processes that others start from the same binary or as the same user.
     """
 
     def __init__(self, binary: Path) -> None:
         if not binary.is_file():
-            raise Unusable(f"{binary} is not there")
+            raise Unusable(f"{binary} does not exist")
         becomes_subreaper()
         self.folder = Path(tempfile.mkdtemp(prefix="qwed-mcp-endurance-")).resolve()
         self.folder.chmod(0o755)
@@ -245,11 +246,11 @@ class Workspace:
         return folder
 
     def alive(self) -> set[int]:
-        """Every process of a run: of ours but this one, the children that it knows of, removers, and zombies."""
+        """Returns the PIDs of this test's processes, except this process, the servers, removers and zombies."""
         return self._processes() - self.removers()
 
     def removers(self) -> set[int]:
-        """Supervisors that have outlived their runs, which remove folders: that may take longer than a run."""
+        """Returns supervisors that are still removing the folder of a run that has ended, which may take long."""
         processes = all_processes()
         parents = {process.parent for process in processes.values() if process.state not in "ZX"}
         return {pid for pid in self._processes() if pid not in parents and _is_remover(pid)}
@@ -262,10 +263,10 @@ class Workspace:
         return {pid for pid in ours - self.children - {os.getpid()} if processes[pid].state not in "ZX"}
 
     def clear(self) -> int:
-        """Kills what is left, however it forks; how many that were.
+        """Kills all processes that are left, even if they fork. Returns their number at the start.
 
-        Stopped processes are still counted by the limit of their user, so stopping first leaves a fork bomb no room:
-        killing alone would make room for the next fork.
+        Stops them first, because stopped processes still count towards their user's limit, so that a fork bomb cannot
+        fork. To kill them at once would make room for the next fork.
         """
         found = len(self._processes())
         for _ in range(300):
@@ -292,7 +293,7 @@ class Workspace:
             return False
 
     def _reap(self, processes: dict[int, Process]) -> None:
-        """Reaps what became ours by the death of a server."""
+        """Reaps processes that this process has adopted from a server that ended."""
         for pid, process in processes.items():
             if process.parent == os.getpid() and process.state == "Z" and pid not in self.children:
                 with contextlib.suppress(ChildProcessError):
@@ -307,7 +308,7 @@ def _is_remover(pid: int) -> bool:
 
 
 def send(pids, number: signal.Signals) -> None:
-    """Sends a signal to those of the processes that are there."""
+    """Sends a signal to the processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -318,14 +319,14 @@ def send(pids, number: signal.Signals) -> None:
 
 @dataclass
 class Reply:
-    """The answer to a request, and when it came."""
+    """The reply to a request, and the time at which it came."""
 
     message: dict
     at: float
 
     @property
     def text(self) -> str:
-        """All text of a result, or the error."""
+        """Returns all text of a result, or the error."""
         if "error" in self.message:
             return "error {code}: {message}".format(**self.message["error"])
         return "\n".join(block.get("text", "") for block in self.message["result"].get("content", []))
@@ -337,7 +338,7 @@ class Reply:
 
 @dataclass
 class Silence:
-    """The longest time that a server took to answer `ping`, and when that was asked."""
+    """The longest time that a server took to answer `ping`, and the time of the pending ping."""
 
     worst_s: float = 0.0
     asked: dict[str, float] = field(default_factory=dict)
@@ -353,7 +354,7 @@ class Silence:
 
 
 class Server:
-    """A running server, its connection, and pings on it all the time."""
+    """A running server and its connection, with constant pings."""
 
     def __init__(
         self,
@@ -365,9 +366,9 @@ class Server:
         folder: Path,
     ) -> None:
         self.workspace, self.tier = workspace, tier
-        #: Its TMPDIR, and what its processes are known by.
+        #: The TMPDIR of the server, which also marks its processes.
         self.folder = folder
-        #: What breaks the protocol: lines that are no JSON, answers that nobody asked for.
+        #: Violations of the protocol: lines that are not JSON, answers without a request.
         self.faults: list[str] = []
         self.log: collections.deque[str] = collections.deque(maxlen=LOG_LINES_MAX)
         self.silence = Silence()
@@ -421,7 +422,7 @@ class Server:
         return number
 
     def take(self, number: int) -> Reply | None:
-        """The reply to that request, if it has come; it is handed out once."""
+        """Returns the reply to a request once, or None if it has not come."""
         with self._changed:
             return self._replies.pop(number, None)
 
@@ -451,14 +452,14 @@ class Server:
         self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
 
     def wait_until_ready(self) -> None:
-        """Waits until runs are held by the tier and, where that is asked for, warm."""
+        """Waits until runs have the expected sandbox and, if the tier asks for it, are warm."""
         ready = time.monotonic() + WARM_TIMEOUT_S
         while time.monotonic() < ready:
             reply = self.run("print(6*7)", timeout_s=WARM_TIMEOUT_S)
             if reply is None:
                 break
             if reply.execution.get("sandbox") not in (self.tier.sandbox, None):
-                raise Unusable(f"runs are held by {reply.execution['sandbox']}, not by {self.tier.sandbox}")
+                raise Unusable(f"runs are at {reply.execution['sandbox']}, not at {self.tier.sandbox}")
             if reply.text == FORTY_TWO and (reply.execution.get("warm") or not self.tier.is_warm):
                 return
             time.sleep(0.1)
@@ -475,7 +476,7 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE") // MEBIBYTE
 
     def below(self) -> int:
-        """The processes below it, zombies included."""
+        """Returns the number of descendants, zombies included."""
         return len(below(self.process.pid, all_processes()))
 
     def left_in_folder(self) -> list[str]:
@@ -487,7 +488,7 @@ class Server:
     # -- its end
 
     def close(self, timeout_s: float = 15.0) -> int | None:
-        """Closes the connection; the exit code, or None where the server did not end."""
+        """Closes the connection. Returns the exit code, or None if the server did not exit."""
         self._is_over.set()
         with self._writes, contextlib.suppress(OSError):
             self.process.stdin.close()
@@ -500,14 +501,14 @@ class Server:
         self._is_over.set()
         self.process.kill()
         self.process.wait()
-        # By now the number may be another process's.
+        # From now on, the PID may belong to another process.
         self.workspace.children.discard(self.process.pid)
 
     # -- threads
 
     def _send(self, message: dict) -> None:
         line = json.dumps(message).encode() + b"\n"
-        # A server that has ended, or whose connection is closed, is asked nothing: who waits for a reply finds out.
+        # Ignores a server that has exited or whose connection is closed. The missing reply is noticed later.
         with self._writes, contextlib.suppress(BrokenPipeError, ValueError):
             self.process.stdin.write(line)
             self.process.stdin.flush()
@@ -532,7 +533,7 @@ class Server:
                 self._asked.discard(number)
                 self._replies[number] = reply
             else:
-                self.faults.append(f"a second answer, or one that nobody asked for: {str(reply.message)[:120]}")
+                self.faults.append(f"a second answer, or an answer without a request: {str(reply.message)[:120]}")
             self._changed.notify_all()
 
     def _read_log(self) -> None:
@@ -540,12 +541,12 @@ class Server:
             self.log.append(line.decode(errors="replace").rstrip())
 
     def _ping(self) -> None:
-        # So that what is measured is the server, not how long this process waits for a processor.
+        # With high priority, so that the time that this process waits for a processor is not measured.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
         count = 0
         while not self._is_over.is_set():
-            # One at a time: more would measure the queue.
+            # One at a time, because more would measure the queue.
             if not self.silence.asked:
                 count += 1
                 name = f"ping-{count}"
@@ -559,7 +560,7 @@ class Server:
 
 @contextlib.contextmanager
 def busy_processors(workspace: Workspace, count: int) -> Iterator[None]:
-    """Keeps processors busy, politely: with nice 10, and not after this process has ended."""
+    """Keeps processors busy at nice 10, and ends with this process."""
     code = f"import os\nos.nice(10)\nwhile os.getppid() == {os.getpid()}:\n    for _ in range(10**6): pass"
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
     workspace.children.update(process.pid for process in started)

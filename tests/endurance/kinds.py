@@ -1,4 +1,4 @@
-"""The scripts of the soak, as data: what each is, and what it may be answered with."""
+"""The scripts of the soak, as data: each kind, and its allowed answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BY_SIGNAL = r"Execution failed with return code -\d+"
 BY_MEMORY = r"The memory limit of the sandbox ended it|MemoryError"
 BY_OUTPUT = r"OUTPUT TRUNCATED DUE TO 1MB SIZE CAP"
 
-# Where nothing limits the processes of a script, a bomb limits itself, which root cannot: it becomes somebody else.
-# It goes on forking whenever one of its processes is killed, as every bomb does.
+# If nothing limits the processes of a script, a bomb limits itself. Root is not limited, so
+# the bomb changes its user first. It forks again if one of its processes is killed, as every bomb does.
 BOUND = """
 import os, resource
 if os.geteuid() == 0:
@@ -27,7 +27,7 @@ resource.setrlimit(resource.RLIMIT_NPROC, (200, 200))
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of script, and what its answer may be besides that its time was up."""
+    """A kind of script, and its allowed answers. A timeout is always allowed."""
 
     name: str
     code: str
@@ -142,7 +142,7 @@ import mmap, time
 flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 held = []
 try:
-    # A page in each 2 MiB, read only: a page table each, and no memory.
+    # Reads a page in each 2 MiB: a page table each, but no resident memory.
     for _ in range(10):
         part = mmap.mmap(-1, 1 << 30, flags, mmap.PROT_READ)
         held.append(part)

@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""The limits of docs/LIMITS.md, measured: what a script gets, and what that takes from the machine.
+"""Measures the limits of docs/LIMITS.md: the resources that a script gets, and their cost to the machine.
 
     tests/endurance/limits.py BINARY [--smoke] [--strict] [--only NAME,…] [--tiers T3,T3-warm] [--user root|ordinary]
                                      [--environment DIR] [--list]
 
-Each attack of `attacks.py` runs in the real server with the analysis switched off. A line for each says how it ended,
-after how long, what it got by its own count, how far /proc/meminfo moved at the worst moment (MiB, machine-wide,
-sampled every 20 ms), the longest silence to `ping` meanwhile, how long a sleep of 20 ms was late in this process at
-worst (how busy the machine was), and whether that is within the documented bound:
+Runs each attack of `attacks.py` in the real server, without the analysis. Prints a line for each: its end, its
+duration, the script's own counts, the largest changes of /proc/meminfo (MiB, for the whole machine, sampled every 20
+ms), the longest delay of a `ping`, the longest delay of a 20 ms sleep in this process (as a measure of how busy the
+machine was), and whether the documented limits hold:
 
-- what the script counts is within the limit, or within 1.5 times the memory limit where it is memory
-- the machine lost no more than 1.5 times the memory limit; the slow watch lets resident memory pass by a tenth at most
-- it ended as it should; where there is a reply, it is no execution error
+- the script's counts are within the limit, or within 1.5 times the memory limit for memory
+- the machine lost at most 1.5 times the memory limit; resident memory exceeds the limit by at most a tenth with a slow
+  watch
+- it ended as expected, and a reply is not an execution error
 - the next call is right, and no process is left one second after the reply
-- with --strict, for a quiet machine: each `ping` was answered within 50 ms, and the reply came in time
+- with --strict, for an idle machine: each `ping` was answered within 50 ms, and the reply came in time
 
---smoke takes less than a minute, with small sizes, a quarter of the memory, and warm interpreters for the slow watch
-only. It judges ends, refusals and what scripts count where that does not go by time; neither seconds nor the machine's
-memory. An attack is stopped, and has failed, when 4 GiB are gone or less than 6 GiB (on a small machine, half of it)
-are available. Linux, Python 3.11, a debug build. Exit code 1 if a limit does not hold.
+--smoke takes less than a minute: small sizes, a quarter of the memory, and warm interpreters only for the slow watch.
+It checks ends, refusals and the script's counts unless those depend on time, but neither durations nor the machine's
+memory. An attack is stopped, and has failed, if the machine has lost 4 GiB, or has less than 6 GiB available (on a
+small machine: half of its memory). Linux, Python 3.11, a debug build. The exit code is 1 if a limit does not hold.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ MEMORY_MB = 1024
 TIMEOUT_S = 20.0
 SMOKE_MEMORY_MB = 256
 SMOKE_TIMEOUT_S = 4.0
-#: What the CPU time limit has above the longest time of a run.
+#: How much the CPU time limit exceeds the longest duration of a run.
 PROCESSOR_SLACK_S = 5
-#: How far beyond a limit of CPU time the kernel, which looks once in a while, may be.
+#: The kernel checks CPU time only at intervals, so a script may exceed the limit by this much.
 PROCESSOR_GRACE_S = 1
 BACKGROUND_TIMEOUT_S = 120
 
 SAMPLE_EVERY_S = 0.02
-#: Less is for everybody else; half of what there is on a small machine.
+#: This much memory must stay available for other programs; on a small machine, half of what was available.
 AVAILABLE_MIB_MIN = 6 * 1024
-#: The attack has long succeeded: no use in going on.
+#: At this loss the attack has succeeded, so it is stopped.
 LOST_MIB_MAX = 4 * 1024
 MACHINE_MAX = 1.5
 PING_MAX_S = 0.05
@@ -68,8 +69,8 @@ ENDS = [
 
 
 def bounds(tier: Tier, memory_mb: int, timeout_s: float) -> dict[str, float]:
-    """The limits that docs/LIMITS.md has words for, as numbers."""
-    # In a warm interpreter the limit is that of the longest run of any kind.
+    """Returns the values of the limits that have names in docs/LIMITS.md."""
+    # A warm interpreter starts before its run is known, so it has the limit of the longest possible run.
     run_s = max(timeout_s, BACKGROUND_TIMEOUT_S) if tier.is_warm else timeout_s
     return {
         "1.5 of memory": 1.5 * memory_mb,
@@ -90,7 +91,7 @@ def how_it_ended(reply: Reply | None) -> str:
 
 
 class Sampler:
-    """The machine's memory at the worst moments since this began."""
+    """The worst values of the machine's memory since the start."""
 
     WATCHED = ("AnonPages", "Slab", "PageTables", "Shmem")
 
@@ -98,7 +99,7 @@ class Sampler:
         self.lost = 0
         self.grown = dict.fromkeys(self.WATCHED, 0)
         self.stall_s = 0.0
-        #: Set when the machine should be left alone.
+        #: Set if the attack must be stopped, to protect the machine.
         self.is_enough = threading.Event()
         self._before = harness.meminfo()
         self._floor = min(AVAILABLE_MIB_MIN, self._before["MemAvailable"] // 2)
@@ -128,7 +129,7 @@ class Sampler:
 
 @dataclass
 class Measured:
-    """What an attack came to."""
+    """The results of an attack."""
 
     attack: Attack
     tier: Tier
@@ -151,7 +152,7 @@ class Measured:
 
 
 def read_holdings(text: str) -> tuple[dict[str, float], dict[str, int], Counter]:
-    """What the script counts, summed over its workers; the last word of each counts."""
+    """Sums the script's counts over its workers. The last count of each worker is used."""
     last: dict[tuple[str, str], float] = {}
     refused: Counter = Counter()
     for line in text.splitlines():
@@ -168,7 +169,7 @@ def read_holdings(text: str) -> tuple[dict[str, float], dict[str, int], Counter]
 
 
 class Measurement:
-    """The attacks in one tier."""
+    """Runs the attacks at one tier."""
 
     def __init__(
         self, workspace: Workspace, interpreter: Interpreter, tier: Tier, user: User, options: argparse.Namespace
@@ -224,7 +225,7 @@ class Measurement:
         self.workspace.clear()
 
     def follow(self, server: Server, number: int, sampler: Sampler) -> Reply | None:
-        """Waits for the reply; cancels the attack when the machine should be left alone."""
+        """Waits for the reply. Cancels the attack if that is needed to protect the machine."""
         last = time.monotonic() + self.timeout_s + ANSWER_SLACK_S
         while time.monotonic() < last:
             reply = server.wait(number, timeout_s=0.02)
@@ -238,7 +239,7 @@ class Measurement:
     def judge(self, measured: Measured, reply: Reply | None) -> None:
         attack, problems = measured.attack, measured.problems
         numbers = bounds(self.tier, self.memory_mb, self.timeout_s)
-        # How much of it is resident between two looks of the watch is for a busy machine's scheduler to say.
+        # How much becomes resident between two samples of the watch depends on the scheduler of a busy machine.
         goes_by_time = attack.ends == ("memory",)
         counted = {} if self.is_smoke and goes_by_time else attack.most
         for unit, most in counted.items():
@@ -249,7 +250,7 @@ class Measurement:
             if measured.holds.get(unit, 0) < least:
                 problems.append(f"{measured.holds.get(unit, 0):g} {unit}, at least {least} are promised")
         known = [end for end, _ in ENDS]
-        # An attack that was refused may end in any way that is one.
+        # A refused attack may have any of the known ends.
         if measured.end not in known or (attack.ends and measured.end not in attack.ends and not measured.refused):
             problems.append(f"ended by {measured.end}")
         if reply is not None and reply.execution.get("sandbox") != self.tier.sandbox:
@@ -267,9 +268,9 @@ class Measurement:
             problems.append(f"answered after {measured.took_s:.1f} s")
 
     def judge_after(self, measured: Measured, server: Server) -> None:
-        """What the attack leaves to others; a server that is not sound is replaced."""
+        """Checks the state after the attack. Replaces the server if a check has failed."""
         if measured.end == "stopped by us":
-            # The reply that others would have is missing.
+            # Without a reply, the run may still be ending.
             time.sleep(2.0)
         took = harness.eventually(GONE_S, lambda: len(self.workspace.alive()) <= self.resting)
         if took is None:
@@ -287,7 +288,7 @@ class Measurement:
             measured.problems.append(fault)
         server.faults.clear()
         if measured.problems:
-            # What a limit that failed has done to it is not the next attack's.
+            # A damaged server must not affect the next attack.
             self.drop_server()
 
 
@@ -338,7 +339,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    print(f"\n{count - len(failed)} of {count} hold" + (", these do not:" if failed else ""))
+    print(f"\n{count - len(failed)} of {count} hold" + (". These do not:" if failed else ""))
     for measured in failed:
         attack, problems = measured.attack, "; ".join(measured.problems)
         print(f"  {attack.name}, {measured.tier.name} ({attack.limit}): {problems}")
@@ -362,12 +363,12 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", type=Path, metavar="BINARY", help="a debug build of the server")
     parser.add_argument("--smoke", action="store_true", help="small sizes, less than a minute")
-    parser.add_argument("--strict", action="store_true", help="judge seconds as well, on a quiet machine")
-    parser.add_argument("--only", type=names, default=[], help="parts of names of attacks, with commas between")
+    parser.add_argument("--strict", action="store_true", help="check durations too, on an idle machine")
+    parser.add_argument("--only", type=names, default=[], help="parts of the names of attacks, separated by commas")
     parser.add_argument("--tiers", type=names, default=["T3", "T3-warm"], help="T3,T3-warm")
     parser.add_argument("--user", default="ordinary", help="root or ordinary")
     parser.add_argument("--environment", type=Path, help="the virtual environment of the interpreter")
-    parser.add_argument("--list", action="store_true", help="name the attacks, and run none")
+    parser.add_argument("--list", action="store_true", help="list the attacks without running them")
     options = parser.parse_args()
     for name in options.tiers:
         if name not in ("T3", "T3-warm", "T2"):

@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
-"""Sixty hostile scripts at once, of twelve kinds: how long the server is silent, and what honest scripts beside them are told.
+"""Runs sixty hostile scripts of twelve kinds at once, and measures the server's delays and the verdicts on honest
+scripts.
 
     tests/endurance/neighbours.py BINARY [--seconds 60] [--runs 60] [--honest 500] [--tiers T3-warm,T3,T2]
                                   [--users root] [--environment DIR]
 
 For each tier and user:
 
-- a server with room for all of them is sent 60 hostile calls, each of which is sent again when it has ended, for as long as
-  --seconds says; meanwhile it is asked for a `ping` fifty times a second
-- a batch with one worker more than hostile lines is given 60 of these and 500 honest lines, each with an expected output: they
-  compute, fill a pipe, start threads and processes, and have 60 s for what takes a fraction of a second
+- a server with that many turns gets 60 hostile calls, each of which is repeated when it ends, for --seconds. Meanwhile
+  it gets fifty `ping` requests a second
+- a batch gets 60 hostile lines and 500 honest lines, each with an expected output, and has one worker more than hostile
+  lines. The honest scripts compute, fill a pipe, or start threads and processes. They need a fraction of a second, and
+  may take 60 s
 
-It prints the longest `ping` (100 ms are promised on a machine that has nothing else to do), the honest lines that were scored wrong
-(`passed` is false; none may be), those that were not judged (`infra_error`), and what is left: processes, files, mounts. Exit code 1
-if a ping took longer than --ping-ms, a line was scored wrong, or anything is left.
+Prints the longest `ping` (100 ms are promised on an idle machine), the honest lines with a wrong verdict (`passed` is
+false; none may be), the honest lines without a verdict (`infra_error`), and the processes, files and mounts that are
+left. The exit code is 1 if a ping took longer than --ping-ms, a verdict was wrong, or something is left.
 
-It needs Linux, Python 3.11 and a build with debug assertions; as root it can have the pings of a client that never waits for a
-processor itself. A build without optimisation needs twenty times as long for large answers. So the promise is measured with
-`CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo build --release --target-dir target/asserting`.
+Needs Linux, Python 3.11 and a build with debug assertions. As root, the process that sends pings has a high priority,
+so that it does not wait for a processor itself. An unoptimised build takes twenty times as long for large answers. So
+measure the promise with `CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo build --release --target-dir
+target/asserting`.
 """
 
 from __future__ import annotations
@@ -37,9 +40,9 @@ from pathlib import Path
 import harness
 from harness import Interpreter, Server, Tier, Unusable, User, Workspace
 
-#: For how long what was killed may be seen, on a machine with sixty fork bombs.
+#: How long killed processes may exist, on a machine with sixty fork bombs.
 GONE_S = 10.0
-#: For how long supervisors, whose weight is low too, may remove folders with thousands of files.
+#: How long supervisors may take to remove folders with thousands of files. Their priority is low too.
 REMOVED_S = 60.0
 HONEST_TIMEOUT_S = 60
 
@@ -94,21 +97,21 @@ HONEST = {
 
 
 def hostile_of(tier: Tier) -> dict[str, str]:
-    """The kinds for a tier: below tier 3 a script is one process."""
+    """Returns the kinds for a tier. Below tier 3, a script cannot start processes."""
     return {**FORKS, **ALONE} if tier.sandbox == "T3" else ALONE
 
 
 def named(pid: int) -> str:
-    """The command and the state of a process."""
+    """Returns the command and the state of a process."""
     with contextlib.suppress(OSError):
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
         return f"{command[:60].strip()} [{state}]"
-    return "gone by now"
+    return "has exited"
 
 
 class Trial:
-    """One tier and user, and what was wrong there."""
+    """The tests of one tier and user, and their failures."""
 
     def __init__(
         self, workspace: Workspace, interpreter: Interpreter, tier: Tier, user: User, given: argparse.Namespace
@@ -132,7 +135,8 @@ class Trial:
         return is_right
 
     def pings(self) -> tuple[float, int, list[str]]:
-        """Milliseconds of the longest ping, the number of runs, and what is left."""
+        """Returns the milliseconds of the longest ping, the number of runs, and the processes and files that are
+        left."""
         variables = {"QWED_MCP_SYNC_CONCURRENCY": str(self.given.runs)}
         folder = self.workspace.new_folder(self.user)
         with Server(self.workspace, self.tier, self.user, self.interpreter, variables, folder) as server:
@@ -154,9 +158,10 @@ class Trial:
         return longest_ms, count, self.left(folder)
 
     def batch(self) -> tuple[list[dict], int, int, list[str]]:
-        """Honest lines that were scored wrong, how many were not judged, how many there were, and what is left."""
+        """Returns the honest lines with a wrong verdict, the number of honest lines without a verdict, the number of
+        all honest lines, and the processes, files and mounts that are left."""
         hostile = itertools.cycle(hostile_of(self.tier).values())
-        # They are there from the beginning to the end, which is when the last honest line is answered.
+        # The hostile lines run until the last honest line has its answer.
         limit_s = 600
         lines = [{"id": f"hostile{n}", "code": next(hostile), "timeout": limit_s} for n in range(self.given.runs)]
         honest = itertools.cycle(HONEST.items())
@@ -207,7 +212,7 @@ class Trial:
             run.stdin.close()
 
     def left(self, folder: Path) -> list[str]:
-        """What is left of a server or a batch."""
+        """Returns the processes, files and mounts that a server or a batch has left."""
         harness.eventually(GONE_S, lambda: not self.workspace.alive())
         harness.eventually(REMOVED_S, lambda: not os.listdir(folder))
         found = []

@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
-"""Replicas with one PostgreSQL that are killed, as it is too: each job ends once, or its user is told that it is lost.
+"""Kills replicas and their PostgreSQL. Each job must end once, or be reported as lost to its user.
 
     tests/endurance/replicas.py BINARY [--jobs 5000] [--pause 4] [--seed N] [--smoke]
 
-Three replicas of the real program and one real PostgreSQL. Two parts, each of which prints its figures:
+Uses three replicas of the real program and one real PostgreSQL. Has two parts, each of which prints its figures:
 
-- cancelled: jobs that run for a minute are cancelled by way of another replica than the one that runs them; the
-  process of each is dead within 200 ms.
-- killed: so many jobs of three users, while replicas and the database are killed with SIGKILL at random moments
-  (about every --pause seconds) and started again. Each job that was placed ends in one of three ways: with its own
-  result, cancelled where somebody has cancelled it, or failed with the sentence that its worker was lost. What any
-  replica says of it, all others say too, and it never changes; nobody else hears of it. No script is run to its end
-  twice, and one with a result was run to its end once (by the logs of all replicas). In the database no job waits
-  or runs for ever.
+- cancelled: jobs that run for a minute are cancelled through another replica than the one that runs them. The process
+  of each must have ended within 200 ms.
+- killed: three users place that many jobs, while replicas and the database are killed with SIGKILL at random moments
+  (about every --pause seconds) and started again. Each placed job ends in one of three ways: with its own result, as
+  cancelled if its user cancelled it, or as failed because its worker was lost. All replicas report the same status,
+  which never changes, and other users get none. No script runs to its end twice, and a script with a result ran to its
+  end once (by the logs of all replicas). No job waits or runs for ever in the database.
 
---smoke is for a check that takes a minute. QWED_MCP_PYTHON names the interpreter; without it, the one in `python`
-beside the folder of the build, or the system's. Exit code 1 if anything is wrong.
+--smoke takes about a minute. QWED_MCP_PYTHON names the interpreter (default: the one in `python` next to the build
+folder, or the system's). The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ USERS = ("ann", "bob", "cid")
 LOST = re.compile(r"Execution error: the worker \S+ \(\d+\) was lost; the script may have run in part\.")
 NO_REPLY = (OSError, http.client.HTTPException, ValueError)
 CANCEL_MAX_S = 0.2
-#: The time until each job has ended when nothing is killed any more.
+#: How long jobs may take to end after the last kill.
 SETTLE_S = 120
 
 wrong: list[str] = []
@@ -79,7 +78,7 @@ class Team:
 
 
 def threads_below(team: Team) -> dict[int, int]:
-    """The processes that the replicas have started, and their children's: how many threads each has."""
+    """Returns the number of threads of each descendant of the replicas."""
     parents, threads = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -95,10 +94,10 @@ def threads_below(team: Team) -> dict[int, int]:
 
 
 def cancelled(team: Team, count: int) -> None:
-    """Cancels jobs by way of each replica, and waits until their processes are dead."""
+    """Cancels jobs through each replica, and waits until their processes have ended."""
     client, took = Client(team.tokens["ann"]), []
     ports = [replica.port for replica in team.replicas]
-    # By its threads a script can be told from outside.
+    # The number of threads identifies the script's process.
     sleepers = 23
     code = "import threading, time\nfor _ in range(%d): threading.Thread(target=time.sleep, args=(60,)).start()" % sleepers
     for number in range(count):
@@ -119,7 +118,7 @@ def cancelled(team: Team, count: int) -> None:
             time.sleep(0.002)
         check(state == "cancelled", f"cancelled: {state}")
     took.sort()
-    print(f"cancelled: {count} jobs by way of another replica; until the process was dead: p50 {took[count // 2] * 1000:.0f} ms, "
+    print(f"cancelled: {count} jobs through another replica; time until the process ended: p50 {took[count // 2] * 1000:.0f} ms, "
           f"most {took[-1] * 1000:.0f} ms", flush=True)
     check(took[-1] <= CANCEL_MAX_S, f"cancelled: it took {took[-1]:.3f} s")
 
@@ -135,7 +134,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         try:
             while not self.over.wait(self.rng.uniform(0.3, 1.7) * self.pause):
-                # One of each at least.
+                # At least one kill of each kind.
                 is_database = len(self.kills) == 1 if len(self.kills) < 2 else self.rng.random() < 0.3
                 if is_database:
                     self.team.postgres.kill()
@@ -149,13 +148,14 @@ class Killer(threading.Thread):
                         time.sleep(self.rng.uniform(0.0, 1.0))
                         replica.start()
                 self.revive()
-        except Exception as error:  # noqa: BLE001 - of a thread, which nobody sees otherwise
+        except Exception as error:  # noqa: BLE001 - an exception of a thread is not reported otherwise
             check(False, f"killed: {error!r}")
         finally:
             self.revive()
 
     def revive(self) -> None:
-        """A replica that is started while the database is away ends, as operators know, and is started again."""
+        """Restarts replicas that exited, as a service manager does. A replica exits if it starts while the database is
+        down."""
         for replica in self.team.replicas:
             if replica.process and replica.process.poll() is not None:
                 self.kills["starts without a database"] += 1
@@ -163,13 +163,13 @@ class Killer(threading.Thread):
 
 
 class User(threading.Thread):
-    """A user that places jobs, asks for them at whatever replica, and cancels some."""
+    """A user that places jobs, polls them at random replicas, and cancels some."""
 
     def __init__(self, team: Team, name: str, count: int, settled: threading.Event, rng: random.Random) -> None:
         super().__init__(daemon=True)
         self.team, self.user, self.count, self.settled, self.rng = team, name, count, settled, rng
         self.client = Client(team.tokens[name])
-        #: Jobs that were placed: what each prints, and whether it was cancelled.
+        #: The placed jobs, with the output of each.
         self.expected: dict[str, str] = {}
         self.cancelled: set[str] = set()
         self.ended: dict[str, str] = {}
@@ -181,7 +181,7 @@ class User(threading.Thread):
     def run(self) -> None:
         try:
             self.work()
-        except Exception as error:  # noqa: BLE001 - of a thread, which nobody sees otherwise
+        except Exception as error:  # noqa: BLE001 - an exception of a thread is not reported otherwise
             check(False, f"{self.user}: {error!r}")
 
     def work(self) -> None:
@@ -216,16 +216,16 @@ class User(threading.Thread):
                 time.sleep(0.2)
                 continue
             except NO_REPLY:
-                # Nobody knows whether it was placed, and it is another job if it is placed again.
+                # The job may exist or not. It is not placed again, because that could create a second job.
                 self.facts["no reply to a placement"] += 1
                 time.sleep(0.05)
                 return None
             if job:
                 break
             if "the job may or may not exist" in text:
-                self.facts["told that a placement is unknown"] += 1
+                self.facts["replies that a placement is unknown"] += 1
                 return None
-            self.facts["told that nothing was placed"] += 1
+            self.facts["replies that nothing was placed"] += 1
             check("Nothing was placed" in text, f"{self.user}: {text}")
             time.sleep(0.2)
         self.expected[job] = f"{self.user} {number} {a * b}"
@@ -275,11 +275,11 @@ def killed(team: Team, options: argparse.Namespace, rng: random.Random) -> None:
     begun = time.monotonic()
     for thread in [*users, killer]:
         thread.start()
-    # Until all are placed and most have ended; the rest has to end when nothing is killed any more.
+    # Until all jobs are placed and most have ended. The rest must end after the last kill.
     while any(user.is_alive() and len(user.ended) + sum(user.facts.values()) < share * 0.97 for user in users):
         time.sleep(0.1)
         if time.monotonic() > begun + options.jobs:
-            check(False, "killed: the jobs do not come to their end")
+            check(False, "killed: the jobs do not end")
             break
     killer.over.set()
     killer.join(120)
@@ -288,7 +288,7 @@ def killed(team: Team, options: argparse.Namespace, rng: random.Random) -> None:
     settled.set()
     for user in users:
         user.join(SETTLE_S + 60)
-        check(not user.is_alive(), f"{user.user} does not come to an end")
+        check(not user.is_alive(), f"{user.user} does not end")
     took = time.monotonic() - begun
     kinds: Counter = Counter()
     for user in users:
@@ -306,7 +306,7 @@ def killed(team: Team, options: argparse.Namespace, rng: random.Random) -> None:
 
 
 def compare(team: Team, users: list[User], rng: random.Random) -> int:
-    """Asks all replicas again, and another user."""
+    """Polls each job at all replicas again, and as another user."""
     compared = 0
     for index, user in enumerate(users):
         other = Client(team.tokens[USERS[(index + 1) % len(USERS)]])
@@ -320,11 +320,11 @@ def compare(team: Team, users: list[User], rng: random.Random) -> int:
 
 
 def check_runs(team: Team, users: list[User]) -> int:
-    """No script was run to its end twice, and one with a result was run to its end once."""
+    """Checks that no script ran to its end twice, and that a script with a result ran to its end once."""
     ended: Counter = Counter()
     for replica in team.replicas:
         for line in replica.log.read_text(errors="replace").splitlines():
-            # A line that a kill has cut is one that has not ended.
+            # A log line that was cut by a kill does not count as an end.
             if "run ended" in line and "Cancelled" not in line and (found := re.search(r"verification_id=([0-9a-f]{64})", line)):
                 ended[found.group(1)] += 1
     rows = [row.split("|") for row in team.postgres.sql("SELECT id, verification_id, attempt, result FROM qwed_mcp.jobs").splitlines()]
@@ -341,14 +341,14 @@ def check_runs(team: Team, users: list[User]) -> int:
 
 
 def check_database(team: Team) -> None:
-    """Also the jobs whose placement nobody has heard of have ended."""
+    """Checks that jobs have ended even if their placement was never confirmed."""
     deadline = time.monotonic() + SETTLE_S
     count = "SELECT count(*) FILTER (WHERE state < 2) || ' ' || count(*) FILTER (WHERE state = 2 AND result IS NULL) FROM qwed_mcp.jobs"
     while (left := team.postgres.sql(count)) != "0 0" and time.monotonic() < deadline:
         time.sleep(0.2)
     check(left == "0 0", f"the database has jobs that do not end, and ends without a result: {left}")
     kept = team.postgres.sql("SELECT count(*) FROM qwed_mcp.jobs WHERE state = 2 AND (script IS NOT NULL OR asked_by IS NOT NULL)")
-    check(kept == "0", f"{kept} jobs that have ended still have a script, or who asked for it")
+    check(kept == "0", f"{kept} jobs that have ended still have a script or its user")
 
 
 def main() -> int:
@@ -371,7 +371,7 @@ def main() -> int:
         finally:
             team.close()
         left = [entry for replica in team.replicas for entry in replica.place.iterdir() if entry.name.startswith("qwed-mcp-")]
-        # Folders of those that were killed are removed by the next one's start, and the last ones ended in peace.
+        # A replica that starts removes the folders of killed ones. The last ones ended normally.
         check(not left, f"left behind: {left}")
     print(f"{len(wrong)} wrong" if wrong else "all right")
     return 1 if wrong else 0

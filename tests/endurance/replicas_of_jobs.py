@@ -1,6 +1,6 @@
-"""Replicas and their PostgreSQL, for `replicas.py` here and for `benches/jobs.py`: started, killed and cleared up.
+"""Starts, kills and removes replicas and their PostgreSQL, for `replicas.py` and for `benches/jobs.py`.
 
-Nothing outside the standard library.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
-#: Servers end a connection after ten.
+#: Reuses connections for this long. Servers close a connection after ten seconds.
 IDLE_MAX_S = 5.0
 JOB_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def programs() -> Path:
-    """The folder of PostgreSQL's programs."""
+    """Returns the folder of PostgreSQL's programs."""
     found = shutil.which("postgres")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda bin: -int(bin.parent.name))
@@ -44,7 +44,7 @@ def programs() -> Path:
 
 
 class Postgres:
-    """A server of its own, in a folder of its own. It refuses to be root's, so another user has it."""
+    """A PostgreSQL in a new folder. PostgreSQL refuses to run as root, so another user runs it."""
 
     def __init__(self) -> None:
         self.bin, self.port = programs(), free_port()
@@ -76,7 +76,7 @@ class Postgres:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1"
         deadline = time.monotonic() + 60
         while True:
-            # Its output goes to a file: the server keeps what it inherits.
+            # The output goes to a file, because the server inherits it and would keep a pipe open.
             started = subprocess.run(
                 [self.bin / "pg_ctl", "-w", "-s", "-D", self.folder / "data", "-o", options, "-l", self.folder / "log", "start"],
                 cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, **self.user,
@@ -85,7 +85,7 @@ class Postgres:
                 return
             if time.monotonic() > deadline:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
-            # What is left of one that was killed has to go first.
+            # The remains of a killed server must end first.
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -107,7 +107,7 @@ class Postgres:
 
 
 class Replica:
-    """A server over HTTP, which can be killed and started again at the same address."""
+    """A server over HTTP that can be killed, and started again at the same address."""
 
     def __init__(self, binary: Path, folder: Path, number: int, variables: dict[str, str], *options: str) -> None:
         self.binary, self.number, self.options = binary, number, options
@@ -155,11 +155,11 @@ class Replica:
 
 
 class Refused(Exception):
-    """Nothing was done: the server cannot look at tokens now."""
+    """Nothing was done, because the server could not check the token."""
 
 
 class Client:
-    """One user's connections to replicas, kept between calls. Not for several threads."""
+    """One user's connections to replicas, kept between calls. For one thread only."""
 
     def __init__(self, token: str | None = None) -> None:
         self.token = token
@@ -167,7 +167,7 @@ class Client:
         self.used: dict[int, float] = {}
 
     def ask(self, port: int, method: str, params: dict[str, Any], meta: dict[str, Any] = {}) -> dict[str, Any]:
-        """The reply to a request. Raises OSError or HTTPException where there is none, and Refused."""
+        """Returns the reply to a request. Raises OSError or HTTPException if no reply came, and Refused."""
         connection = self.connections.get(port)
         if connection and time.monotonic() > self.used[port] + IDLE_MAX_S:
             connection.close()
@@ -201,7 +201,7 @@ class Client:
         return reply["result"]
 
     def place(self, port: int, code: str) -> tuple[str | None, str]:
-        """The id of a job that was placed, or none; and the text about it."""
+        """Places a job. Returns its id, or None, and the text of the reply."""
         result = self.call(port, "execute_python_code", {"code": code, "background": True})
         text = result["content"][0]["text"]
         if result.get("isError"):
@@ -212,7 +212,7 @@ class Client:
         return found.group(), text
 
     def status(self, port: int, job: str) -> tuple[str, str]:
-        """The state of a job in a word, and the text."""
+        """Returns the state of a job as one word, and the text of the reply."""
         text = self.call(port, "verification_status", {"job_id": job})["content"][0]["text"]
         found = re.match(r"Status: (\w+)", text)
         return (found.group(1) if found else "unknown" if "not found or expired" in text else "away"), text

@@ -1,27 +1,28 @@
 #!/usr/bin/env python3
-"""A soak: hostile and honest scripts, random cancels, lost servers, and nothing may be left of any of it.
+"""Runs hostile and honest scripts, cancels and kills at random, and checks that nothing is left.
 
     tests/endurance/soak.py BINARY [--seconds 600] [--load 2] [--tiers T3-warm,T3,T2,T1,off]
                                    [--users root,ordinary] [--seed N] [--strict] [--environment DIR]
 
-For each tier, and as root and as an ordinary user, servers are started one after the other. Each gets rounds of a few
+Starts servers one after the other, for each tier, and as root and as an ordinary user. Each server gets rounds of a few
 calls and background jobs at once: fork bombs, daemons, memory, floods, stopped processes, full folders and the like,
-and among them honest ones; some are cancelled at a random moment. In the end the server is closed while it has nothing
-to do, closed in the middle of such calls, or killed with SIGKILL in the middle of them; and another one was killed at
-its start in the same folder. Meanwhile other processes keep the processors busy.
+and honest scripts; some are cancelled at a random moment. At the end the server is closed while idle, closed during
+such calls, or killed with SIGKILL during them. Before, another server was killed during its start in the same folder.
+Meanwhile other processes keep the processors busy.
 
-What has to hold:
+The checks:
 
-- each call that was not cancelled is answered once, with a text that such a script may come to
-- the honest call after each round is right, and held by the tier that is asked for
-- one second after the last reply of a round, and after the end of a server, no process of a script is alive; where
-  others use the machine too, two seconds more are let pass, unless --strict is given, and the table says "late"
-- at the end of a server its descriptors and its memory are what they were, its folder is empty, no mount is left
+- each call that was not cancelled is answered once, with a text that such a script may have
+- the honest call after each round is right, and runs at the requested tier
+- one second after the last reply of a round, and after the end of a server, no process of a script is alive. If other
+  programs use the machine too, two more seconds are allowed and reported as "late", unless --strict is given
+- at its end a server has as many descriptors and as much memory as at its start, its folder is empty, no mount is left
 
-It needs Linux, Python 3.11, a debug build, and a Python that every user can start; root for both users (otherwise it
-runs as its own user, and says so). SymPy is used where the environment (default: `python` beside the folder of the
-build) has it. What a failing server leaves is killed, and only that. Fork bombs are bounded where nothing else bounds
-them. The time is split over all configurations; each gets one server at least. Exit code 1 if anything is wrong.
+Needs Linux, Python 3.11, a debug build, and a Python that every user can start. Root is needed for both users;
+otherwise only the current user is tested, and the output says so. SymPy is used if the environment (default: `python`
+next to the build folder) has it. Processes that a failing server leaves are killed, and no others. Fork bombs limit
+themselves if nothing else does. The time is divided among all configurations; each gets at least one server. The exit
+code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from kinds import BOMBS, HONEST, HOSTILE, SYMPY, TIMED_OUT, Kind
 RUN_TIMEOUT_S = 1.5
 MEMORY_MB = 512
 RUNS_AT_ONCE = 3
-#: How long the longest life of one server is.
+#: The longest life of one server.
 LIFE_S = 12.0
-#: One second after its reply, nothing of a run is alive. A cancelled call has no reply: its end may take longer.
+#: One second after its reply, a run has no process. A cancelled call has no reply, so its end may take longer.
 GONE_S = 1.0
 GONE_AFTER_CANCEL_S = 3.0
 LATE_S = 2.0
-#: How long a folder may take to be removed that a script has filled, on a busy disk.
+#: How long the removal of a folder that a script has filled may take, on a busy disk.
 FOLDERS_GONE_S = 60.0
-#: How long is looked on at what should have ended by now.
+#: How long to observe processes that should have ended.
 LOOK_ON_S = 10.0
-#: How much later than its timeout a run may be answered, on a busy machine, before it counts as not answered.
+#: How much later than its timeout a reply may come on a busy machine.
 ANSWER_SLACK_S = 15.0
 MEMORY_GROWTH_MIB_MAX = 64
 SAY_EVERY_S = 4.0
@@ -64,7 +65,7 @@ ENDINGS = ["killed", "closed in the middle", "closed"]
 
 @dataclass
 class Row:
-    """What one configuration came to."""
+    """The results of one configuration."""
 
     tier: Tier
     user: User
@@ -93,7 +94,7 @@ class Row:
 
 @dataclass
 class Call:
-    """A call on its way."""
+    """A call without an answer so far."""
 
     kind: Kind
     number: int
@@ -107,12 +108,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Held:
-    """What a server holds."""
+    """The resources of a server."""
 
     descriptors: int
     memory_mib: int
     folders: frozenset[str]
-    #: Processes below it, zombies included.
+    #: The number of descendants, zombies included.
     below: int
 
     @classmethod
@@ -121,7 +122,7 @@ class Held:
 
 
 class Deck:
-    """All kinds in random order, and again when they have been dealt."""
+    """Deals all kinds in random order, then all of them again."""
 
     def __init__(self, dice: random.Random, honest: list[Kind]) -> None:
         self._dice = dice
@@ -136,7 +137,7 @@ class Deck:
 
 
 class Soak:
-    """The servers of one configuration, and what they came to."""
+    """The servers of one configuration, and their results."""
 
     def __init__(
         self, workspace: Workspace, interpreter: Interpreter, dice: random.Random, row: Row, *, is_strict: bool
@@ -145,7 +146,7 @@ class Soak:
         self.is_strict = is_strict
         self.deck = Deck(dice, [*HONEST, SYMPY] if interpreter.has_sympy else HONEST)
         self.said_at = time.monotonic()
-        #: The processes of a server that has nothing to do.
+        #: The number of processes of an idle server.
         self.resting = 0
 
     def go_on(self, until: float, endings: Iterator[str]) -> None:
@@ -160,7 +161,8 @@ class Soak:
                 return
 
     def live(self, until: float, ending: str) -> None:
-        """One server, from its start to its end, in a folder in which another one was killed at its start."""
+        """Tests one server from its start to its end, in a folder in which another server was killed during its
+        start."""
         mounted = harness.mounts()
         folder = self.workspace.new_folder(self.row.user)
         with self.start(folder):
@@ -170,14 +172,14 @@ class Soak:
             server.wait_until_ready()
             self.resting = self.rest()
             before = Held.by(server)
-            # First a bomb whose time is up, whatever the dice say.
+            # Begins with a bomb that runs until its timeout, whatever the random numbers.
             is_sound = self.round(server, [self.begin(server, self.dice.choice(BOMBS), is_left_alone=True)])
             while is_sound and time.monotonic() < until:
                 is_sound = self.round(server, [])
                 self.say(server)
             self.row.worst_ping_s = max(self.row.worst_ping_s, server.silence.so_far())
             if not is_sound:
-                # It was said what is left; what else that does to the server is not asked.
+                # The remaining processes were reported. Other checks would only report their consequences.
                 self.clear()
                 return
             self.check_settled(server, before)
@@ -196,7 +198,7 @@ class Soak:
         return Server(self.workspace, self.row.tier, self.row.user, self.interpreter, variables, folder)
 
     def rest(self) -> int:
-        """How many processes are beside the server's own when nothing runs: the fork server's, or none."""
+        """Returns the number of processes of an idle server besides its own: those of the fork server, or none."""
         seen: list[int] = []
 
         def is_steady() -> bool:
@@ -205,15 +207,15 @@ class Soak:
             return len(seen) > 8 and len(set(seen[-8:])) == 1
 
         if harness.eventually(30, is_steady) is None:
-            raise Unusable(f"the processes of a server at rest do not settle: {seen[-8:]}")
+            raise Unusable(f"the number of processes of an idle server does not settle: {seen[-8:]}")
         if not self.row.tier.is_warm and seen[-1]:
-            raise Unusable(f"{seen[-1]} processes beside a server at rest")
+            raise Unusable(f"{seen[-1]} processes below an idle server")
         return seen[-1]
 
     # -- a round
 
     def round(self, server: Server, begun: list[Call]) -> bool:
-        """A few calls at once, with those that have begun; whether nothing was left of them."""
+        """Runs a few calls at once, together with those that have begun. Returns whether nothing was left of them."""
         calls = [*begun, *(self.begin(server, kind) for kind in self.deck.deal(self.dice.randint(2, 5)))]
         self.follow(server, calls)
         self.follow_jobs(server, calls)
@@ -235,7 +237,7 @@ class Soak:
         return Call(kind, number, now, is_job, None if delay is None else now + delay)
 
     def follow(self, server: Server, calls: list[Call]) -> None:
-        """Cancels what is to be cancelled, and waits for the answers of everything else."""
+        """Cancels some calls, and waits for the answers to the others."""
         turns = -(-len(calls) // RUNS_AT_ONCE)
         last = time.monotonic() + turns * RUN_TIMEOUT_S + ANSWER_SLACK_S
         waiting = list(calls)
@@ -248,7 +250,7 @@ class Soak:
                 reply = server.take(call.number)
                 if reply is not None:
                     self.accept(call, reply)
-                # A cancelled call may have been answered before; it need not.
+                # A cancelled call may have been answered before.
                 call.is_over = call.is_over or call.is_cancelled
             waiting = [call for call in waiting if not call.is_over]
             time.sleep(0.002)
@@ -294,7 +296,7 @@ class Soak:
             self.judge(call.kind, text.partition("Result:\n")[2])
 
     def judge_honest(self, server: Server) -> None:
-        """The next calls are right, one for each that can run at once."""
+        """Checks that the next calls are right, one for each turn."""
         numbers = [server.begin_run("print(6*7)") for _ in range(RUNS_AT_ONCE)]
         for number in numbers:
             self.row.calls += 1
@@ -309,7 +311,7 @@ class Soak:
     # -- what is left
 
     def check_gone(self, limit_s: float, when: str, resting: int) -> bool:
-        """No process of what ran is alive by then; whether all end at last."""
+        """Checks that no process of a script is alive in time. Returns whether all have ended in the end."""
         left = 0
 
         def is_gone() -> bool:
@@ -335,7 +337,7 @@ class Soak:
         return more is not None
 
     def check_settled(self, server: Server, before: Held) -> None:
-        """A server that has nothing to do holds what it held before."""
+        """Checks that an idle server has the same resources as before."""
         if harness.eventually(FOLDERS_GONE_S, lambda: not Held.by(server).folders - before.folders) is None:
             more = Held.by(server).folders - before.folders
             self.row.folders += len(more)
@@ -402,9 +404,9 @@ def main() -> int:
         interpreter = harness.find_interpreter(options.binary, options.environment)
         print(f"seed {options.seed}, {interpreter.python}, {len(tiers) * len(users)} configurations")
         if not interpreter.has_sympy:
-            print("without SymPy: the environment has none, or not for every user")
+            print("without SymPy: the environment has none that every user can read")
         if len(known) == 1:
-            print("as this user only: root and another one take root")
+            print("as this user only, because the test of two users needs root")
         with (
             harness.ended_in_order(),
             Workspace(options.binary) as workspace,
@@ -429,7 +431,7 @@ def main() -> int:
 
 
 def endings_from(index: int) -> Iterator[str]:
-    """The ends of servers in turn; each configuration starts with another one."""
+    """Yields the ends of servers in turn. Each configuration starts with another end."""
     while True:
         yield ENDINGS[index % len(ENDINGS)]
         index += 1
@@ -454,7 +456,7 @@ def report(rows: list[Row]) -> int:
         line = " ".join(f"{cell:>{max(6, len(head))}}" for cell, head in zip(cells, heads))
         print(f"{row.name:18} {row.servers:7} {line}")
     print("end: from the last reply, or the server's end, until no process was alive")
-    print("late, processes: how many were alive one second after it, and two more seconds later")
+    print("late, processes: the number alive one second after that, and two more seconds later")
     wrong = sum(len(row.wrong) for row in rows)
     print(f"{wrong} wrong" if wrong else "nothing wrong")
     return 1 if wrong else 0
@@ -466,12 +468,12 @@ def parse_options() -> argparse.Namespace:
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", type=Path, metavar="BINARY", help="a debug build of the server")
-    parser.add_argument("--seconds", type=float, default=600.0, help="how long, over all configurations (600)")
+    parser.add_argument("--seconds", type=float, default=600.0, help="duration of all configurations together (600)")
     parser.add_argument("--load", type=int, default=2, help="processes that keep processors busy (2)")
     parser.add_argument("--tiers", type=names, default=list(harness.TIERS), help=",".join(harness.TIERS))
     parser.add_argument("--users", type=names, default=None, help="root,ordinary")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the dice; printed")
-    parser.add_argument("--strict", action="store_true", help="judge every second, on a machine of its own")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="seed of the random numbers; printed")
+    parser.add_argument("--strict", action="store_true", help="allow no extra time, on a machine without other work")
     parser.add_argument("--environment", type=Path, help="the virtual environment with SymPy")
     return parser.parse_args()
 

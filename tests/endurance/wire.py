@@ -1,28 +1,27 @@
 #!/usr/bin/env python3
-"""A fuzzer of the wire: lines of every kind, in every order, and each request has its answer.
+"""A fuzzer for messages: sends lines of every kind in every order, and checks that each request is answered.
 
     tests/endurance/wire.py BINARY [--seconds 600] [--seed N] [--environment DIR]
 
-Servers are started one after the other, and each is sent thousands of lines of both eras of MCP, in bursts that are
-cut anywhere: requests that are served, refused, unknown or malformed, under ids of every kind, used again or in flight;
-subscriptions; `initialize` at any time, again too; calls that sleep; cancellations of what runs, is unknown or has
-ended; broken JSON, UTF-8 and lines; lines of megabytes. Now and then nothing is read for a while. In the end the
-connection is closed, while the server has nothing to do or in the middle of all that; or the server is told to end, or
-left by a client that no longer reads.
+Starts servers one after the other, and sends each thousands of lines of both eras of MCP, in bursts that are cut
+anywhere: requests that are served, refused, unknown or malformed, with ids of every kind, reused or in flight;
+subscriptions; `initialize` at any time and repeatedly; calls that sleep; cancellations of running, unknown and finished
+requests; broken JSON, UTF-8 and lines; lines of megabytes. Sometimes it stops reading for a while. At the end it closes
+the connection, while the server is idle or busy; or sends SIGTERM; or stops reading for good.
 
-What has to hold:
+The checks:
 
-- each request with a readable id is answered once, a cancelled one at most once, with what it may be answered with;
-  each other line that deserves an answer has one with the id null; nothing else is answered
-- after the answer to what was sent behind a cancellation, nothing more is said about the cancelled call
-- a call is refused as one too many only where that many are in flight
-- whatever was sent, the server answers a ping, has all its places free again, and has not grown without bound
-- it ends in time with exit code 0, no process of its own is left, no file, and no panic is in its log
+- each request with a readable id is answered once, a cancelled one at most once, with an allowed answer; each other
+  line that must be answered has an answer with the id null; nothing else is answered
+- a cancelled call is not mentioned after the answer to a later request
+- a call is refused as one too many only if that many are in flight
+- after all lines, the server answers a ping, all its places are free, and its memory has not grown without bound
+- the server exits in time with exit code 0, leaves no process and no file, and has no panic in its log
 
-A few servers are sent lines that were damaged at random; there only the last two are asked for, and that each answer is
-about something that was sent. The seed is printed; how the lines meet is still the machine's business.
+A few servers get randomly damaged lines. They are only checked for the last two points, and for answers to ids that
+were not sent. The seed is printed, but the order in which lines meet still depends on the machine.
 
-It needs Linux, Python 3.11 and a debug build. Exit code 1 if anything is wrong.
+Needs Linux, Python 3.11 and a debug build. The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from harness import Interpreter, Unusable, Workspace
 PLACES = 256
 MEMORY_MIB_MAX = 200
 ANSWER_S = 60.0
-#: 1.5 s are promised on a machine that has nothing else to do.
+#: 1.5 s are promised on an idle machine.
 END_S = 6.0
 GONE_S = 5.0
 LIFE_S = (1.0, 6.0)
-#: How long a cancelled call may still hold its place.
+#: How long a cancelled call may still occupy its place.
 DYING_S = 20.0
 RUNS_MAX = 30
 LARGE_LINES_MAX = 6
@@ -61,11 +60,11 @@ LARGE_LINES_MAX = 6
 RESULT = "result"
 PARSE, REQUEST, METHOD, PARAMS, BUSY, VERSION = -32700, -32600, -32601, -32602, -32603, -32022
 CAPABILITY = -32021
-ENDS = ["quiet", "quiet", "quiet", "in the middle", "in the middle", "half a line", "SIGTERM", "nobody reads", "full"]
+ENDS = ["quiet", "quiet", "quiet", "in the middle", "in the middle", "half a line", "SIGTERM", "unread", "full"]
 
 PREFIX = "io.modelcontextprotocol/"
 SUBSCRIPTION = PREFIX + "subscriptionId"
-#: What a request may say of its era, by name.
+#: The possible `_meta` of a request, by era.
 METAS: dict[str, dict | None] = {
     "none": None,
     "modern": {PREFIX + "protocolVersion": "2026-07-28", PREFIX + "clientCapabilities": {}},
@@ -77,31 +76,31 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 
 
 def key_of(name: object) -> object:
-    """The id of a message, so that "1" is not 1, and true is neither."""
+    """Returns the id of a message with its type, so that "1" differs from 1, and true from both."""
     return (type(name).__name__, name)
 
 
 @dataclass
 class Request:
-    """A request on its way, or several under one id."""
+    """A request without an answer so far, or several with the same id."""
 
     sent: int = 0
     cancelled: int = 0
     answered: int = 0
     allowed: set = field(default_factory=set)
-    #: Whether it goes on until it is cancelled.
+    #: Whether the request runs until it is cancelled.
     stays: bool = False
-    #: How many requests were in flight at most when the last one was sent.
+    #: The most requests that were in flight when the last one was sent.
     load: int = 0
-    #: Which of all requests the last one was, and how many there were when it was cancelled.
+    #: The number of the last request, and the number of requests at its cancellation.
     serial: int = 0
     serial_cancelled: int | None = None
-    #: A subscription: how often it was acknowledged.
+    #: For a subscription: how often it was acknowledged.
     acknowledged: int = 0
 
 
 class Life:
-    """One server, what it was sent, and what it said."""
+    """One server, the lines that were sent to it, and its lines."""
 
     def __init__(
         self,
@@ -119,9 +118,9 @@ class Life:
         self.initializes: list[object] = []
         self.dying: collections.deque[float] = collections.deque()
         self.serial = 0
-        #: The last of all requests that was answered: what was sent before it, the server has read.
+        #: The number of the last answered request. The server has read all lines before it.
         self.serial_answered = 0
-        #: The request of each progress token, and how far it is.
+        #: The request of each progress token, and its progress so far.
         self.tokens: dict[object, object] = {}
         self.progress: dict[object, float] = {}
         self.changed = threading.Condition()
@@ -215,7 +214,7 @@ class Life:
         return self.dice.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
 
     def _build(self, method: str, params: object, allowed: set, *, stays: bool = False, token: object = None) -> bytes:
-        """The line of a request, which is noted down."""
+        """Returns the line of a request, and remembers the request."""
         name, text = self._name()
         with self.changed:
             self._note(key_of(name), allowed, stays, token)
@@ -234,7 +233,7 @@ class Life:
     def _note(self, key: object, allowed: set, stays: bool, token: object) -> None:
         request = self.requests.setdefault(key, Request())
         if request.sent > request.answered:
-            # In flight as far as the server knows, or answered meanwhile.
+            # The id is in flight for the server, or has been answered meanwhile.
             request.allowed.add(REQUEST)
         self.serial += 1
         request.serial = self.serial
@@ -249,7 +248,7 @@ class Life:
         request.load = open_ones + len(self.dying)
 
     def _name(self) -> tuple[object, str]:
-        """An id, and how it is written."""
+        """Returns an id, and its JSON text."""
         self.count += 1
         number = self.count
         if self.requests and self.dice.random() < 0.04:
@@ -283,7 +282,7 @@ class Life:
         return params
 
     def _served(self, meta: str) -> set:
-        """What a method of both eras is answered with."""
+        """Returns the allowed answers of a method that both eras have."""
         if meta == "none":
             return {"closed": {PARAMS}, "opening": {PARAMS, RESULT}, "open": {RESULT}}[self.era]
         return {"modern": {RESULT}, "legacy": {RESULT}, "unknown": {VERSION}}.get(meta, {PARAMS})
@@ -319,7 +318,7 @@ class Life:
         return self._build("subscriptions/listen", params, allowed)
 
     def _task(self) -> bytes:
-        """A request about a task that there is not."""
+        """Returns a request about an unknown task."""
         meta = self._meta()
         method = self.dice.choice(["tasks/get", "tasks/update", "tasks/cancel"])
         name = self.dice.choice([str(uuid.UUID(int=self.dice.getrandbits(128))), "", "x" * 5000])
@@ -348,7 +347,7 @@ class Life:
         return self._build(method, json.dumps(params) if params is not None else None, {METHOD})
 
     def _malformed(self) -> bytes:
-        """A request that has an id and is none."""
+        """Returns an invalid request that has an id."""
         method = self.dice.choice(["ping", "tools/list", "server/discover", "initialize"])
         params = self.dice.choice(["[]", "7", '"x"', "null", '{"_meta":7}', '{"a":' + "[" * 2000 + "]" * 2000 + "}"])
         return self._build(method, params, {PARAMS, REQUEST})
@@ -407,7 +406,7 @@ class Life:
     def _note_cancelled(self, key: object) -> None:
         request = self.requests[key]
         if key in self.initializes and self.era == "opening":
-            # It is answered before anything behind it is read.
+            # The server answers it before it reads the next line.
             return
         request.cancelled += 1
         self.dying.append(time.monotonic())
@@ -428,7 +427,7 @@ class Life:
         return self._notice(method, self.dice.choice([None, {}, 7, {"name": "execute_python_code"}]))
 
     def _response(self) -> bytes:
-        """An answer to nothing."""
+        """Returns a response without a request."""
         end = self.dice.choice(['"result":{}', '"error":{"code":1,"message":""}', '"result":null'])
         return f'{{"jsonrpc":"2.0","id":{self.dice.randrange(1000)},{end}}}'.encode()
 
@@ -473,7 +472,7 @@ class Life:
         for line in self.process.stdout:
             self.may_read.wait()
             if self.is_full and not line.endswith(b"\n"):
-                # Who does not read gets no more of the line that it is in.
+                # A client that stops reading gets only a part of its last line.
                 return
             try:
                 message = json.loads(line)
@@ -509,14 +508,14 @@ class Life:
         request = self.requests.get(key)
         if request is None:
             if not self.is_wild:
-                self.complain(f"nobody asked: {shown}")
+                self.complain(f"an answer without a request: {shown}")
             return
         request.answered += 1
         if self.is_wild:
             return
         outcome = message["error"]["code"] if "error" in message else RESULT
         if outcome == RESULT and self._is_overtaken(key):
-            self.complain(f"a reply behind its cancellation: {shown}")
+            self.complain(f"a reply after its cancellation: {shown}")
         if request.sent == 1:
             self.serial_answered = max(self.serial_answered, request.serial)
         if outcome not in request.allowed:
@@ -539,17 +538,17 @@ class Life:
         elif message["method"] == "notifications/progress":
             token = key_of(params["progressToken"])
             if token not in self.tokens and not self.is_wild:
-                self.complain(f"progress of nothing: {shown}")
+                self.complain(f"progress of an unknown token: {shown}")
             elif self._is_overtaken(self.tokens.get(token)) and not self.is_wild:
                 self.complain(f"progress of a cancelled call: {shown}")
             if params["progress"] <= self.progress.get(token, 0.0) and not self.is_wild:
                 self.complain(f"progress that does not rise: {shown}")
             self.progress[token] = params["progress"]
         else:
-            self.complain(f"a notification of its own: {shown}")
+            self.complain(f"an unexpected notification: {shown}")
 
     def _is_overtaken(self, key: object) -> bool:
-        """Whether the request was cancelled, and what was sent behind the cancellation is answered."""
+        """Returns whether the request was cancelled and a later request has been answered."""
         request = self.requests.get(key, Request())
         is_once = request.sent == 1 and request.serial_cancelled is not None
         return is_once and self.serial_answered > request.serial_cancelled
@@ -557,7 +556,7 @@ class Life:
     # -- ends
 
     def end(self, how: str) -> float:
-        """Ends the server, and judges; how long its end took."""
+        """Ends the server and checks it. Returns how long its end took."""
         self.may_read.set()
         if how == "quiet":
             self._settle()
@@ -569,7 +568,7 @@ class Life:
         began = time.monotonic()
         if how == "SIGTERM":
             self.process.send_signal(signal.SIGTERM)
-        elif how == "nobody reads":
+        elif how == "unread":
             self._leave()
         else:
             with contextlib.suppress(BrokenPipeError):
@@ -577,7 +576,7 @@ class Life:
         try:
             code = self.process.wait(END_S * 3)
         except subprocess.TimeoutExpired:
-            self.complain(f"it does not end ({how})")
+            self.complain(f"the server does not exit ({how})")
             self.process.kill()
             code = self.process.wait()
         took = time.monotonic() - began
@@ -585,7 +584,7 @@ class Life:
         if code != 0:
             self.complain(f"exit code {code} ({how}): {self.log[-300:]!r}")
         if took > END_S:
-            self.complain(f"its end took {took:.1f} s ({how})")
+            self.complain(f"the exit took {took:.1f} s ({how})")
         for thread in self.threads:
             thread.join(10.0)
         with contextlib.suppress(BrokenPipeError):
@@ -595,7 +594,7 @@ class Life:
         return took
 
     def _fill(self) -> None:
-        """Sends what has more answers than the output takes, and reads none of them."""
+        """Sends more requests than the output has room for answers, and reads none."""
         self.is_full = True
         self.stops.cancel()
         self.may_read.clear()
@@ -604,7 +603,7 @@ class Life:
         self._write(b"\n".join([*lists, *[b"x"] * 6000, b""]))
 
     def _leave(self) -> None:
-        """Closes the output, and sends what would be answered until the server finds out."""
+        """Closes the output, and sends requests until the server notices."""
         ends = time.monotonic() + END_S
         with self.changed:
             self._note(key_of("left"), {RESULT}, False, None)
@@ -615,9 +614,9 @@ class Life:
             time.sleep(0.01)
 
     def _settle(self) -> None:
-        """Cancels what goes on, and waits until all is answered; then asks for what has to be so."""
+        """Cancels the running requests and waits for all answers. Then checks the state of the server."""
         with self.changed:
-            # One more for each, as an earlier one may have come too late for what it was meant for.
+            # Cancels each once more, because an earlier cancellation may have come before its request.
             staying = [key for key, request in self.requests.items() if request.stays]
             for key in staying:
                 self._note_cancelled(key)
@@ -630,11 +629,11 @@ class Life:
 
         if self.is_wild:
             last = self.requests[key_of("last")] = Request(1)
-            # It may hold up to all places for calls that nobody knows the ids of.
+            # Damaged lines may have started calls with unknown ids, up to the number of places.
             self._write(self._plain("nobody/knows", {}, name="last"))
             with self.changed:
                 if not self.changed.wait_for(lambda: last.answered or self.process.poll() is not None, ANSWER_S):
-                    self.complain("it does not answer any more")
+                    self.complain("the server does not answer any more")
             return
         with self.changed:
             self._note(key_of("last"), {RESULT}, False, None)
@@ -653,7 +652,7 @@ class Life:
         return json.dumps({"jsonrpc": "2.0", **about, "method": method, "params": params}).encode() + b"\n"
 
     def _all_places_are_free(self) -> None:
-        """As many subscriptions as there are places are acknowledged, when the cancelled calls have died."""
+        """Checks that as many subscriptions as places are acknowledged, after the cancelled calls have ended."""
         deadline = time.monotonic() + ANSWER_S
         opened: list[str] = []
         while len(opened) < PLACES and self.process.poll() is None:
@@ -685,7 +684,7 @@ class Life:
             self._write(self._plain("notifications/cancelled", {"requestId": name}))
 
     def _judge(self, how: str) -> None:
-        """What has to hold when the server has ended."""
+        """Checks the state after the server has exited."""
         if b"panicked" in self.log:
             self.complain(f"a panic: {self.log[-600:]!r}")
         if not self.is_wild and self.nulls > self.nulls_due:
@@ -748,7 +747,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", type=Path, metavar="BINARY", help="a debug build of the server")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long (600)")
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the dice; printed")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="seed of the random numbers; printed")
     parser.add_argument("--environment", type=Path, help="the virtual environment whose Python runs the scripts")
     return parser.parse_args()
 

@@ -1,9 +1,10 @@
-"""A real client (the Python SDK) that starts a server as a configuration says, and has it check a derivative twice.
+"""Starts a server from a client's configuration with a real client (the Python SDK), and computes a derivative
+repeatedly.
 
     client.py FILE KEY NAME TIER
 
-FILE is a client's JSON; FILE[KEY][NAME] has `command`, `args` and `env`. TIER is the sandbox that both runs must have; the
-second one must come from a warm interpreter. Prints a line of what was seen.
+FILE is a client's JSON; FILE[KEY][NAME] has `command`, `args` and `env`. TIER is the sandbox that the runs must have.
+One of them must come from a warm interpreter. Prints one line with the results.
 """
 
 import json
@@ -21,7 +22,7 @@ RESULT = "STDOUT:\n3*x**2\n\nExecution completed successfully."
 
 async def main(file: str, key: str, name: str, tier: str) -> None:
     entry = json.loads(Path(file).read_text(encoding="utf-8"))[key][name]
-    # As clients do: few variables of their own, and those of the file.
+    # A few variables and those of the file, as clients do.
     environment = {**get_default_environment(), **entry.get("env", {})}
     parameters = StdioServerParameters(command=entry["command"], args=entry.get("args", []), env=environment)
     async with stdio_client(parameters) as streams, ClientSession(*streams) as session:
@@ -29,7 +30,7 @@ async def main(file: str, key: str, name: str, tier: str) -> None:
         tools = sorted(tool.name for tool in (await session.list_tools()).tools)
         assert tools == ["execute_python_code", "verification_status"], tools
         was_warm = False
-        # What is warm gets ready behind the first calls.
+        # Interpreters become warm after the first calls.
         for _ in range(60):
             reply = await session.call_tool(
                 "execute_python_code", {"code": CODE}, read_timeout_seconds=timedelta(seconds=120)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The Python package `qwed_mcp`, as it is installed in the environment that runs this.
+"""Tests the Python package `qwed_mcp` that is installed in the environment of this interpreter.
 
     ENVIRONMENT/bin/python tests/install/package.py --peer PEER/bin/python
 
-PEER is an environment with the Python implementation, 0.2.2, whose answers to the same calls have to be equal where
-they are not made by chance or by the clock. The exit code is 1 if a test fails.
+PEER is an environment with the Python implementation, 0.2.2. Its results of the same calls must be equal, except for
+random values and times. The exit code is 1 if a test fails.
 """
 
 import argparse
@@ -37,8 +37,8 @@ SKILL = {
     "download_count": 150,
 }
 
-# Calls whose whole results are equal, but for ids and times. Findings of code are worded otherwise; there the decision
-# counts.
+# Calls whose results must be equal, except for ids and times. Findings in code have different texts, so only their
+# decisions are compared.
 CALLS = [
     ["gateway", "execute_python_code", {"code": "print('hello world')", "background": False}],
     ["gateway", "execute_python_code", {"code": "print(1)"}],
@@ -116,7 +116,7 @@ class BesideThePythonImplementation(unittest.TestCase):
         both = [answers(python, calls, "true") for python in (sys.executable, peer)]
         for code, ours, theirs in zip(CODE, *both, strict=True):
             with self.subTest(code=code):
-                # What programs get besides the message: theirs has that alone.
+                # Ours has structured findings in addition to the message.
                 self.assertEqual(set(ours), {*theirs, "findings"})
                 self.assertTrue(all({"rule", "line", "column", "message"} <= set(each) for each in ours["findings"]))
                 for field in ["verified", "status", "risk_level", "error_code", "normalized_arguments"]:
@@ -237,7 +237,7 @@ class TheProgramBehindIt(unittest.TestCase):
         read = os.read
 
         def interrupted(descriptor, count):
-            # As a signal handler or a finalizer would: in the middle of an exchange.
+            # Simulates a signal handler or finalizer that calls in the middle of an exchange.
             with mock.patch.object(os, "read", read):
                 inner.append(self.decide("inner"))
             return read(descriptor, count)
@@ -247,7 +247,7 @@ class TheProgramBehindIt(unittest.TestCase):
                 outer = self.decide("outer")
             self.assertIn("'outer'", outer)
         self.assertIn("'inner'", inner[-1])
-        # Two processes serve all of them.
+        # Two processes serve all calls.
         self.assertEqual(len(_program._process._idle), 2)
         self.assertIn(first, _program._process._idle)
         program = (
@@ -270,7 +270,7 @@ class TheProgramBehindIt(unittest.TestCase):
         calls = []
 
         def interrupted(descriptor, count):
-            # This comes while a process is started, before anything knows of it.
+            # This call comes while a process is started, and before it is registered.
             calls.append(descriptor)
             self.decide("inner")
             return read(descriptor, count)
@@ -346,13 +346,13 @@ class TheProgramBehindIt(unittest.TestCase):
             with self.subTest(end=end):
                 done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True)
                 pid = int(done.stdout)
-                # It sees the end of its input; nothing else has to happen.
+                # The program ends at the end of its input, without any other action.
                 for _ in range(1000):
                     if not pathlib.Path(f"/proc/{pid}").exists():
                         break
                     threading.Event().wait(0.02)
                 else:
-                    self.fail("the program goes on")
+                    self.fail("the program is still running")
 
     def test_a_program_on_the_path_is_not_taken(self):
         self.assertEqual(pathlib.Path(_program.find_program()).parent, pathlib.Path(sys.executable).parent)
@@ -366,12 +366,19 @@ class TheProgramBehindIt(unittest.TestCase):
 
 
 class TheClient(unittest.TestCase):
-    """That the wheel has it, with its program. `tests/pipelines/run` tries it thoroughly."""
+    """Tests that the wheel has the client and its program. `tests/pipelines/run` tests the client thoroughly."""
 
     def test_scripts_are_judged(self):
         with mock.patch.dict(os.environ, {GATE: "true"}), Verifier(workers=2) as verifier:
-            results = list(verifier.map(["print(1)", {"code": "print(input())", "stdin": "a", "expect": "b"}, "eval('1')"]))
-        self.assertEqual([(result.status, result.passed) for result in results], [("ok", True), ("ok", False), ("blocked", False)])
+            scripts = [
+                {"code": "print(1)", "expect": "1"},
+                {"code": "print(input())", "stdin": "a", "expect": "b"},
+                {"code": "eval('1')", "expect": "1"},
+                "print(1)",
+            ]
+            results = list(verifier.map(scripts))
+        judged = [("ok", True), ("ok", False), ("blocked", False), ("ok", None)]
+        self.assertEqual([(result.status, result.passed) for result in results], judged)
 
     def test_a_shut_gate_is_an_error_and_no_answer(self):
         with mock.patch.dict(os.environ), Verifier() as verifier:

@@ -184,12 +184,7 @@ fn run_all(containment: Containment, user: Option<u32>) {
         let server = if expected.contains("timed out") { &mut hasty } else { &mut patient };
         let tag = format!("t{number}x{}", server.pid());
         let code = outside.filled_in(&case.code, server.pid(), &tag);
-        let mut result = server.execute(&code);
-        if at_rest > 0 && result.execution()["warm"] == false {
-            // The server may give up a fork server if the machine is busy with other tests.
-            server.wait_until_warm();
-            result = server.execute(&code);
-        }
+        let result = if at_rest > 0 { server.execute_warm(&code) } else { server.execute(&code) };
         ran += 1;
         let reached = reached(&result);
         if !expected.split(" | ").any(|expected| expected == reached) {

@@ -109,6 +109,7 @@ fn cancelling_the_request_that_placed_a_job_cancels_the_job() {
     server.cancel(request);
     let result = server.wait_for_job(&job_id);
     assert_eq!(result.text(), "Status: cancelled\n\nResult:\nJob was cancelled.");
+    assert_eq!(result.meta["qwed.ai/verification"]["outcome"], "inconclusive");
     assert_eq!(alive_with_marker(&scratch), [0; 0]);
     server.finish();
 }

@@ -21,6 +21,11 @@ tests! {
     needs [Tier3]:
         each_line_is_answered_with_what_became_of_it,
         hostile_lines_are_told_from_each_other_in_warm_interpreters,
+        a_forged_end_makes_no_result_better,
+        answers_show_whether_a_script_ran_to_its_end_and_how_it_was_judged,
+        calls_are_judged_by_their_values,
+        a_forged_value_passes_no_test,
+        a_call_is_decided_together_with_its_script,
         a_script_is_run_once_for_each_test,
         a_script_that_others_keep_from_the_processors_is_not_judged,
         answers_come_in_the_order_of_the_lines_where_that_is_wanted,
@@ -96,6 +101,37 @@ impl Batch {
         Done::of(self.command(arguments).output().unwrap())
     }
 
+    /// Runs these lines as a batch whose interpreters are warm: it first sends other lines until one has a warm answer.
+    fn run_warm(&self, lines: &[Value], arguments: &[&str]) -> Done {
+        let mut child = self.builder.command();
+        child.args(["run", "--batch", "-"]).args(arguments);
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut answers = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        for number in 0.. {
+            assert!(number < 100_000, "never warm");
+            let line = json!({ "id": format!("w{number}"), "code": "print(1)" });
+            writeln!(input, "{line}").unwrap();
+            first.clear();
+            answers.read_line(&mut first).unwrap();
+            let answer: Value = serde_json::from_str(&first).unwrap();
+            assert_eq!(answer["status"], "ok", "{answer}");
+            if answer["warm"] == true {
+                break;
+            }
+        }
+        for line in lines {
+            writeln!(input, "{line}").unwrap();
+        }
+        drop(input);
+        let rest: Vec<String> = answers.lines().map(Result::unwrap).collect();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        Done { answers: parse(&rest.join("\n")), told, code: output.status.code() }
+    }
+
     fn results(&self) -> Vec<Value> {
         parse(&fs::read_to_string(self.path("results.jsonl")).unwrap())
     }
@@ -143,7 +179,7 @@ const SYSTEM: &str = "import os\nos.system('id')";
 fn every_kind() -> Vec<(Value, &'static str, Value)> {
     let memory = "import time\nx = bytearray(300 << 20)\ntime.sleep(60)";
     vec![
-        (json!({ "id": "ok", "code": "print(6 * 7)" }), "ok", json!(true)),
+        (json!({ "id": "ok", "code": "print(6 * 7)" }), "ok", Value::Null),
         (
             json!({ "id": "right", "code": "print(1)", "expect": { "stdout": "1\n" } }),
             "ok",
@@ -154,21 +190,33 @@ fn every_kind() -> Vec<(Value, &'static str, Value)> {
             "ok",
             json!(false),
         ),
-        (json!({ "id": "refuted", "code": "assert 1 == 2" }), "failed", json!(false)),
-        (json!({ "id": "exit", "code": "raise SystemExit(3)" }), "failed", json!(false)),
+        (json!({ "id": "refuted", "code": "assert 1 == 2" }), "failed", Value::Null),
         (
-            json!({ "id": "loop", "code": "import time\ntime.sleep(60)", "timeout": 2 }),
+            json!({ "id": "exit", "code": "raise SystemExit(3)", "expect": { "stdout": "" } }),
+            "failed",
+            json!(false),
+        ),
+        (
+            json!({ "id": "loop", "code": "import time\ntime.sleep(60)", "timeout": 2, "expect": { "stdout": "" } }),
             "timeout",
             json!(false),
         ),
         (
-            json!({ "id": "flood", "code": "while True: print('x' * 999)" }),
+            json!({ "id": "flood", "code": "while True: print('x' * 999)", "expect": { "stdout": "x" } }),
             "output_cap",
             json!(false),
         ),
-        (json!({ "id": "memory", "code": memory, "memory_mb": 150 }), "memory", json!(false)),
-        (json!({ "id": "blocked", "code": SYSTEM }), "blocked", json!(false)),
-        (json!({ "id": "broken", "code": "def f(:" }), "blocked", json!(false)),
+        (
+            json!({ "id": "memory", "code": memory, "memory_mb": 150, "expect": { "stdout": "" } }),
+            "memory",
+            json!(false),
+        ),
+        (
+            json!({ "id": "blocked", "code": SYSTEM, "tests": [{ "stdout": "" }] }),
+            "blocked",
+            json!(false),
+        ),
+        (json!({ "id": "broken", "code": "def f(:" }), "blocked", Value::Null),
         (json!({ "id": "extra", "code": "1", "more": 1 }), "invalid", Value::Null),
         (json!({ "id": "long", "code": "1", "timeout": 1000 }), "invalid", Value::Null),
     ]
@@ -209,10 +257,10 @@ fn each_line_is_answered_with_what_became_of_it() {
     assert_eq!(done.answer("blocked")["findings"][0]["rule"], "process/os-system");
     assert!(done.answer("refuted")["stderr"].as_str().unwrap().contains("AssertionError"));
     assert_eq!(done.answer("extra")["line"], 11);
-    assert!(done.told.contains("12 lines (") && done.told.contains("2 passed"), "{}", done.told);
+    assert!(done.told.contains("12 lines (") && done.told.contains("1 passed"), "{}", done.told);
 
     // Lines that are not JSON, blank or too long, and an id that exists twice.
-    let long = format!("{{\"id\":\"x\",\"code\":\"{}\"}}", "1".repeat(4 << 20));
+    let long = format!("{{\"id\":\"x\",\"code\":\"{}\"}}", "1".repeat(96 << 20));
     let text = format!(
         "nonsense\n\n{long}\n{{\"code\":\"1\"}}\n{{\"id\":\"4\",\"code\":\"1\"}}\n{{\"code\":\"2\"}}"
     );
@@ -238,39 +286,359 @@ fn each_line_is_answered_with_what_became_of_it() {
 fn hostile_lines_are_told_from_each_other_in_warm_interpreters() {
     let batch = Batch::new(ServerBuilder::new().warm("json"));
     let kinds = every_kind();
-    // Send enough lines before these, until the interpreters are warm.
-    let mut child = batch.builder.command();
-    child.args(["run", "--batch", "-", "--timeout", "60", "--workers", "2"]);
-    child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = child.spawn().unwrap();
-    let mut lines = child.stdin.take().unwrap();
-    let mut answers = BufReader::new(child.stdout.take().unwrap());
-    let mut first = String::new();
-    for number in 0.. {
-        assert!(number < 100_000, "never warm");
-        writeln!(lines, "{}", json!({ "id": format!("w{number}"), "code": "print(1)" })).unwrap();
-        first.clear();
-        answers.read_line(&mut first).unwrap();
-        let answer: Value = serde_json::from_str(&first).unwrap();
-        assert_eq!(answer["status"], "ok", "{answer}");
-        if answer["warm"] == true {
-            break;
-        }
-    }
-    for (line, ..) in &kinds {
-        writeln!(lines, "{line}").unwrap();
-    }
-    drop(lines);
-    let rest: Vec<String> = answers.lines().map(Result::unwrap).collect();
-    let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    let done = Done { answers: parse(&rest.join("\n")), told, code: output.status.code() };
+    let lines: Vec<Value> = kinds.iter().map(|(line, ..)| line.clone()).collect();
+    let done = batch.run_warm(&lines, &["--timeout", "60", "--workers", "2"]);
     assert_statuses(&done, &kinds);
     assert_eq!(done.code, Some(0), "{}", done.told);
     for id in ["ok", "loop", "flood", "memory"] {
         assert_eq!(done.answer(id)["warm"], true, "{id}");
     }
     batch.assert_gone();
+}
+
+/// A script can write to the socket on which its process announces its end. The kernel's exit code counts, not the
+/// announced one.
+fn a_forged_end_makes_no_result_better() {
+    let batch = Batch::new(ServerBuilder::new().warm("json"));
+    let forge = |code: &str, rest: &str| {
+        format!("print(7, flush=True)\nimport os, time\nos.write(3, b'={code}\\n')\n{rest}")
+    };
+    let cases = [
+        ("exit", forge("0", "os._exit(7)"), "failed", 7),
+        ("raise", forge("0", "raise RuntimeError"), "failed", 1),
+        ("signal", forge("0", "os.kill(os.getpid(), 11)"), "failed", -11),
+        ("hang", forge("0", "time.sleep(600)"), "timeout", -9),
+        (
+            "thread",
+            forge(
+                "0",
+                "import threading\nthreading.Thread(target=lambda: (time.sleep(0.3), os._exit(7))).start()",
+            ),
+            "failed",
+            7,
+        ),
+        ("worse", forge("9", "os._exit(0)"), "failed", 9),
+        ("killed", forge("0", "os.kill(os.getpid(), 9)"), "failed", -9),
+        // The positive controls: the same scripts without a bad end.
+        ("quiet", forge("0", ""), "ok", 0),
+        ("honest", "print(7)".to_owned(), "ok", 0),
+    ];
+    let line = |(id, code, ..): &(&str, String, &str, i32)| json!({ "id": id, "code": code, "timeout": 4, "expect": { "stdout": "7\n" } });
+    let lines: Vec<Value> = cases.iter().map(line).collect();
+    let done = batch.run_warm(&lines, &["--analysis", "report"]);
+    for (id, _, status, exit_code) in cases {
+        let answer = done.answer(id);
+        let found = (&answer["status"], &answer["passed"], &answer["exit_code"], &answer["warm"]);
+        let passed = json!(status == "ok");
+        assert_eq!(found, (&json!(status), &passed, &json!(exit_code), &json!(true)), "{answer}");
+    }
+    batch.assert_gone();
+}
+
+fn answers_show_whether_a_script_ran_to_its_end_and_how_it_was_judged() {
+    let cases = [
+        ("last", "print(1)", Some(true)),
+        ("exit", "import sys\nprint(1)\nsys.exit(0)", Some(false)),
+        ("leave", "import os\nprint(1, flush=True)\nos._exit(0)", Some(false)),
+        ("raise", "print(1)\n1 / 0", Some(false)),
+        ("signal", "import os\nprint(1, flush=True)\nos.kill(os.getpid(), 15)", Some(false)),
+        (
+            "child",
+            "import os\nif os.fork() == 0:\n    pass\nelse:\n    os.wait()\n    os._exit(0)",
+            Some(false),
+        ),
+        ("closed", "import os\nos.closerange(3, 64)\nprint(1)", Some(false)),
+        (
+            "hook",
+            "import atexit, os\natexit.register(os._exit, 0)\nprint(1, flush=True)",
+            Some(true),
+        ),
+        ("syntax", "def f(:", Some(false)),
+        ("invalid", "", None),
+    ];
+    let line = |(id, code, _): &(&str, &str, Option<bool>)| json!({ "id": id, "code": code, "expect": { "stdout": "1" } });
+    let lines: Vec<Value> = cases.iter().map(line).collect();
+    let arguments = ["--analysis", "report", "--require-judge", "isolated"];
+    let cold = Batch::new(ServerBuilder::new().variable("QWED_MCP_WARM", "off"));
+    let warm = Batch::new(ServerBuilder::new().warm("json"));
+    let plain = json!({ "id": "plain", "code": "print(1)" });
+    let lines = [&lines[..], &[plain]].concat();
+    for done in [cold.run(&lines, &arguments), warm.run_warm(&lines, &arguments)] {
+        for (id, _, reached_end) in cases {
+            let answer = done.answer(id);
+            assert_eq!(answer["reached_end"], json!(reached_end), "{answer}");
+            let judged = if id == "invalid" { Value::Null } else { json!("isolated") };
+            assert_eq!(
+                (&answer["judged"], &answer["incomplete"]),
+                (&judged, &Value::Null),
+                "{answer}"
+            );
+        }
+        assert_eq!(done.answer("last")["passed"], true);
+        // Nothing is expected of this line.
+        let plain = done.answer("plain");
+        let found = (&plain["status"], &plain["passed"], &plain["judged"], &plain["incomplete"]);
+        assert_eq!(found, (&json!("ok"), &Value::Null, &Value::Null, &json!(true)));
+    }
+}
+
+fn calls_are_judged_by_their_values() {
+    let code = "import collections\ndef solve(n): return n * n\nclass Near(float): pass\nPoint = collections.namedtuple('Point', 'x y')\nif __name__ == '__main__': print('main')";
+    let cases = [
+        // The call, the expected value, the check, and the value that is shown if it is not as expected.
+        ("solve(3)", json!(9), "equal", None),
+        ("solve(3)", json!(9.0), "equal", Some("9")),
+        ("solve(3)", json!(9.0), "isclose", None),
+        ("solve(1) == 1", json!(1), "equal", Some("True")),
+        ("0.1 + 0.2", json!(0.3), "equal", Some("0.30000000000000004")),
+        ("0.1 + 0.2", json!(0.3), "isclose", None),
+        ("(1, [2, ()])", json!([1, [2, []]]), "equal", None),
+        ("{'a': (None, True), 'b': 'é'}", json!({ "b": "é", "a": [null, true] }), "equal", None),
+        ("{1: 2}", json!({ "1": 2 }), "equal", Some("{1: 2}")),
+        ("{3, 1}", json!([1, 3]), "set", None),
+        ("[3, 1, 3]", json!([1, 3, 3]), "unordered", None),
+        ("[3, 1, 3]", json!([1, 3]), "unordered", Some("[3, 1, 3]")),
+        ("b'x'", json!("x"), "equal", Some("b'x'")),
+        ("float('nan')", json!(0.0), "isclose", Some("nan")),
+        ("2 ** 64 - 1", json!(u64::MAX), "equal", None),
+        ("None", Value::Null, "equal", None),
+        // Objects of subclasses are not plain data, unless the call converts them.
+        ("collections.Counter('aa')", json!({ "a": 2 }), "equal", Some("<Counter>")),
+        ("dict(collections.Counter('aa'))", json!({ "a": 2 }), "equal", None),
+        ("Point(1, 2)", json!([1, 2]), "equal", Some("<Point>")),
+        ("Near(1)", json!(1.0), "isclose", Some("<Near>")),
+        ("(i for i in [1])", json!([1]), "equal", Some("<generator>")),
+        ("'\\ud800'", json!("\u{fffd}"), "equal", Some("'\u{fffd}\u{fffd}\u{fffd}'")),
+        ("solve(\n3)  # nine", json!(9), "equal", None),
+    ];
+    let test = |(call, value, check, _): &(&str, Value, &str, Option<&str>)| json!({ "call": call, "value": value, "check": check });
+    let tests: Vec<Value> = cases.iter().map(test).collect();
+    let line = json!({ "id": "values", "code": code, "tests": tests });
+    let fails = json!({ "id": "fails", "code": "def f(n):\n    raise ValueError(n)", "tests": [{ "call": "f('why')", "value": 1 }] });
+    let lines = [line, fails];
+    let cold = Batch::new(ServerBuilder::new().variable("QWED_MCP_WARM", "off"));
+    let warm = Batch::new(ServerBuilder::new().warm("json"));
+    for done in [cold.run(&lines, &[]), warm.run_warm(&lines, &[])] {
+        let answer = done.answer("values");
+        let found = answer["tests"].as_array().unwrap();
+        assert_eq!(found.len(), cases.len(), "{answer}");
+        for ((call, .., got), found) in cases.iter().zip(found) {
+            assert_eq!(
+                (&found["status"], &found["passed"], &found["got"]),
+                (&json!("ok"), &json!(got.is_none()), &json!(got)),
+                "{call}: {found}"
+            );
+        }
+        assert_eq!((&answer["passed"], &answer["judged"]), (&json!(false), &json!("isolated")));
+        assert_eq!(answer["stdout"], "main");
+        let fails = done.answer("fails");
+        assert_eq!((&fails["status"], &fails["reached_end"]), (&json!("failed"), &json!(true)));
+        let stderr = fails["stderr"].as_str().unwrap();
+        assert!(stderr.contains("in f\n    raise ValueError(n)\nValueError: why"), "{stderr}");
+        assert!(!stderr.contains("bootstrap"), "{stderr}");
+    }
+}
+
+/// Returns the code that sends a frame on the side channel of a warm run.
+fn frame(kind: char, content: &str) -> String {
+    format!("os.write(4, b'{kind}' + len(b'{content}').to_bytes(4, 'little') + b'{content}')")
+}
+
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn a_forged_value_passes_no_test() {
+    let secret = "answer-0123456789abcdef";
+    let solve = "def solve(): return 8\n";
+    let honest = "def solve(): return 9\n";
+    let twice = frame('R', "i9;");
+    let guess = [frame('E', ""), frame('R', "i8;")].join("\n");
+    let patch = "import builtins\nbuiltins.len = builtins.abs = builtins.memoryview = lambda *_: 9\nbuiltins.eval = builtins.compile = lambda *_: 9\n";
+    let replace = "import sys\nending = sys._getframe(1).f_locals['ending']\ntype(ending).reached_end = lambda self, main: None\n";
+    let liar = "class Liar(int):\n    def __eq__(self, other): return True\n    __hash__ = int.__hash__\n    def __repr__(self): return '9'\ndef solve(): return Liar(8)\n";
+    let metaclass = "class Meta(type):\n    __name__ = 'int'\n    def __eq__(self, other): return True\n    __hash__ = type.__hash__\nclass Liar(metaclass=Meta): pass\ndef solve(): return Liar()\n";
+    let search = "import gc, os, re\nPATTERN = re.compile(rb'answer-[0-9a-f]{16}')\ndef solve():\n    texts = [repr(thing) for thing in gc.get_objects() if type(thing) in (str, bytes, list, dict, tuple)]\n    texts.append(repr(os.environ))\n    for text in texts:\n        found = PATTERN.search(text.encode(errors='replace'))\n        if found: return found[0].decode()\n    return 'nothing'\n";
+    let cases = [
+        // The script, the expected value, whether it passes, and a part of the reason if it does not.
+        ("honest", honest.to_owned(), json!(9), true, ""),
+        ("wrong", solve.to_owned(), json!(9), false, "8"),
+        (
+            "twice",
+            format!("import os\n{twice}\n{honest}"),
+            json!(9),
+            false,
+            "not sent exactly one value",
+        ),
+        ("guess", format!("import os\n{guess}\nos._exit(0)"), json!(9), false, "8"),
+        // The control: the channel is what the test reads, so a script that knows the value passes.
+        (
+            "known",
+            format!("import os\n{}\nos._exit(0)", guess.replace("i8", "i9")),
+            json!(9),
+            true,
+            "",
+        ),
+        (
+            "broken",
+            format!("import os\n{}\nos._exit(0)", frame('R', "l9:")),
+            json!(9),
+            false,
+            "not encoded as plain data",
+        ),
+        ("patched", format!("{patch}{solve}"), json!(9), false, "8"),
+        ("patched honest", format!("{patch}{honest}"), json!(9), true, ""),
+        ("replaced", format!("{solve}{replace}"), json!(9), false, "ended before the call"),
+        ("exit", format!("{honest}raise SystemExit(0)"), json!(9), false, "ended before the call"),
+        (
+            "leave",
+            "import os\ndef solve(): os._exit(0)".to_owned(),
+            json!(9),
+            false,
+            "not sent exactly one value",
+        ),
+        (
+            "quit",
+            "def solve(): raise SystemExit(0)".to_owned(),
+            json!(9),
+            false,
+            "not sent exactly one value",
+        ),
+        ("liar", liar.to_owned(), json!(9), false, "<Liar>"),
+        ("metaclass", metaclass.to_owned(), json!(9), false, "<Liar>"),
+        ("search", search.to_owned(), json!(secret), false, "nothing"),
+        ("search control", format!("{search}HIDDEN = '{secret}'"), json!(secret), true, ""),
+        ("recursion", "def solve(): return solve()".to_owned(), json!(9), false, "failed"),
+        (
+            "cycle",
+            "def solve():\n    x = []\n    x.append(x)\n    return x".to_owned(),
+            json!(9),
+            false,
+            "nested deeper than 128",
+        ),
+        (
+            "deep",
+            "def solve():\n    x = 9\n    for _ in range(100_000): x = [x]\n    return x"
+                .to_owned(),
+            json!(9),
+            false,
+            "nested deeper than 128",
+        ),
+        (
+            "shallow",
+            "def solve():\n    x = 9\n    for _ in range(3): x = [x]\n    return x".to_owned(),
+            json!([[[9]]]),
+            true,
+            "",
+        ),
+        (
+            "giant text",
+            "def solve(): return 'x' * (2 << 20)".to_owned(),
+            json!("x"),
+            false,
+            "too large",
+        ),
+        (
+            "giant number",
+            "def solve(): return 1 << (10 << 20)".to_owned(),
+            json!(1),
+            false,
+            "too large",
+        ),
+        (
+            "giant list",
+            "def solve(): return [None] * (2 << 20)".to_owned(),
+            json!([null]),
+            false,
+            "too large",
+        ),
+        (
+            "doubling",
+            "def solve():\n    x = [1]\n    for _ in range(60): x = [x, x]\n    return x"
+                .to_owned(),
+            json!(1),
+            false,
+            "too large",
+        ),
+        (
+            "large",
+            "def solve(): return 'x' * 1_000_000".to_owned(),
+            json!("x".repeat(1_000_000)),
+            true,
+            "",
+        ),
+        ("generator", "def solve():\n    yield 9".to_owned(), json!([9]), false, "<generator>"),
+        (
+            "hang",
+            "import time\ndef solve(): time.sleep(600)".to_owned(),
+            json!(9),
+            false,
+            "timeout",
+        ),
+        (
+            "child",
+            format!("import os\nchild = os.fork()\nif child: os.waitpid(child, 0)\n{honest}"),
+            json!(9),
+            true,
+            "",
+        ),
+        (
+            "closed",
+            format!("import os\nos.closerange(3, 64)\n{honest}"),
+            json!(9),
+            false,
+            "ended before the call",
+        ),
+    ];
+    let line = |(id, code, value, ..): &(&str, String, Value, bool, &str)| json!({ "id": id, "code": code, "timeout": 5, "tests": [{ "call": "solve()", "value": value }] });
+    let lines: Vec<Value> = cases.iter().map(line).collect();
+    let batch = Batch::new(ServerBuilder::new().warm("json"));
+    let done = batch.run_warm(&lines, &["--analysis", "report"]);
+    for (id, _, _, passed, reason) in cases {
+        let answer = done.answer(id);
+        assert_eq!(
+            (&answer["passed"], &answer["warm"]),
+            (&json!(passed), &json!(true)),
+            "{answer}"
+        );
+        let test = &answer["tests"][0];
+        let found = ["status", "got", "error"].map(|key| test[key].as_str().unwrap_or_default());
+        assert!(found.iter().any(|text| text.contains(reason)), "{id}: {test}");
+    }
+    batch.assert_gone();
+}
+
+fn a_call_is_decided_together_with_its_script() {
+    let batch = Batch::new(ServerBuilder::new());
+    let run = "def run(f, x): return f(x)";
+    let cases = [
+        ("harmless", run, "run(abs, -1)", "ok"),
+        ("call", run, "eval('1')", "blocked"),
+        ("import", "import os", "os.system('id')", "blocked"),
+        // A script must not be completed by a call.
+        ("open", "x = (", "1", "blocked"),
+        ("quoted", "x = '''", "'''", "invalid"),
+        ("two", run, "1); (2", "invalid"),
+        ("statement", run, "x = 1", "invalid"),
+        ("comment", "x = 1  #", "1", "ok"),
+        (
+            "indented",
+            "if True:
+    pass
+  ",
+            "1",
+            "ok",
+        ),
+    ];
+    let line = |(id, code, call, _): &(&str, &str, &str, &str)| json!({ "id": id, "code": code, "tests": [{ "call": call, "value": 1 }] });
+    let lines: Vec<Value> = cases.iter().map(line).collect();
+    let done = batch.run(&lines, &[]);
+    for (id, .., status) in cases {
+        let answer = done.answer(id);
+        assert_eq!(answer["status"], status, "{answer}");
+        let passed = if status == "invalid" { Value::Null } else { json!(status == "ok") };
+        assert_eq!(answer["passed"], passed, "{answer}");
+    }
+    // The line of the finding follows the script.
+    assert_eq!(done.answer("import")["findings"][0]["line"], 2);
+    assert!(done.answer("two")["error"].as_str().unwrap().contains("is not one expression"));
 }
 
 fn a_script_is_run_once_for_each_test() {
@@ -324,7 +692,7 @@ fn a_script_that_others_keep_from_the_processors_is_not_judged() {
         for (id, status) in [("sleeps", "timeout"), ("fails", "failed")] {
             let answer = done.answer(id);
             let told = (&answer["status"], &answer["passed"]);
-            assert_eq!(told, (&json!(status), &json!(false)), "{answer}");
+            assert_eq!(told, (&json!(status), &Value::Null), "{answer}");
         }
         batch.assert_gone();
     }
@@ -351,7 +719,7 @@ fn scripts_read_from_standard_input_however_they_are_run() {
         public().variable("QWED_MCP_SANDBOX", "off"),
     ] {
         let batch = Batch::new(builder);
-        let done = batch.run(&lines, &["--ordered", "--allow-readable-answers"]);
+        let done = batch.run(&lines, &["--ordered", "--unsafe-rewards"]);
         let found: Vec<_> = done.answers.iter().map(|it| it["stdout"].as_str().unwrap()).collect();
         assert_eq!(found, printed, "{} {:?}", done.told, batch.builder);
     }
@@ -417,7 +785,8 @@ fn scripts_cannot_read_the_answers_of_their_batch() {
         // The control: with `--allow-readable-answers` the script can read the answer. The command prints a warning.
         let arguments = ["--batch", path_text(&input), "--allow-readable-answers"];
         let done = run(&builder, &arguments, Stdio::null());
-        assert_eq!(done.answer("cheat")["passed"], true, "{}", done.told);
+        let cheat = done.answer("cheat");
+        assert_eq!((&cheat["passed"], &cheat["judged"]), (&json!(true), &json!("exposed")));
         assert!(done.told.contains("warning: --allow-readable-answers"), "{}", done.told);
         // The script cannot read the answer if the file is elsewhere.
         let done = run(&builder, &["--batch", outside], Stdio::null());
@@ -431,12 +800,21 @@ fn no_batch_runs_without_a_sandbox_that_protects_files() {
         let builder = ServerBuilder::of_interpreter(&public_python().unwrap());
         let builder = builder.variable("QWED_MCP_SANDBOX", sandbox);
         let batch = Batch::new(builder.variable("QWED_MCP_TEST_KERNEL_LACKS", lacks));
-        let lines = [json!({ "id": "x", "code": "print(1)" })];
+        let lines = [json!({ "id": "x", "code": "print(1)", "expect": { "stdout": "1" } })];
         let done = batch.run(&lines, &[]);
         assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{sandbox}: {}", done.told);
         assert!(done.told.contains("lets scripts read all files"), "{sandbox}: {}", done.told);
+        assert!(done.told.contains("or use --unsafe-rewards"), "{sandbox}: {}", done.told);
         let done = batch.run(&lines, &["--allow-readable-answers"]);
-        assert_eq!(done.answer("x")["status"], "ok", "{sandbox}: {}", done.told);
+        assert_eq!((done.code, done.answers.len()), (Some(2), 0), "{sandbox}: {}", done.told);
+        let done = batch.run(&lines, &["--unsafe-rewards"]);
+        let answer = done.answer("x");
+        assert_eq!((&answer["passed"], &answer["judged"]), (&json!(true), &json!("exposed")));
+        assert!(done.told.contains("warning: --unsafe-rewards"), "{}", done.told);
+        let done = batch.run(&lines, &["--unsafe-rewards", "--require-judge", "isolated"]);
+        let answer = done.answer("x");
+        let found = (&answer["status"], &answer["passed"], &answer["incomplete"]);
+        assert_eq!(found, (&json!("ok"), &Value::Null, &json!(true)), "{answer}");
     }
 }
 
@@ -458,7 +836,7 @@ fn no_script_withdraws_from_its_verdict() {
             None => builder,
         };
         let mut command = builder.command();
-        command.args(["run", "--batch", "-", "--allow-readable-answers"]);
+        command.args(["run", "--batch", "-", "--unsafe-rewards"]);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -776,6 +1154,8 @@ fn options_of_batches_are_refused_without_one() {
         &["--ordered"],
         &["--fail-fast"],
         &["--allow-readable-answers"],
+        &["--unsafe-rewards"],
+        &["--require-judge", "isolated"],
     ] {
         let mut command = ServerBuilder::new().command();
         let output = command.arg("run").args(option).arg("script.py").output().unwrap();
@@ -1045,13 +1425,13 @@ fn progress_and_figures_are_there_for_programs() {
     let last = progress.last().unwrap();
     assert_eq!(
         (&last["done"], &last["passed"], &last["infra_error"]),
-        (&json!(5), &json!(4), &json!(0))
+        (&json!(5), &json!(0), &json!(0))
     );
     let summary: Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
     assert_eq!(summary["statuses"], json!({ "ok": 4, "blocked": 1 }));
     for (key, expected) in [
         ("lines", json!(5)),
-        ("passed", json!(4)),
+        ("passed", json!(0)),
         ("skipped", json!(0)),
         ("workers", json!(2)),
         ("memory_mb", json!(1024)),
@@ -1084,6 +1464,6 @@ fn a_terminal_has_a_bar() {
     let terminal = Terminal::start(&command);
     terminal.wait_for("a second, ");
     let (shown, status) = terminal.finish();
-    assert!(status.success() && shown.contains("100 passed"), "{shown}");
+    assert!(status.success() && shown.contains("100 ok"), "{shown}");
     assert_answered_once(&batch.results(), 100);
 }

@@ -20,15 +20,16 @@ tests! {
         the_real_packages_are_imported_and_used,
         an_environment_that_a_server_uses_stays_until_it_has_ended,
         packages_are_wheels_that_the_lock_has_and_that_can_be_imported,
+        a_newer_version_than_the_locked_one_is_not_taken,
         settings_of_pip_and_uv_do_not_lead_packages_elsewhere,
         the_program_of_a_virtual_environment_takes_its_interpreter,
         the_newest_complete_environment_is_taken,
         an_environment_that_others_can_change_is_not_used,
         an_environment_that_starts_with_other_files_is_not_used,
-        a_missing_module_is_answered_with_what_is_there;
+        a_missing_module_is_answered_with_the_installed_packages;
     needs [Root, Tier3, Packages, Venv]:
         a_full_disk_leaves_no_environment,
-        what_cannot_be_removed_is_in_nobodys_way;
+        an_environment_that_cannot_be_removed_stops_no_command;
     needs [Packages, Venv]:
         interrupted_at_any_point_it_leaves_no_environment,
         killed_at_any_point_it_leaves_no_environment,
@@ -36,7 +37,7 @@ tests! {
         what_cannot_be_made_is_told,
         a_package_cannot_bring_what_the_environment_starts_with,
         a_package_that_is_needed_by_its_address_is_not_built,
-        arguments_that_are_none_are_refused;
+        invalid_arguments_are_refused;
     needs []:
         the_lock_has_the_versions_that_the_tests_have;
 }
@@ -247,7 +248,7 @@ for wheel in sys.argv[2:]:
     fn reached(&self) -> Pid {
         let file = self.at("reached");
         let read = || fs::read_to_string(&file).unwrap_or_default().trim().parse().ok();
-        eventually(PATIENCE, || read().is_some()).expect("uv is reached");
+        eventually(PATIENCE, || read().is_some()).expect("uv runs and blocks");
         let uv = read().unwrap();
         fs::remove_file(file).unwrap();
         Pid::from_raw(uv)
@@ -329,6 +330,18 @@ fn an_environment_is_made_with_uv() {
 
 fn an_environment_is_made_with_venv_and_pip() {
     is_made_and_used(&Fixture::with_pip(), "venv of Python 3.");
+}
+
+fn a_newer_version_than_the_locked_one_is_not_taken() {
+    for fixture in [Fixture::with_pip(), Fixture::with_uv()] {
+        // pip resolves a package with an extra apart from the package itself.
+        fixture.wheel("tiny_two", "2.1", "tiny-one[more]", &[("tiny_two/__init__.py", "")]);
+        fixture.wheel("tiny_one", "1.1", "", &[("tiny_one/__init__.py", "")]);
+        fixture.write_lock(&["tiny_one-1.0", "tiny_two-2.1"]);
+        fixture.created(&[]);
+        let packages = fixture.listed()[0]["packages"].clone();
+        assert_eq!((&packages["tiny-one"], &packages["tiny-two"]), (&json!("1.0"), &json!("2.1")));
+    }
 }
 
 /// Tests the packages of the program's own lock, from PyPI.
@@ -661,7 +674,7 @@ fn an_environment_that_starts_with_other_files_is_not_used() {
     run(None, used);
 }
 
-fn a_missing_module_is_answered_with_what_is_there() {
+fn a_missing_module_is_answered_with_the_installed_packages() {
     let fixture = Fixture::with_uv();
     fixture.created(&[]);
     let mut server = fixture.server().connect();
@@ -725,7 +738,7 @@ fn a_full_disk_leaves_no_environment() {
     }
 }
 
-fn what_cannot_be_removed_is_in_nobodys_way() {
+fn an_environment_that_cannot_be_removed_stops_no_command() {
     let fixture = Fixture::with_uv();
     let half_made = fixture.environments().join("env-7/x");
     fs::create_dir_all(&half_made).unwrap();
@@ -756,7 +769,11 @@ fn interrupted_at_any_point_it_leaves_no_environment() {
         fixture.stop_uv_at(word);
         let child = fixture.start();
         let uv = fixture.reached();
-        assert_eq!(fixture.names(), ["env-1", "env-2"], "it is made aside");
+        assert_eq!(
+            fixture.names(),
+            ["env-1", "env-2"],
+            "the incomplete environment is next to the old one"
+        );
         let output = fixture.run(&["env", "path"]);
         assert!(String::from_utf8_lossy(&output.stdout).ends_with("env-1\n"));
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
@@ -810,7 +827,7 @@ fn killed_at_any_point_it_leaves_no_environment() {
         wait = wait * 8 / 5;
     }
     let is_removed = || fixture.listed().len() == 1 && fixture.names().len() == 1;
-    eventually(PATIENCE, is_removed).expect("what was left is removed");
+    eventually(PATIENCE, is_removed).expect("the remains are removed");
 }
 
 fn settings_of_pip_and_uv_do_not_lead_packages_elsewhere() {
@@ -1029,7 +1046,7 @@ fn a_package_cannot_bring_what_the_environment_starts_with() {
     }
 }
 
-fn arguments_that_are_none_are_refused() {
+fn invalid_arguments_are_refused() {
     let fixture = Fixture::with_uv();
     let lock = fixture.at("lock");
     let text = fs::read_to_string(&lock).unwrap();

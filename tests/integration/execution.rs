@@ -217,14 +217,14 @@ print(inspect.getsource(f))
 }
 
 fn a_run_over_its_time_is_killed_and_what_it_printed_follows(executor: Executor) {
-    let mut server = executor.connect(ServerBuilder::new().variable(SYNC_TIMEOUT, "3000"));
+    let mut server = executor.connect(ServerBuilder::new().variable(SYNC_TIMEOUT, "6000"));
     let result = server.execute("import time\nprint('so far')\ntime.sleep(60)");
-    assert_eq!(result.texts, ["Execution timed out after 3.0 seconds.", "STDOUT:\nso far"]);
+    assert_eq!(result.texts, ["Execution timed out after 6.0 seconds.", "STDOUT:\nso far"]);
     assert!(result.is_error);
     assert_eq!(result.execution()["timed_out"], true);
     assert_eq!(result.execution()["exit_code"], -9);
     let result = server.execute("while True: pass");
-    assert_eq!(result.texts, ["Execution timed out after 3.0 seconds."]);
+    assert_eq!(result.texts, ["Execution timed out after 6.0 seconds."]);
     executor.assert_nothing_is_left(&server);
     assert_eq!(server.scratch.entries(), [""; 0].map(std::path::PathBuf::from));
     server.finish();

@@ -26,23 +26,23 @@ tests! {
         an_entry_is_added_once_and_removed_again,
         an_entry_of_an_older_version_is_taken_over,
         another_server_of_the_same_name_is_left_alone,
-        what_cannot_be_read_is_left_alone,
-        what_may_not_be_written_is_left_alone,
+        unreadable_files_are_left_alone,
+        unwritable_files_are_left_alone,
         links_are_followed_and_dangling_ones_left_alone,
         the_gate_stays_as_it_was_unless_a_flag_opens_it,
         a_dry_run_and_prints_change_nothing,
-        the_list_says_what_is_there_and_changes_nothing,
+        the_list_of_clients_changes_nothing,
         a_removal_shows_what_this_program_has_written,
         an_interpreter_is_named_as_in_a_shell,
-        an_interpreter_without_sympy_is_told,
-        one_bad_file_does_not_keep_others_from_theirs,
-        a_program_that_does_not_stay_is_not_named,
+        an_interpreter_without_sympy_is_reported,
+        a_bad_file_of_one_client_does_not_affect_others,
+        a_temporary_program_is_not_written_to_a_file,
         claude_code_changes_its_own_file,
         claude_desktop_on_windows_is_reached_from_wsl,
         two_clients_share_the_file_of_a_project,
         links_out_of_a_project_are_not_followed,
         a_long_line_of_members_is_left_alone,
-        what_a_file_says_is_no_order_to_a_terminal_and_stays_a_secret,
+        contents_of_a_file_are_escaped_and_secrets_are_hidden,
         a_kill_at_any_moment_leaves_a_whole_file,
         an_end_in_the_middle_of_any_write_leaves_a_whole_file;
 }
@@ -363,7 +363,7 @@ fn another_server_of_the_same_name_is_left_alone() {
     }
 }
 
-fn what_cannot_be_read_is_left_alone() {
+fn unreadable_files_are_left_alone() {
     let user = User::new();
     let huge = format!("// {}\n", "x".repeat(17 * 1024 * 1024));
     for (client, file, _) in CLIENTS {
@@ -404,7 +404,7 @@ fn what_cannot_be_read_is_left_alone() {
     }
 }
 
-fn what_may_not_be_written_is_left_alone() {
+fn unwritable_files_are_left_alone() {
     let user = User::new();
     for (client, file, _) in CLIENTS {
         let path = user.write(file, with_other(client));
@@ -606,7 +606,7 @@ fn an_interpreter_is_named_as_in_a_shell() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-fn an_interpreter_without_sympy_is_told() {
+fn an_interpreter_without_sympy_is_reported() {
     let user = User::of_tests();
     let folder = user.path("venv");
     let made = Command::new(python()).args(["-m", "venv", "--without-pip"]).arg(&folder).status();
@@ -625,7 +625,7 @@ fn an_interpreter_without_sympy_is_told() {
     assert!(!text.contains("no SymPy"), "{text}");
 }
 
-fn the_list_says_what_is_there_and_changes_nothing() {
+fn the_list_of_clients_changes_nothing() {
     let user = User::new();
     user.done(&["--client", "cursor", "--allow-code"]);
     user.write(".config/zed/settings.json", "{\n  oops\n}");
@@ -650,7 +650,7 @@ fn the_list_says_what_is_there_and_changes_nothing() {
     }
 }
 
-fn one_bad_file_does_not_keep_others_from_theirs() {
+fn a_bad_file_of_one_client_does_not_affect_others() {
     let user = User::new();
     user.write(".cursor/mcp.json", "oops");
     let log = user.refused(&["--client", "cursor", "kiro", "--client", "codex,zed"]);
@@ -667,7 +667,7 @@ fn make_program(user: &User, name: &str, script: &str) -> PathBuf {
     path
 }
 
-fn a_program_that_does_not_stay_is_not_named() {
+fn a_temporary_program_is_not_written_to_a_file() {
     let mut user = User::new();
     let folder =
         user.program.canonicalize().unwrap().parent().unwrap().to_str().unwrap().to_owned();
@@ -909,7 +909,7 @@ fn an_end_in_the_middle_of_any_write_leaves_a_whole_file() {
     assert!(killed > 3 && failed > 3 && done > 1, "{killed} {failed} {done}");
 }
 
-fn what_a_file_says_is_no_order_to_a_terminal_and_stays_a_secret() {
+fn contents_of_a_file_are_escaped_and_secrets_are_hidden() {
     let user = User::new();
     let file = ".cursor/mcp.json";
     let argument = json!({ "args": ["-m", "qwed_mcp.server", "--token", "hidden1"] });

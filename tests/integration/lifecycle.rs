@@ -21,7 +21,7 @@ tests! {
     needs [Sandbox]:
         a_call_that_ends_within_the_second_is_answered,
         a_client_that_closes_its_output_ends_the_server,
-        the_end_of_input_is_seen_where_nothing_is_read_any_more,
+        the_end_of_input_is_noticed_while_the_server_does_not_read,
         a_request_without_a_line_end_is_answered,
         the_server_works_over_sockets_and_files_too;
 }
@@ -162,10 +162,10 @@ fn a_client_that_closes_its_output_ends_the_server() {
     let _ = writeln!(stdin, "not JSON");
     let child = RefCell::new(child);
     let has_ended = || child.borrow_mut().try_wait().unwrap().is_some();
-    assert!(eventually(Duration::from_secs(5), has_ended).is_some(), "the server stays");
+    assert!(eventually(Duration::from_secs(5), has_ended).is_some(), "the server does not exit");
 }
 
-fn the_end_of_input_is_seen_where_nothing_is_read_any_more() {
+fn the_end_of_input_is_noticed_while_the_server_does_not_read() {
     let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
     }});
@@ -182,7 +182,10 @@ fn the_end_of_input_is_seen_where_nothing_is_read_any_more() {
         drop(stdin);
         let child = RefCell::new(child);
         let has_ended = || child.borrow_mut().try_wait().unwrap().is_some();
-        assert!(eventually(Duration::from_secs(5), has_ended).is_some(), "the server stays");
+        assert!(
+            eventually(Duration::from_secs(5), has_ended).is_some(),
+            "the server does not exit"
+        );
         assert_eq!(child.borrow_mut().wait().unwrap().code(), Some(0));
         drop(stdout);
     }

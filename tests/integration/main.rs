@@ -27,12 +27,15 @@ mod execution;
 mod governance_store;
 mod governed;
 mod http;
+mod inputs;
 mod install;
 mod lifecycle;
+mod long_output;
 mod pictures;
 mod probe;
 mod receipts;
 mod requirements;
+mod returned;
 mod sandbox;
 mod shared_jobs;
 mod soak;
@@ -65,12 +68,15 @@ fn main() -> std::process::ExitCode {
         governance_store::tests(),
         governed::tests(),
         http::tests(),
+        inputs::tests(),
         install::tests(),
         lifecycle::tests(),
+        long_output::tests(),
         pictures::tests(),
         probe::tests(),
         receipts::tests(),
         requirements::tests(),
+        returned::tests(),
         sandbox::tests(),
         shared_jobs::tests(),
         soak::tests(),

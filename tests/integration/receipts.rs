@@ -18,12 +18,12 @@ tests! {
         a_run_leaves_a_receipt_at_the_command_line,
         outputs_that_differ_in_a_byte_have_different_digests,
         without_room_for_its_receipt_nothing_runs,
-        what_was_changed_is_named,
+        changes_to_a_receipt_are_named,
         nothing_runs_where_scripts_could_read_the_key,
-        a_replay_says_what_differs,
+        a_replay_reports_differences,
         a_verification_context_is_kept_in_a_file_of_its_own,
         a_replay_shows_the_first_line_that_differs,
-        addresses_that_cannot_be_fixed_are_told,
+        addresses_that_cannot_be_fixed_are_reported,
         nothing_of_keys_tokens_or_code_is_in_logs;
     needs [Tier3, Packages]:
         deterministic_runs_are_the_same_at_tier_3,
@@ -31,8 +31,8 @@ tests! {
         another_implementation_verifies_them,
         each_script_leaves_a_receipt,
         tests_leave_receipts_and_cannot_reach_the_key,
-        another_interpreter_is_told_before_what_came_of_it,
-        each_thing_that_was_changed_has_a_message_of_its_own;
+        another_interpreter_is_reported_before_the_result,
+        each_kind_of_change_has_its_own_message;
     needs [Tier3, PublicPython]:
         scripts_cannot_reach_the_key_at_tier_3;
     needs [Tier2, PublicPython]:
@@ -202,7 +202,7 @@ fn a_run_leaves_a_receipt_at_the_command_line() {
     assert_eq!(digest(&said, "stdout"), &sha256_of(b"7"));
     assert_eq!(said["predicate"]["caller"]["client"], "qwed-mcp run");
     let all = fs::read_dir(receipts.path("receipts")).unwrap().count();
-    assert_eq!(all, 1, "one folder a day");
+    assert_eq!(all, 1, "all receipts of a day are in one folder");
 }
 
 fn outputs_that_differ_in_a_byte_have_different_digests() {
@@ -352,7 +352,7 @@ fn another_implementation_verifies_them() {
     }
 }
 
-fn what_was_changed_is_named() {
+fn changes_to_a_receipt_are_named() {
     let receipts = Receipts::new();
     let mut server = receipts.server().connect();
     let code = "print('out')";
@@ -626,7 +626,7 @@ fn replay(
     (said, output.status.code())
 }
 
-fn a_replay_says_what_differs() {
+fn a_replay_reports_differences() {
     let receipts = Receipts::new();
     let script = receipts.path("script.py");
     let of = |builder: ServerBuilder, code: &str| {
@@ -830,7 +830,7 @@ fn a_deterministic_server_starts_each_script_alone() {
     assert_eq!(lines(of_job.text()), lines(server.execute(DIFFERENT).text()));
 }
 
-fn addresses_that_cannot_be_fixed_are_told() {
+fn addresses_that_cannot_be_fixed_are_reported() {
     let receipts = Receipts::new();
     let lacking = || {
         let builder = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on");
@@ -928,7 +928,7 @@ fn assert_in_order(text: &str, parts: &[&str]) {
     }
 }
 
-fn another_interpreter_is_told_before_what_came_of_it() {
+fn another_interpreter_is_reported_before_the_result() {
     let receipts = Receipts::new();
     let code = "try:\n    import sympy\n    print(sympy.__version__)\nexcept ImportError:\n    print('none')";
     let (_, receipt) = run(&receipts, &receipts.server(), code, &[]);
@@ -1011,7 +1011,7 @@ fn nothing_of_keys_tokens_or_code_is_in_logs() {
     }
 }
 
-fn each_thing_that_was_changed_has_a_message_of_its_own() {
+fn each_kind_of_change_has_its_own_message() {
     let governed = Governed::new("ledger");
     let folder = governed.beside("of_scripts");
     assert!(governed.command(&["receipt", "keygen"]).status.success());

@@ -20,29 +20,29 @@ tests! {
     needs [Root]:
         folders_are_swept_with_the_rights_of_their_owner;
     needs [Root, Tier3ForUsers, PublicPython, Packages]:
-        what_verifications_use_works_at_tier_3_for_an_ordinary_user;
+        common_scripts_work_at_tier_3_for_an_ordinary_user;
     needs [Tier3ForUsers, PublicPython]:
-        nobody_of_its_user_looks_into_the_server;
+        other_processes_of_its_user_cannot_inspect_the_server;
     needs [Tier3ForUsers, PublicPython, Packages]:
-        what_verifications_use_works_in_warm_interpreters;
+        common_scripts_work_in_warm_interpreters;
     needs [Root, Tier3, PublicPython]:
-        what_is_mounted_below_a_readable_path_is_read_only_too;
+        mounts_below_a_readable_path_are_read_only_too;
     needs [Tier2, PublicPython]:
         deep_folders_are_cleared_up_where_the_scratch_folder_is_a_real_one;
     needs [Tier2, PublicPython, Packages]:
-        what_verifications_use_works_at_tier_2;
+        common_scripts_work_at_tier_2;
     needs [Tier3, PublicPython]:
         a_run_that_uses_everything_up_ends_and_the_next_call_is_clean,
         a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds,
         the_server_itself_is_not_confined,
-        what_runs_has_no_capability_and_its_user_is_not_root;
+        processes_of_a_run_have_no_capability_and_are_not_root;
     needs [Tier3, PublicPython, Packages]:
-        what_verifications_use_works_at_tier_3;
+        common_scripts_work_at_tier_3;
     needs [Tier2, Tier3, PublicPython]:
         nothing_of_one_call_reaches_the_next,
-        without_a_sandbox_that_the_admin_takes_no_code_runs,
+        no_code_runs_without_the_required_sandbox,
         tools_are_closed_world_unless_the_sandbox_is_off,
-        what_the_admin_lists_can_be_read_and_has_to_be_there;
+        listed_paths_can_be_read_and_must_exist;
 }
 
 const MEMORY_LIMIT: &str = "Execution failed with return code -9\nThe memory limit of the sandbox \
@@ -200,21 +200,21 @@ fn assert_works(server: &mut McpProcess, workloads: &[(&str, &str, &str)]) {
     }
 }
 
-fn what_verifications_use_works_at_tier_3() {
+fn common_scripts_work_at_tier_3() {
     let mut server = server("T3", None);
     assert_works(&mut server, &WORKLOADS);
     assert_works(&mut server, &POOLS);
     server.finish();
 }
 
-fn what_verifications_use_works_at_tier_3_for_an_ordinary_user() {
+fn common_scripts_work_at_tier_3_for_an_ordinary_user() {
     let mut server = server("T3", Some(24_602));
     assert_works(&mut server, &WORKLOADS);
     assert_works(&mut server, &POOLS);
     server.finish();
 }
 
-fn what_verifications_use_works_in_warm_interpreters() {
+fn common_scripts_work_in_warm_interpreters() {
     let users = if is_root() { vec![None, Some(24_603)] } else { vec![None] };
     for user in users {
         let mut server = server("warm", user);
@@ -225,7 +225,7 @@ fn what_verifications_use_works_in_warm_interpreters() {
     }
 }
 
-fn what_verifications_use_works_at_tier_2() {
+fn common_scripts_work_at_tier_2() {
     let mut server = server("T2", None);
     assert_works(&mut server, &WORKLOADS);
     server.finish();
@@ -386,7 +386,7 @@ fn folders_are_swept_with_the_rights_of_their_owner() {
     assert!(!kept.join("own").exists() && kept.join("roots/file").exists());
 }
 
-fn without_a_sandbox_that_the_admin_takes_no_code_runs() {
+fn no_code_runs_without_the_required_sandbox() {
     for (mode, lacks, tier) in [
         ("required", "", Some("T3")),
         ("required", "namespaces", Some("T2")),
@@ -454,7 +454,7 @@ fn tools_are_closed_world_unless_the_sandbox_is_off() {
     }
 }
 
-fn what_the_admin_lists_can_be_read_and_has_to_be_there() {
+fn listed_paths_can_be_read_and_must_exist() {
     let data = tempfile::tempdir().unwrap();
     fs::set_permissions(data.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     fs::write(data.path().join("rates.csv"), "0.075").unwrap();
@@ -526,7 +526,7 @@ fn a_launch_that_fails_leaves_no_process_and_the_next_one_succeeds() {
 }
 
 /// Runs as root, because mounts require it. The shell has its own mount namespace.
-fn what_is_mounted_below_a_readable_path_is_read_only_too() {
+fn mounts_below_a_readable_path_are_read_only_too() {
     let data = tempfile::tempdir().unwrap();
     let script = data.path().join("script.py");
     let code = "
@@ -614,7 +614,7 @@ fn the_server_itself_is_not_confined() {
     server.finish();
 }
 
-fn nobody_of_its_user_looks_into_the_server() {
+fn other_processes_of_its_user_cannot_inspect_the_server() {
     let user = ordinary_user(4_322);
     let look = |pid: u32, file: &str| {
         let mut command = Command::new("cat");
@@ -657,7 +657,7 @@ fn nobody_of_its_user_looks_into_the_server() {
     }
 }
 
-fn what_runs_has_no_capability_and_its_user_is_not_root() {
+fn processes_of_a_run_have_no_capability_and_are_not_root() {
     let mut server = server("T3", None);
     let scratch = server.scratch.path().to_owned();
     let id = server.start_execute("import time\ntime.sleep(60)");

@@ -9,13 +9,13 @@ use crate::harness::{McpProcess, ServerBuilder, deadline, postgres};
 
 tests! {
     needs []:
-        a_store_that_is_none_ends_the_server;
+        an_invalid_store_url_ends_the_server;
     needs [Postgres]:
-        a_store_that_refuses_ends_the_server_and_no_password_is_told;
+        a_store_that_refuses_ends_the_server_and_no_password_is_logged;
     needs [Postgres, Sandbox]:
         any_server_answers_for_a_job,
         the_result_outlives_the_server_that_ran_it,
-        a_job_of_a_server_that_is_killed_is_told_as_lost;
+        a_job_of_a_killed_server_is_reported_as_lost;
 }
 
 const STORE: &str = "QWED_MCP_STORE";
@@ -33,7 +33,7 @@ fn refusal(store: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn a_store_that_is_none_ends_the_server() {
+fn an_invalid_store_url_ends_the_server() {
     for (store, expected) in [
         ("mysql://ann:s3cret@db/jobs", "QWED_MCP_STORE is not a URL that begins with postgres://"),
         (
@@ -55,7 +55,7 @@ fn a_store_that_is_none_ends_the_server() {
     }
 }
 
-fn a_store_that_refuses_ends_the_server_and_no_password_is_told() {
+fn a_store_that_refuses_ends_the_server_and_no_password_is_logged() {
     let postgres = postgres::shared();
     let told = refusal(&postgres.url("nowhere").replace("qwed@", "qwed:s3cret@"));
     assert!(told.contains("failed to connect to the database nowhere on 127.0.0.1"), "{told}");
@@ -95,6 +95,14 @@ fn any_server_answers_for_a_job() {
     }
     assert_eq!(results[0].meta["qwed.ai/job"], results[1].meta["qwed.ai/job"]);
     assert_eq!(results[0].meta["qwed.ai/execution"], results[1].meta["qwed.ai/execution"]);
+    let arguments = json!({
+        "code": "print(open('a').read(), inputs['b'], inputs['c'])", "background": true,
+        "inputs": { "a": "x", "b": { "json": [1] }, "c": { "base64": "AP8=" } },
+    });
+    let placed = first.call("execute_python_code", &arguments);
+    let with_inputs = second.wait_for_job(placed.meta["qwed.ai/job"]["job_id"].as_str().unwrap());
+    assert!(with_inputs.text().contains("x [1] b'\\x00\\xff'"), "{:?}", with_inputs.texts);
+    assert_eq!(with_inputs.meta["qwed.ai/job"]["inputs"]["c"]["bytes"], 2);
     let unknown = second.status("00000000-0000-4000-8000-000000000000");
     assert_eq!(
         unknown.texts[1],
@@ -132,7 +140,7 @@ fn the_result_outlives_the_server_that_ran_it() {
     second.finish();
 }
 
-fn a_job_of_a_server_that_is_killed_is_told_as_lost() {
+fn a_job_of_a_killed_server_is_reported_as_lost() {
     let store = postgres::shared().database();
     let mut first = server(&store);
     let job = first.place("import time\ntime.sleep(60)");
@@ -144,6 +152,7 @@ fn a_job_of_a_server_that_is_killed_is_told_as_lost() {
     assert!(text.starts_with("Status: failed\n\nResult:\nExecution error: the worker "), "{text}");
     assert!(text.ends_with(" was lost; the script may have run in part."), "{text}");
     assert!(result.is_error);
+    assert_eq!(result.meta["qwed.ai/verification"]["outcome"], "inconclusive");
     // A server that shuts down reports its job as lost at once.
     let job = second.place("import time\ntime.sleep(60)");
     until_it_runs(&mut second, &job);

@@ -1,4 +1,4 @@
-//! A soak test: 2,000 mixed calls, some of them with faults, leave nothing behind.
+//! A soak test: 2,000 mixed calls, some of them with faults, leak nothing.
 
 use std::time::Duration;
 

@@ -14,11 +14,11 @@ use crate::sandbox::of_user;
 tests! {
     needs [Tier2, Tier3, PublicPython]:
         an_interpreter_behind_a_link_that_goes_through_a_folder_and_back_has_tier_3,
-        a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model,
-        a_model_that_only_polls_jobs_is_told_too,
-        a_machine_without_namespaces_is_told_of_in_the_log_and_in_meta_only,
+        a_fault_at_tier_3_is_reported_to_the_admin_and_once_to_the_model,
+        a_model_that_only_polls_jobs_gets_the_reason_too,
+        missing_namespaces_are_reported_in_the_log_and_in_meta_only,
         the_best_tier_of_the_mode_needs_no_reason,
-        a_setting_that_is_wrong_is_told_once_and_as_what_it_is,
+        a_wrong_setting_is_reported_once_as_the_cause,
         a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason;
 }
 
@@ -73,7 +73,7 @@ fn beside(root: &Path, path: &Path) -> String {
     format!("{}{}", "../".repeat(depth), path.strip_prefix("/").unwrap().display())
 }
 
-fn a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model() {
+fn a_fault_at_tier_3_is_reported_to_the_admin_and_once_to_the_model() {
     let builder = server("file_tree");
     let report = doctor(&builder, &[]);
     let text = String::from_utf8(report.stdout).unwrap();
@@ -108,23 +108,23 @@ fn a_fault_at_tier_3_is_told_to_the_admin_and_once_to_the_model() {
         assert_eq!(result.execution()["sandbox"], "T2");
         assert_eq!(result.execution()["sandbox_reason"], reason);
     }
-    assert_eq!((job.texts.len(), second.texts.len()), (1, 1), "told once");
+    assert_eq!((job.texts.len(), second.texts.len()), (1, 1), "the reason is reported once");
     let log = server.finish();
     assert_eq!(log.matches("ERROR").count(), 1, "{log}");
     assert!(log.contains("T3 failed, scripts run at T2: a readable path"), "{log}");
 }
 
-fn a_model_that_only_polls_jobs_is_told_too() {
+fn a_model_that_only_polls_jobs_gets_the_reason_too() {
     let mut server = server("file_tree").connect();
     let job = server.place("print(2)");
     let texts = server.wait_for_job(&job).texts;
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts[1].starts_with("This script ran at tier T2"), "{texts:?}");
-    assert_eq!(server.status(&job).texts.len(), 1, "told once");
+    assert_eq!(server.status(&job).texts.len(), 1, "the reason is reported once");
     server.finish();
 }
 
-fn a_machine_without_namespaces_is_told_of_in_the_log_and_in_meta_only() {
+fn missing_namespaces_are_reported_in_the_log_and_in_meta_only() {
     for (mode, lacks, tier) in
         [("required", "namespaces", "T2"), ("degraded", "namespaces,landlock", "T1")]
     {
@@ -158,7 +158,7 @@ fn the_best_tier_of_the_mode_needs_no_reason() {
     }
 }
 
-fn a_setting_that_is_wrong_is_told_once_and_as_what_it_is() {
+fn a_wrong_setting_is_reported_once_as_the_cause() {
     let builder = server("").variable("QWED_MCP_READ_PATHS", "relative/data");
     let report = doctor(&builder, &[]);
     let text = String::from_utf8(report.stdout).unwrap();
@@ -208,5 +208,5 @@ fn a_folder_for_temporary_files_that_cannot_be_used_is_named_as_the_reason() {
         let report = String::from_utf8(report.stdout).unwrap();
         assert!(report.contains(&told), "{report}");
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was left");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no file is left");
 }

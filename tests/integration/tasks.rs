@@ -8,17 +8,17 @@ use crate::harness::{McpProcess, ServerBuilder, alive_with_marker, deadline};
 
 tests! {
     needs [Sandbox]:
-        who_declares_the_extension_gets_a_task_and_everybody_else_the_text,
-        a_task_is_there_when_its_answer_is_and_ends_with_the_result_of_the_call,
+        clients_that_declare_the_extension_get_a_task_and_others_the_text,
+        a_task_exists_before_its_reply_and_ends_with_the_result_of_the_call,
         whatever_the_script_did_its_task_is_completed,
         a_task_is_cancelled_by_its_own_request_only,
         a_task_that_has_ended_does_not_change,
         an_unknown_or_expired_task_is_an_invalid_parameter,
-        who_does_not_declare_the_extension_has_no_task_methods,
+        clients_without_the_extension_have_no_task_methods,
         a_call_without_background_is_never_a_task,
         a_refused_call_and_a_full_queue_are_results,
         the_time_to_live_counts_from_creation_and_follows_the_job,
-        a_job_says_of_itself_what_programs_ask;
+        the_metadata_of_a_job_has_its_state;
 }
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -94,7 +94,7 @@ fn is_acknowledged(reply: &Value) -> bool {
         && reply["result"]["_meta"][SERVER_INFO]["name"] == "qwed-mcp"
 }
 
-fn who_declares_the_extension_gets_a_task_and_everybody_else_the_text() {
+fn clients_that_declare_the_extension_get_a_task_and_others_the_text() {
     let mut server = ServerBuilder::new().start();
     let discovered = server.request("server/discover", &with_tasks(json!({})));
     assert_eq!(discovered["result"]["capabilities"]["extensions"][EXTENSION], json!({}));
@@ -123,7 +123,7 @@ fn who_declares_the_extension_gets_a_task_and_everybody_else_the_text() {
     server.finish();
 }
 
-fn a_task_is_there_when_its_answer_is_and_ends_with_the_result_of_the_call() {
+fn a_task_exists_before_its_reply_and_ends_with_the_result_of_the_call() {
     let mut server = ServerBuilder::new().start();
     // A request directly after the reply must find the task. Try often, to find a race.
     for _ in 0..20 {
@@ -254,7 +254,7 @@ fn an_unknown_or_expired_task_is_an_invalid_parameter() {
     server.finish();
 }
 
-fn who_does_not_declare_the_extension_has_no_task_methods() {
+fn clients_without_the_extension_have_no_task_methods() {
     let mut server = ServerBuilder::new().start();
     let id = id_of(&create(&mut server, "print(1)"));
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
@@ -325,7 +325,7 @@ fn the_time_to_live_counts_from_creation_and_follows_the_job() {
     server.finish();
 }
 
-fn a_job_says_of_itself_what_programs_ask() {
+fn the_metadata_of_a_job_has_its_state() {
     let mut server = ServerBuilder::new().connect();
     let arguments = json!({ "code": "import time\ntime.sleep(0.5)", "background": true });
     let placed = server.call("execute_python_code", &arguments);

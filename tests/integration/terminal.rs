@@ -17,26 +17,26 @@ use crate::harness::{
 
 tests! {
     needs [Tier3]:
-        the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none,
+        run_exits_with_the_scripts_code_or_one_for_the_reason,
         a_script_that_is_not_run_has_one_error,
         output_is_shown_while_the_script_runs_and_kept_when_it_is_interrupted,
         a_script_may_take_the_time_that_is_asked_for_and_no_more,
-        the_result_for_programs_is_that_of_the_wire,
-        what_a_script_prints_does_nothing_to_a_terminal,
+        the_json_result_equals_that_of_mcp,
+        output_of_a_script_is_escaped_on_a_terminal,
         the_time_is_shown_while_a_script_runs_on_a_terminal,
         ctrl_c_ends_a_run_and_keeps_what_was_printed,
         a_script_is_typed_into_a_terminal,
-        a_reader_who_has_gone_ends_a_run,
+        a_closed_pipe_ends_a_run,
         the_recorded_session_is_what_a_terminal_shows;
     needs [Python]:
         doctor_looks_at_the_rest_of_the_set_up;
     needs []:
         the_program_alone_on_a_terminal_says_what_it_is,
         errors_are_for_persons,
-        a_warning_of_a_setting_is_no_line_of_a_log,
-        what_is_misspelt_is_told_with_what_is_like_it,
-        colours_are_for_terminals_and_those_who_want_them,
-        a_reader_who_has_gone_is_no_error,
+        a_warning_about_a_setting_is_not_a_log_line,
+        misspelt_arguments_get_a_suggestion,
+        colours_need_a_terminal_or_an_option,
+        a_closed_pipe_is_not_an_error,
         output_that_cannot_be_written_is_an_error,
         values_of_options_are_explained,
         help_is_for_persons;
@@ -60,7 +60,7 @@ fn assert_output(output: &Output, stdout: &str, stderr: &str, code: i32, case: &
     assert_eq!(found, (stdout, stderr, Some(code)), "{case}");
 }
 
-fn the_exit_code_of_run_is_the_scripts_own_or_says_why_there_is_none() {
+fn run_exits_with_the_scripts_code_or_one_for_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let open = ServerBuilder::new;
     let raise = "import sys\nprint('out')\nprint('err', file=sys.stderr)\nsys.exit(7)";
@@ -165,7 +165,7 @@ fn output_is_shown_while_the_script_runs_and_kept_when_it_is_interrupted() {
     stdout.read_line(&mut line).unwrap();
     stderr.read_line(&mut error).unwrap();
     assert_eq!((line.as_str(), error.as_str()), ("begun\n", "too\n"));
-    assert!(child.try_wait().unwrap().is_none(), "it goes on");
+    assert!(child.try_wait().unwrap().is_none(), "the run continues");
     assert!(!alive_with_marker(scratch.path()).is_empty(), "the script runs");
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -184,8 +184,8 @@ fn a_script_may_take_the_time_that_is_asked_for_and_no_more() {
         let builder = ServerBuilder::new();
         builder.command().args(["run", "--timeout", seconds, &file]).output().unwrap()
     };
-    let told = "error: Execution timed out after 1.5 seconds.\n";
-    assert_output(&run("1.5"), "begun\n", told, 124, "1.5");
+    let told = "error: Execution timed out after 4.5 seconds.\n";
+    assert_output(&run("4.5"), "begun\n", told, 124, "4.5");
     for seconds in ["601", "0", "-1", "1m"] {
         let output = run(seconds);
         assert_eq!(output.status.code(), Some(125), "{seconds}");
@@ -193,7 +193,7 @@ fn a_script_may_take_the_time_that_is_asked_for_and_no_more() {
     }
 }
 
-fn the_result_for_programs_is_that_of_the_wire() {
+fn the_json_result_equals_that_of_mcp() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = ServerBuilder::new().connect();
     for source in ["import sys\nprint(1)\nsys.exit(3)", "eval('1')", "import nowhere"] {
@@ -221,7 +221,7 @@ fn the_result_for_programs_is_that_of_the_wire() {
     }
     server.finish();
     let file = script(folder.path(), "import time\nprint('begun')\ntime.sleep(100)");
-    let arguments = ["run", "--json", "--timeout", "1", &file];
+    let arguments = ["run", "--json", "--timeout", "4", &file];
     let output = ServerBuilder::new().command().args(arguments).output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["content"][1]["text"], "STDOUT:\nbegun");
@@ -246,7 +246,7 @@ fn run_on_terminal(source: &str, variables: &[(&str, &str)]) -> (String, Option<
     (shown, status.code())
 }
 
-fn what_a_script_prints_does_nothing_to_a_terminal() {
+fn output_of_a_script_is_escaped_on_a_terminal() {
     let source = "import sys\n\
         print('\\x1b]0;title\\x07\\x1b[2J\\x1b[31mred\\u202e \\x9b5n é')\n\
         print('\\x1b[A\\x1b[2Kno error', file=sys.stderr)\n\
@@ -326,7 +326,7 @@ fn closed_pipe() -> Stdio {
     writer.into()
 }
 
-fn a_reader_who_has_gone_ends_a_run() {
+fn a_closed_pipe_ends_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), "import time\nprint('begun')\ntime.sleep(100)");
     let mut command = ServerBuilder::new().command();
@@ -335,7 +335,7 @@ fn a_reader_who_has_gone_ends_a_run() {
     assert_output(&output, "", "", 141, "run");
 }
 
-fn a_reader_who_has_gone_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), "eval('1')");
     for (arguments, code) in [
@@ -522,7 +522,7 @@ fn errors_are_for_persons() {
     }
 }
 
-fn a_warning_of_a_setting_is_no_line_of_a_log() {
+fn a_warning_about_a_setting_is_not_a_log_line() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(binary());
     command.args(["env", "list"]).env_clear().env("QWED_MCP_MEMORY_MB", "x");
@@ -531,7 +531,7 @@ fn a_warning_of_a_setting_is_no_line_of_a_log() {
     assert!(told.starts_with("warning: QWED_MCP_MEMORY_MB is not a whole number"), "{told}");
 }
 
-fn what_is_misspelt_is_told_with_what_is_like_it() {
+fn misspelt_arguments_get_a_suggestion() {
     for (arguments, tip) in [
         (&["docter"][..], "'doctor'"),
         (&["rnu", "x.py"], "'run'"),
@@ -549,7 +549,7 @@ fn what_is_misspelt_is_told_with_what_is_like_it() {
     }
 }
 
-fn colours_are_for_terminals_and_those_who_want_them() {
+fn colours_need_a_terminal_or_an_option() {
     let folder = tempfile::tempdir().unwrap();
     let file = script(folder.path(), "eval('1')");
     let run = |is_terminal: bool, arguments: &[&str], no_color: Option<&str>| {

@@ -24,6 +24,7 @@ tests! {
         values_that_do_not_want_to_be_shown_change_nothing,
         kept_values_do_not_keep_objects_alive,
         jobs_and_batches_have_a_verdict,
+        a_statement_has_one_line_for_each_check,
         checks_that_hold_with_any_numbers_are_found_by_variants,
         variants_are_a_part_of_the_run;
     needs [Tier3, Packages]:
@@ -75,6 +76,20 @@ const OUTCOMES: &[(&str, &str)] = &[
     ("raise KeyError('unrelated')", "inconclusive"),
     ("import random\nassert random.random() < 2 ** 3", "inconclusive"),
     ("import os\nos.system('id')", "blocked"),
+    // Only 0 and `None` are success, although the operating system also reports 256 as 0.
+    ("import sys\nok = 7 * 8 == 56\nsys.exit(0 if ok else 256)", "verified"),
+    ("import sys\nok = 7 * 8 == 54\nsys.exit(0 if ok else 256)", "vacuous"),
+    ("import sys\nok = 7 * 8 == 54\nsys.exit(not ok)", "refuted"),
+    ("import sys\nok = 7 * 8 == 54\nsys.exit(None if ok else 'no')", "refuted"),
+    (
+        "import sys\nok = 7 * 8 == 54\ntry:\n    sys.exit(0 if ok else 1)\nexcept SystemExit:\n    print('done')",
+        "vacuous",
+    ),
+    (
+        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\nclass T(unittest.TestCase):\n    \
+         def test(self):\n        self.assertEqual(sum([1, 2]), 4)\nunittest.main()",
+        "vacuous",
+    ),
 ];
 
 fn verification(meta: &Value) -> &Value {
@@ -395,6 +410,33 @@ fn jobs_and_batches_have_a_verdict() {
     assert_eq!(outcomes_of_batch(&lines, &[]), ["verified", "refuted"]);
 }
 
+fn a_statement_has_one_line_for_each_check() {
+    let mut server = warm();
+    let text = r"text = '\n'.join(['a', 'b' + chr(92) + 'd', ''])";
+    let code = r#"
+assert (
+    text == r"""a
+b\d
+"""  # doesn't end here
+)
+assert len(text) == len('''\
+a
+b\\d
+''')
+"#;
+    let mut run = |checks: &str| {
+        let result = server.execute(&format!("{text}\n{checks}"));
+        let verification = verification(&result.meta).clone();
+        assert_eq!(verification["outcome"], "verified", "{result:?}");
+        verification["document"]["object"]["formal_statement"].as_str().unwrap().to_owned()
+    };
+    let statement = run(code);
+    let lines = [r#"text == """a\nb\\d\n""""#, r"len(text) == len('''a\nb\\d\n''')"];
+    assert_eq!(statement, lines.join("\n"));
+    // The lines mean the same as the checks, so they hold too.
+    assert_eq!(run(&lines.map(|line| format!("assert {line}")).join("\n")), statement);
+}
+
 fn documents_pass_the_published_schema_and_resolver() {
     let mut server = warm();
     let mut documents = Vec::new();
@@ -410,6 +452,15 @@ fn documents_pass_the_published_schema_and_resolver() {
         *counts.entry(verification["outcome"].as_str().unwrap().to_owned()).or_default() += 1;
         documents.push(verification["document"].clone());
     }
+    // A job that is cancelled has a document without a run.
+    let code = json!({ "code": "import time\ntime.sleep(60)", "background": true });
+    let request = server.start_call("execute_python_code", &code);
+    let job = server.reply(request)["result"]["_meta"]["qwed.ai/job"]["job_id"].clone();
+    server.cancel(request);
+    let result = server.wait_for_job(job.as_str().unwrap());
+    assert_eq!(verification(&result.meta)["outcome"], "inconclusive");
+    documents.push(verification(&result.meta)["document"].clone());
+    *counts.entry("inconclusive".to_owned()).or_default() += 1;
     let [total, verified, changes] = resolve(&documents);
     assert_eq!([total, verified], [counts.values().sum(), counts["verified"]], "{counts:?}");
     assert!(changes > 100, "{changes}");
@@ -448,6 +499,11 @@ fn the_command_line_reports_what_a_script_verified() {
     assert_eq!(run(nothing, &["--require-verified"]).0, 1);
     assert_eq!(run("raise SystemExit(7)", &["--require-verified"]).0, 7);
     let values = "\nnote: refuted: line 2: x == 54; x = 56\n";
+    // The line does not follow the script's own text on the same line.
+    let open = "import sys\nsys.stderr.write('text')\nassert 7 * 8 == 56";
+    let one_line = "text\nnote: verified: 1 check held\n".to_owned();
+    assert_eq!(run(open, &["--verdict"]), (0, one_line));
+    assert_eq!(run(open, &[]), (0, "text".to_owned()));
     let refuted = run("x = 7 * 8\nassert x == 54", &["--verdict"]);
     assert!(refuted.0 == 1 && refuted.1.ends_with(values), "{refuted:?}");
     run(held, &["--verification", document.to_str().unwrap()]);

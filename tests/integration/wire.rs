@@ -18,9 +18,9 @@ tests! {
     needs [Tier3]:
         a_cancelled_call_is_dead_soon_and_has_no_reply;
     needs [Tier3, Packages]:
-        nothing_is_said_of_a_cancelled_call_while_its_end_takes_long;
+        a_cancelled_call_sends_nothing_while_it_ends;
     needs [Sandbox]:
-        lines_that_are_no_request_are_answered_and_the_server_lives_on,
+        invalid_lines_are_answered_and_the_server_continues,
         a_duplicate_id_in_flight_is_refused_and_the_first_is_answered,
         an_id_is_free_as_soon_as_its_reply_is_read,
         a_line_above_the_limit_is_refused_at_once_without_being_held,
@@ -28,10 +28,10 @@ tests! {
         notifications_before_the_handshake_are_ignored,
         a_notification_never_ends_the_server_and_is_never_answered,
         initialize_after_stateless_requests_opens_the_era_with_a_handshake,
-        a_method_that_there_is_not_is_not_found_whatever_its_parameters,
+        unknown_methods_are_not_found_with_any_parameters,
         a_subscription_is_acknowledged_and_stays_open_until_one_side_ends_it,
         each_era_has_its_methods,
-        a_call_that_waits_says_so,
+        a_waiting_call_reports_its_wait,
         every_revision_with_a_handshake_is_negotiated,
         the_stateless_revision_needs_no_handshake,
         exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations,
@@ -41,9 +41,9 @@ tests! {
         a_long_call_with_a_token_reports_progress_that_rises_and_stops,
         a_client_that_does_not_read_makes_the_server_wait_and_not_grow,
         a_reply_is_never_cut_by_the_end_of_the_server,
-        what_was_read_before_the_end_of_input_is_answered,
+        requests_before_the_end_of_input_are_answered,
         a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout,
-        what_a_script_prints_is_never_taken_for_the_protocol;
+        output_of_a_script_is_never_parsed_as_a_message;
 }
 
 /// Sends a line. Returns the code and the id of the error in the reply.
@@ -56,7 +56,7 @@ fn error_for(server: &mut McpProcess, line: &[u8]) -> (i64, Value) {
     (reply["error"]["code"].as_i64().unwrap(), reply["id"].clone())
 }
 
-fn lines_that_are_no_request_are_answered_and_the_server_lives_on() {
+fn invalid_lines_are_answered_and_the_server_continues() {
     let mut server = ServerBuilder::new().connect();
     let null = Value::Null;
     for (line, expected) in [
@@ -257,7 +257,7 @@ fn initialize_after_stateless_requests_opens_the_era_with_a_handshake() {
     server.finish();
 }
 
-fn a_method_that_there_is_not_is_not_found_whatever_its_parameters() {
+fn unknown_methods_are_not_found_with_any_parameters() {
     let mut server = ServerBuilder::new().start();
     let methods = [
         "logging/setLevel",
@@ -370,7 +370,7 @@ fn each_era_has_its_methods() {
     server.finish();
 }
 
-fn a_call_that_waits_says_so() {
+fn a_waiting_call_reports_its_wait() {
     let mut server = ServerBuilder::new().connect();
     // The first call waits while the server examines the interpreter and the sandbox.
     server.execute("pass");
@@ -488,6 +488,16 @@ fn exactly_two_tools_are_listed_with_plain_schemas_and_honest_annotations() {
           "code": {
             "description": "The complete Python script.",
             "type": "string"
+          },
+          "inputs": {
+            "description": "Files for the script, by any plain names: a text, {\"base64\": …} or {\"json\": …} each. Read them as open(\"data.csv\"), pd.read_csv(\"data.csv\") or inputs[\"data.csv\"].",
+            "properties": {
+              "data.csv": {
+                "description": "The content of one file.",
+                "type": "string"
+              }
+            },
+            "type": "object"
           }
         },
         "required": [
@@ -573,7 +583,7 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
         assert!(eventually(Duration::from_secs(5), runs).is_some());
         server.cancel(id);
         let gone = || alive_with_marker(&scratch).is_empty();
-        let took = eventually(Duration::from_secs(2), gone).expect("dead");
+        let took = eventually(Duration::from_secs(2), gone).expect("the processes of the call end");
         // The next call runs. The server sends no message about the cancelled call.
         assert!(!server.execute("print(1)").is_error);
         let said = server.next_message(Duration::from_millis(50));
@@ -593,7 +603,7 @@ fn a_cancelled_call_is_dead_soon_and_has_no_reply() {
     server.finish();
 }
 
-fn nothing_is_said_of_a_cancelled_call_while_its_end_takes_long() {
+fn a_cancelled_call_sends_nothing_while_it_ends() {
     let governed = Governed::new("ledger");
     // Handling thousands of files at the end takes longer than the interval between two progress messages.
     let test = "
@@ -752,7 +762,7 @@ fn a_reply_is_never_cut_by_the_end_of_the_server() {
 }
 
 /// The input is written at once and then ends, as in `printf … | qwed-mcp`.
-fn what_was_read_before_the_end_of_input_is_answered() {
+fn requests_before_the_end_of_input_are_answered() {
     let request = |id: i64, method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
     };
@@ -805,7 +815,7 @@ fn a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout() {
     assert!(server.finish().contains("a test asked for this"));
 }
 
-fn what_a_script_prints_is_never_taken_for_the_protocol() {
+fn output_of_a_script_is_never_parsed_as_a_message() {
     let mut server = ServerBuilder::new().unchecked().connect();
     let forged = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}";
     let code = format!(

@@ -1,9 +1,8 @@
-/* A stand-in for the calls of macOS that hold a script: built as a shared library, and loaded by Python in place of
- * libSystem. It checks what it is given, writes it down, and then holds the process with what Linux has (Landlock and
- * seccomp), as far as the tests need.
+/* A stand-in for the sandbox calls of macOS: built as a shared library, which Python loads instead of libSystem. It
+ * checks and logs its arguments, and then confines the process with Landlock and seccomp, as far as the tests need.
  *
- * Files beside the library say what is to go wrong: `refuse` is the error of sandbox_init_with_parameters, and `hole` names
- * one thing that is left open. `log` takes a line for each call. */
+ * Files next to the library make calls fail: `refuse` has the error of sandbox_init_with_parameters, and `hole` the name
+ * of one layer that stays open. `log` gets a line for each call. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +28,7 @@
 #define ARCHITECTURE AUDIT_ARCH_AARCH64
 #endif
 
-/* What Landlock's ABI 3 (Linux 6.2) can forbid about files. */
+/* All file rights of Landlock's ABI 3 (Linux 6.2). */
 #define ALL_FILE_RIGHTS ((1ULL << 15) - 1)
 #ifndef LANDLOCK_ACCESS_FS_TRUNCATE
 #define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
@@ -39,7 +38,7 @@
     (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |                  \
      LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_SYM |                         \
      LANDLOCK_ACCESS_FS_REFER | LANDLOCK_ACCESS_FS_TRUNCATE)
-/* glibc's loader asks for this flag, and Python's mmap does not. */
+/* glibc's loader sets this flag. Python's mmap does not. */
 #define OF_LOADER 0x800
 
 static int has_entered;
@@ -75,7 +74,7 @@ static int leaves_open(const char *name) { return strcmp(hole, name) == 0; }
 
 static void allow(int rules, const char *path, uint64_t rights) {
     int file = open(path, O_PATH | O_CLOEXEC);
-    /* As on macOS, where a rule about nothing is a rule. */
+    /* As on macOS, a rule about a missing file is allowed. */
     if (file < 0) return;
     struct landlock_path_beneath_attr rule = {.allowed_access = rights, .parent_fd = file};
     if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
@@ -110,7 +109,7 @@ static void hold_files(const char *const parameters[]) {
 #define LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (offset))
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
 #define DENIED (SECCOMP_RET_ERRNO | EPERM)
-/* Goes on with the next instruction where the number is this one, and else leaves out `skip`. */
+/* Continues with the next instruction if the system call has this number, otherwise skips `skip` instructions. */
 #define IF_CALL(number, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, (skip))
 
 static struct sock_filter filter[256];
@@ -160,7 +159,7 @@ static void hold_calls(void) {
         add((struct sock_filter)LOAD(offsetof(struct seccomp_data, nr)));
     }
     if (!leaves_open("map")) {
-        /* mmap of a file as code, but by the loader. */
+        /* mmap of a file as code, except by the loader. */
         add((struct sock_filter)IF_CALL(SYS_mmap, 8));
         add((struct sock_filter)LOAD(ARGUMENT(2)));
         add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 5));
@@ -182,7 +181,7 @@ int sandbox_init_with_parameters(const char *profile, uint64_t flags, const char
         *error = strdup(text);
         return -1;
     }
-    /* A process that is in a sandbox cannot enter another one. */
+    /* A sandboxed process cannot enter another sandbox. */
     if (has_entered) {
         *error = strdup("sandbox_apply: Operation not permitted");
         return -1;
@@ -217,7 +216,7 @@ int sandbox_check(int pid, const char *operation, int type) {
     return has_entered && !leaves_open("lie");
 }
 
-/* Other processes, and services of the system: what the canary asks on macOS. */
+/* For the canary, which tries to reach other processes and system services on macOS. */
 unsigned bootstrap_port = 1;
 
 int bootstrap_look_up(unsigned port, const char *name, unsigned *service) {

@@ -1,7 +1,7 @@
-/* A stand-in for macOS' taskpolicy: checks its arguments, writes them down, and becomes the program.
+/* A stand-in for macOS' taskpolicy: checks and logs its arguments, and executes the program.
  *
- * The limit itself is held by who runs the tests (`run`), which plays the kernel: it reads the log, and kills what has
- * more memory. A file `refuse-limit` beside this program has it end as a version without -m does. */
+ * `run` enforces the limit instead of the kernel: it reads the log, and kills processes that exceed their limit. If a
+ * file `refuse-limit` exists next to this program, it fails like a version without -m. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

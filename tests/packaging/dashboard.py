@@ -1,8 +1,8 @@
-"""Checks a dashboard of Grafana: each panel asks one data source, by PromQL that Prometheus can read.
+"""Checks a dashboard of Grafana: each panel uses one data source, and PromQL that Prometheus can parse.
 
     dashboard.py FILE
 
-Whether there are such figures is a test of the server's. The exit code is 1 if something is not as it should be.
+Does not check that the metrics exist: the server's tests do. The exit code is 1 if there is a finding.
 """
 
 import json
@@ -15,7 +15,7 @@ DURATIONS = {"$__rate_interval": "1m", "$__interval": "1m", "$__range": "1h"}
 
 
 def faults(dashboard):
-    """Returns what is wrong with a dashboard."""
+    """Yields the faults of a dashboard."""
     variables = {variable["name"]: variable for variable in dashboard["templating"]["list"]}
     if variables.get("datasource", {}).get("type") != "datasource":
         yield "no variable chooses the data source"
@@ -27,10 +27,10 @@ def faults(dashboard):
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
         if place["x"] + place["w"] > 24:
-            yield f"{panel['title']}: it is beside the grid"
+            yield f"{panel['title']}: it is outside the grid"
         for target in panel["targets"]:
             if {panel["datasource"]["uid"], target["datasource"]["uid"]} != {"${datasource}"}:
-                yield f"{panel['title']}: the data source is not that of the variable"
+                yield f"{panel['title']}: the data source is not the variable"
             expression = target["expr"]
             for name in re.findall(r"\$(\w+)", expression):
                 if f"${name}" not in DURATIONS and name not in variables:

@@ -8,8 +8,10 @@ The exit code is 1 if a test fails.
 
 import argparse
 import asyncio
+import base64
 import gc
 import itertools
+import json
 import multiprocessing
 import os
 import pathlib
@@ -22,6 +24,7 @@ import tempfile
 import threading
 import time
 import unittest
+import zlib
 from unittest import mock
 
 from qwed_mcp.client import (
@@ -34,6 +37,7 @@ from qwed_mcp.client import (
     Verifier,
     _process,
     last_code_block,
+    tests_of,
 )
 
 STAND_IN = pathlib.Path(__file__).parent / "stand_in.py"
@@ -91,15 +95,16 @@ class Answers(unittest.TestCase):
     def tearDownClass(cls):
         cls.verifier.close()
 
-    def test_a_script_that_ends_passes(self):
+    def test_a_script_that_prints_what_is_expected_passes(self):
         meta = object()
-        result = self.verifier.run("print(6 * 7)", id="a", meta=meta)
+        result = self.verifier.run("print(6 * 7)", id="a", meta=meta, expect="42")
         self.assertEqual(
             [result.id, result.status, result.passed, result.exit_code, result.stdout, result.stderr, result.attempt],
             ["a", "ok", True, 0, "42", "", 1],
         )
         self.assertIs(result.meta, meta)
         self.assertTrue(result.verdict())
+        self.assertEqual([result.judged, result.reached_end, result.incomplete], ["isolated", True, False])
         self.assertRegex(result.verification_id, "^[0-9a-f]{64}$")
         self.assertRegex(result.code_sha256, "^[0-9a-f]{64}$")
         self.assertRegex(result.line_sha256, "^[0-9a-f]{64}$")
@@ -113,25 +118,37 @@ class Answers(unittest.TestCase):
             ("assert (7 * 8 == 54, 'message')", True, "vacuous"),
         ]:
             result = self.verifier.run(code)
-            self.assertEqual([result.passed, result.outcome], [passed, outcome], code)
+            status = "ok" if passed else "failed"
+            self.assertEqual([result.status, result.passed, result.outcome], [status, None, outcome], code)
         self.assertEqual(result.verification["document"]["verdict"], "UNVERIFIABLE")
         self.assertEqual(self.verifier.run("eval('1')").outcome, "blocked")
 
     def test_verdicts(self):
         echo = "print(input()[::-1])"
         for passed, status, code, asked in [
-            (False, "failed", "raise SystemExit(3)", {}),
-            (False, "failed", "1 / 0", {}),
+            (None, "ok", "print(1)", {}),
+            (None, "failed", "raise SystemExit(3)", {}),
+            (False, "failed", "raise SystemExit(3)", {"expect": ""}),
+            (False, "failed", "1 / 0", {"expect": ""}),
             (True, "ok", "print('ü')", {"expect": "ü\n"}),
             (True, "ok", "print('ü')", {"expect": {"stdout": "ü\n"}}),
             (True, "ok", echo, {"stdin": "abc\n", "expect": "cba\n"}),
             (True, "ok", echo, {"tests": [("abc\n", "cba\n"), {"stdin": "xy\n", "stdout": "yx\n"}]}),
-            (False, "blocked", "import os; os.system('id')", {}),
-            (False, "timeout", ENDLESS, {"timeout": 5}),
+            (False, "blocked", "import os; os.system('id')", {"expect": ""}),
+            (False, "timeout", ENDLESS, {"timeout": 5, "expect": ""}),
         ]:
             with self.subTest(code=code, asked=asked):
                 result = self.verifier.run(code, **asked)
                 self.assertEqual([result.passed, result.status], [passed, status], result)
+                if passed is None:
+                    with self.assertRaisesRegex(ValueError, "nothing was expected"):
+                        result.verdict()
+        with real(require_judge="isolated") as verifier:
+            self.assertTrue(verifier.run("print(1)", expect="1").verdict())
+            result = verifier.run("print(1)")
+            self.assertEqual([result.passed, result.incomplete], [None, True])
+            with self.assertRaisesRegex(InfraError, "incomplete"):
+                result.verdict()
         for code, asked in [("print(1)", {"expect": "2\n"}), (echo, {"tests": [("ab\n", "ba\n"), ("ab\n", "ab\n")]})]:
             with self.subTest(code=code, asked=asked):
                 self.assertIs(self.verifier.run(code, **asked).passed, False)
@@ -140,15 +157,140 @@ class Answers(unittest.TestCase):
         result = self.verifier.run("print(input()[::-1])", tests=[("ab\n", "ba\n"), ("ab\n", "ab\n"), ("c\n", "c\n")])
         self.assertEqual([test.passed for test in result.tests], [True, False, True], result)
 
+    def test_calls_are_judged_by_their_value(self):
+        code = "def solve(n):\n    return {'n': n, 'half': n / 2}"
+        tests = [
+            {"call": "solve(3)", "value": {"n": 3, "half": 1.5}},
+            {"call": "solve(4)['half']", "value": 2},
+            {"call": "solve(4)['half']", "value": 2, "check": "isclose"},
+            {"call": "solve(10 ** 30)['n']", "value": 10**30},
+            {"call": "{2, 1}", "value": [1, 2], "check": "set"},
+            {"call": "None", "value": None},
+        ]
+        result = self.verifier.run(code, tests=tests)
+        self.assertEqual([test.passed for test in result.tests], [True, False, True, True, True, True], result)
+        self.assertEqual([result.tests[1].got, result.tests[0].got, result.passed], ["2.0", None, False])
+        result = self.verifier.run(code + "\nraise SystemExit(0)", tests=tests[:1])
+        self.assertEqual([result.tests[0].error, result.reached_end], ["the script ended before the call", False])
+        for kind, test in [
+            (ValueError, {"call": "solve(", "value": 1}),
+            (ValueError, {"call": "1", "value": float("nan")}),
+            (TypeError, {"call": "1", "value": {1, 2}}),
+            (TypeError, {"call": "1"}),
+            (TypeError, {"call": "1", "value": 1, "stdin": ""}),
+        ]:
+            with self.subTest(test=test), self.assertRaises(kind):
+                self.verifier.run("x = 1", tests=[test])
+
+    def test_tests_of_datasets_are_read(self):
+        functional = [{"input": '[1, 2]\n"a"', "output": "true", "testtype": "functional"}]
+        private = base64.b64encode(zlib.compress(pickle.dumps(json.dumps(functional)))).decode()
+        call = {"call": "f([1, 2], 'a')", "value": True}
+        row = {"public_test_cases": json.dumps(functional), "private_test_cases": private, "metadata": '{"func_name": "f"}'}
+        stdin = {"stdin": "1\n", "stdout": "2\n"}
+        as_text = json.dumps([{"input": "1\n", "output": "2\n", "testtype": "stdin"}])
+
+        def call_of(argument, value=None):
+            return {"call": f"f({argument})", "value": argument if value is None else value}
+
+        for record, code, expected in [
+            ({"inputs": ["1\n"], "outputs": ["2\n"]}, "", [stdin]),
+            ('{"inputs": ["1\\n"], "outputs": ["2\\n"], "fn_name": null}', "", [stdin]),
+            ({"inputs": ['[1, 2]\n"a"'], "outputs": ["true"], "fn_name": "f"}, "", [call]),
+            ({"inputs": [[[1, 2], "a"]], "outputs": [True], "fn_name": "f"}, "", [call]),
+            ({"input_output": '{"inputs": ["1\\n"], "outputs": ["2\\n"]}'}, "", [stdin]),
+            (row, "", [call, call]),
+            (row, "import x\nclass Solution:\n    pass", [{**call, "call": "Solution().f([1, 2], 'a')"}] * 2),
+            (row, "'''\nclass Solution:\n'''\ndef f(a, b): pass", [call, call]),
+            (row, "class Solution: pass\ndef f(a, b): pass", [call, call]),
+            ({"public_test_cases": as_text, "private_test_cases": as_text, "metadata": None}, "", [stdin, stdin]),
+            # The functions of APPS have their value in a list.
+            ({"inputs": [[1], [2]], "outputs": [[1], [2]], "fn_name": "f"}, "", [call_of(1), call_of(2)]),
+            ({"inputs": [[1], [2]], "outputs": [[1], [2, 2]], "fn_name": "f"}, "", [call_of(1, [1]), call_of(2, [2, 2])]),
+            ({"test": [{"input": {"stdin": "1\n"}, "output": {"stdout": "2\n"}}]}, "", [stdin]),
+            ({"test_cases": [{"type": "stdin_stdout", "input": "1\n", "output": "2\n"}]}, "", [stdin]),
+            ([{"type": "function_call", "fn_name": "f", "input": [[1, 2], "a"], "output": True}], "", [call]),
+            ([{"type": "function_call", "fn_name": "f", "input": ["1"], "output": "1"}], "", [{"call": "f('1')", "value": "1"}]),
+        ]:
+            with self.subTest(record=record):
+                self.assertEqual(tests_of(record, code), expected)
+
+        class Evil:
+            def __reduce__(self):
+                return os.system, ("exit 1",)
+
+        evil = base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()
+        for wrong in [
+            {"tests": []},
+            {"inputs": ["1"], "outputs": []},
+            {"inputs": ["1"], "outputs": ["1"], "fn_name": "f(); g"},
+            [{"input": {"a.txt": ""}, "output": {"stdout": ""}}],
+            [{"stdin": ""}],
+            {**row, "private_test_cases": evil},
+            {**row, "private_test_cases": "nonsense"},
+            # Tests that are missing would make every script pass, or judge it by what its prompt shows.
+            [],
+            {"inputs": [], "outputs": []},
+            {"inputs": ["1"], "outputs": [[]]},
+            [{"input": {"stdin": "1"}, "output": {}}],
+            {**row, "private_test_cases": ""},
+            {**row, "private_test_cases": "[]"},
+            {"test_cases": None},
+            "3",
+            # Texts and mappings where lists belong.
+            {"inputs": "3\n", "outputs": "9\n"},
+            {"inputs": {"a": "1"}, "outputs": {"b": "2"}},
+            # The kind of the test is unclear.
+            {**row, "metadata": "{}"},
+            [{"type": "function_call", "input": "1", "output": "1"}],
+            [{"type": "else", "fn_name": "f", "input": "1", "output": "1"}],
+            # Values and names that cannot be written into a script.
+            {"inputs": ["NaN"], "outputs": ["1"], "fn_name": "f"},
+            {"inputs": ["1"], "outputs": ["1e400"], "fn_name": "f"},
+            {"inputs": [[object]], "outputs": [1], "fn_name": "f"},
+            {"inputs": [[{1: 2}]], "outputs": [1], "fn_name": "f"},
+            {"inputs": ["1"], "outputs": ["1"], "fn_name": "class"},
+        ]:
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                tests_of(wrong)
+        result = self.verifier.run("def f(a, b):\n    return b in 'abc'", tests=tests_of(row))
+        self.assertTrue(result.verdict())
+
+    def test_values_are_returned(self):
+        result = self.verifier.run("result = {'a': [1, 0.1, None], 'large': 2 ** 64}")
+        self.assertEqual(result.result, {"a": [1, 0.1, None], "large": 2**64})
+        self.assertEqual(result.result_omitted, "")
+        self.assertIsNone(self.verifier.run("x = 1").result)
+        omitted = self.verifier.run("result = {1, 2}")
+        self.assertIsNone(omitted.result)
+        self.assertIn("the type set", omitted.result_omitted)
+
     def test_findings_say_where(self):
         [finding] = self.verifier.run("x = 1\neval('1')").findings
         self.assertEqual(finding.line, 2)
         self.assertIn("eval", finding.message)
 
+    def test_inputs_are_files_of_the_script(self):
+        inputs = {"a.csv": "x,é\n", "b.bin": b"\x00\xff", "c.json": {"json": [1, {"k": None}]}}
+        code = "print(open('a.csv').read() == inputs['a.csv'], inputs['b.bin'], inputs['c.json'])"
+        result = self.verifier.run(code, inputs=inputs, expect="True b'\\x00\\xff' [1, {'k': None}]")
+        self.assertEqual([result.status, result.passed], ["ok", True], result)
+        size = 20 << 20
+        [result] = self.verifier.map([{"code": "print(len(inputs['l']))", "inputs": {"l": bytes(size)}, "expect": str(size)}])
+        self.assertEqual([result.status, result.passed], ["ok", True], result)
+        for wrong, said, asked in [
+            (ValueError, "not a plain file name", {"../a": "x"}),
+            (TypeError, "inputs is a mapping of file names, not list", ["a"]),
+            (TypeError, "inputs\\['a'\\] is a string, bytes or", {"a": 1}),
+            (ValueError, "inputs\\['a'\\]: Out of range float", {"a": {"json": float("nan")}}),
+        ]:
+            with self.subTest(said=said), self.assertRaisesRegex(wrong, said):
+                self.verifier.run("print(1)", inputs=asked)
+
     def test_memory_is_bounded_by_script(self):
         result = self.verifier.run("x = bytearray(300 << 20)", memory_mb=200)
-        self.assertIs(result.passed, False, result)
-        self.assertIs(self.verifier.run("x = bytearray(100 << 20)", memory_mb=200).passed, True)
+        self.assertEqual(result.status, "memory", result)
+        self.assertEqual(self.verifier.run("x = bytearray(100 << 20)", memory_mb=200).status, "ok")
 
     def test_what_cannot_be_asked_for_is_an_error(self):
         for wrong, said, code, asked in [
@@ -188,7 +330,7 @@ class Answers(unittest.TestCase):
             results = sorted(self.verifier.map(items, ordered=ordered), key=lambda result: result.id)
             self.assertEqual([result.id for result in results], ["0", "1", "3", "4", "mine"])
             self.assertEqual([result.status for result in results], ["ok", "invalid", "invalid", "ok", "ok"])
-            self.assertEqual([result.passed for result in results], [True, None, None, True, True])
+            self.assertEqual({result.passed for result in results}, {None})
             with self.assertRaisesRegex(InfraError, "surrogate"):
                 results[1].verdict()
 
@@ -204,6 +346,7 @@ class Answers(unittest.TestCase):
     def test_settings_that_make_no_sense(self):
         for wrong, settings in [
             (ValueError, {"analysis": "off"}),
+            (ValueError, {"require_judge": "exposed"}),
             (ValueError, {"workers": 0}),
             (ValueError, {"timeout": -1}),
             (TypeError, {"memory_mb": 1.5}),
@@ -216,7 +359,7 @@ class Answers(unittest.TestCase):
     def test_reported_findings_do_not_block(self):
         with real(analysis="report") as trusting:
             result = trusting.run("exec('print(1)')")
-            self.assertEqual([result.status, result.passed, result.stdout], ["ok", True, "1"], result)
+            self.assertEqual([result.status, result.passed, result.stdout], ["ok", None, "1"], result)
             self.assertEqual([result.analysis, len(result.findings)], ["report", 1], result)
             self.assertEqual(trusting.run("print(1)").analysis, "report")
         self.assertIsNone(self.verifier.run("print(1)").analysis)
@@ -356,7 +499,8 @@ class BrokenPrograms(unittest.TestCase):
     def test_the_real_program_killed_in_the_middle(self):
         with real(workers=2) as verifier:
             results, killed = [], 0
-            for result in verifier.map((f"print({number})" for number in range(300)), ordered=False, concurrency=16):
+            scripts = (Script(f"print({number})", expect=str(number)) for number in range(300))
+            for result in verifier.map(scripts, ordered=False, concurrency=16):
                 results.append(result)
                 if len(results) in (50, 150, 250):
                     pid = verifier.pid
@@ -672,7 +816,7 @@ class TheDocumentation(unittest.TestCase):
     def test_the_samples_print_what_they_say(self):
         page = (pathlib.Path(__file__).parents[2] / "docs/PIPELINES.md").read_text()
         samples = re.findall(r"```python\n(from qwed_mcp.*?)```", page, re.DOTALL)
-        self.assertEqual(len(samples), 2)
+        self.assertEqual(len(samples), 3)
         for sample in samples:
             expected = re.findall(r"^ *print\(.*\)  # (.*)$", sample, re.MULTILINE)
             self.assertEqual(len(expected), len(re.findall(r"^ *print\(", sample, re.MULTILINE)))

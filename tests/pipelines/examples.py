@@ -79,6 +79,18 @@ class Verl(unittest.TestCase):
                     with self.subTest(reply=reply, function=function):
                         self.assertEqual(function(**asked), {"score": score, "acc": score})
 
+    def test_functions_are_called(self):
+        truth = {"inputs": ["[1, 2]\n3"], "outputs": ["[1, 2, 3]"], "fn_name": "append"}
+        for code, score in [
+            ("def append(items, item):\n    return items + [item]", 1.0),
+            ("class Solution:\n    def append(self, items, item):\n        return (*items, item)", 1.0),
+            ("def append(items, item):\n    return [item]", 0.0),
+        ]:
+            for function in self.functions():
+                asked = {"data_source": "apps", "solution_str": f"```python\n{code}\n```", "ground_truth": truth, "extra_info": {}}
+                with self.subTest(code=code, function=function):
+                    self.assertEqual(function(**asked)["score"], score)
+
     def test_what_was_not_judged_has_no_score(self):
         real = self.example.verifier, self.example.async_verifier
         self.example.verifier, self.example.async_verifier = Verifier(binary=STAND_IN), AsyncVerifier(binary=STAND_IN)
@@ -115,7 +127,7 @@ class Verifiers(unittest.IsolatedAsyncioTestCase):
                 trace = self.trace(task, reply)
                 await task.score(trace)
                 self.assertEqual([trace.rewards["passes"].score, trace.reward], [reward, reward])
-        trace = self.trace(backwards, "```python\nprint(input()[::-1])\n```")
+        trace = self.trace(backwards, "```python\ndef backwards(text):\n    return text[::-1]\n```")
         await backwards.score(trace)
         self.assertEqual(trace.reward, 1.0)
 
@@ -178,7 +190,7 @@ class Pandas(unittest.TestCase):
         lines = [
             {"id": "1", "code": "print(1)", "expect": {"stdout": "1\n"}, "meta": {"model": "a"}},
             {"id": "2", "code": "print(2)", "expect": {"stdout": "1\n"}, "meta": {"model": "a"}},
-            {"id": "3", "code": "print(3)", "meta": {"model": "b"}},
+            {"id": "3", "code": "print(3)", "expect": {"stdout": "3\n"}, "meta": {"model": "b"}},
             {"id": "4", "code": "'\ud800'", "meta": {"model": "b"}},
         ]
         with tempfile.TemporaryDirectory() as folder:

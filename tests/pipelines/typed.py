@@ -15,6 +15,7 @@ def plain(scripts: Iterator[str]) -> None:
         assert_type(result, Result)
         assert_type(result.passed, Optional[bool])
         assert_type(result.verdict(), bool)
+        assert_type(result.judged, Optional[str])
         assert_type(verifier.map(scripts, concurrency=4, ordered=False), Iterator[Result])
         verifier.run("x", expect={"stdout": "1\n"}, tests=tests)
         list(verifier.map([Script("x", id="a"), {"code": "x"}, "x"]))

@@ -1,7 +1,7 @@
-"""Records reports of start_pytest.py, for the tests of the summary: python tests/reports/record.py PYTHON
+"""Records reports of src/governance/pytest, for the tests of the summary: python tests/reports/record.py PYTHON
 
-Each project below becomes a report and, beside it, the last line that pytest printed. With pytest-xdist,
-the same must come of it with two workers.
+Each project below becomes a report, and a file with the last line that pytest printed. With pytest-xdist, two workers
+must give the same report.
 """
 
 import json
@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-START = FOLDER / "../../src/governance/start_pytest.py"
+START = [FOLDER / "../../src/governance/pytest" / name for name in ("common.py", "in_process.py")]
 PROJECTS = {}
 PROJECTS["outcomes"] = {"tests/test_outcomes.py": '''\
 import os
@@ -190,12 +190,13 @@ def run(files, arguments):
         scratch.mkdir()
         arguments = ["--continue-on-collection-errors", *arguments, str(project)]
         source = f"PROJECT = {str(project)!r}\nFIRST = LAST = []\nFILES = {str(left)!r}\n"
-        source += f"RESERVE = 1000\nFAILURES_MAX = 50\nARGUMENTS = {arguments!r}\n" + START.read_text()
+        source += f"RESERVE = 1000\nFAILURES_MAX = 50\nARGUMENTS = {arguments!r}\nTESTS = None\n"
+        source += "".join(part.read_text() for part in START)
         environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
         printed = subprocess.run([sys.argv[1], "-c", source], capture_output=True, env=environment)
         report = (left / ".new-report").read_text().replace(str(project), "/project")
         assert '{"way": "returned", ' in (left / ".new-ended").read_text()
-    # Nothing of the machine it was recorded on.
+    # Removes paths and addresses of this machine.
     report = re.sub(r"/[^ :'\"&<]*/lib/python3\.\d+/", "/usr/lib/python3/", report)
     report = re.sub(r"0x[0-9a-f]{8,}", "0x0", report)
     return report, printed.stdout.decode(errors="replace").strip().splitlines()[-1].strip("= ")
@@ -211,7 +212,7 @@ for name, files in PROJECTS.items():
     (FOLDER / f"{name}.jsonl").write_text(report)
     (FOLDER / f"{name}.txt").write_text(last + "\n")
     if subprocess.run([sys.argv[1], "-c", "import xdist"], capture_output=True).returncode == 0:
-        # pytest-xdist itself fails where half of a surrogate pair is reported.
+        # pytest-xdist itself fails if a report has half of a surrogate pair.
         files = {path: text.replace("\\udc80", "") for path, text in files.items()}
         distributed, _ = run(files, ["-n", "2"])
         assert counts(distributed) == counts(report), distributed

@@ -75,11 +75,28 @@ pub enum AnalysisError {
 ///
 /// Returns [`AnalysisError`] if the analysis itself failed. No source causes an error by its content.
 pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
+    analyze_with_inputs(source, &[])
+}
+
+/// Analyses `source`, which may read the files with the names in `inputs`. The caller must ensure that these files are
+/// in the folder that the script starts in, that they are plain files, and that the script may know their content.
+///
+/// # Errors
+///
+/// As for [`analyze`].
+///
+/// ```
+/// let source = "print(open('orders.csv').read())";
+/// assert_eq!(qwed_safety::analyze(source).unwrap().findings.len(), 1);
+/// let analysis = qwed_safety::analyze_with_inputs(source, &["orders.csv"]).unwrap();
+/// assert!(analysis.findings.is_empty());
+/// ```
+pub fn analyze_with_inputs(source: &str, inputs: &[&str]) -> Result<Analysis, AnalysisError> {
     if source.len() > SOURCE_BYTES_MAX {
         return Ok(refusal(FindingKind::TooLarge(source.len())));
     }
     let analysis = |level_max| {
-        std::panic::catch_unwind(|| engine::check(source, level_max).into_analysis(source))
+        std::panic::catch_unwind(|| engine::check(source, inputs, level_max).into_analysis(source))
             .map_err(|_| AnalysisError::Panicked)
     };
     match bounds::nesting(source) {
@@ -89,6 +106,14 @@ pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
             .unwrap_or(Err(AnalysisError::Panicked)),
         Nesting::TooDeep => Ok(refusal(FindingKind::TooDeep)),
     }
+}
+
+/// Returns whether `source` is exactly one expression, of a nesting that needs no large stack.
+pub fn is_expression(source: &str) -> bool {
+    source.len() <= SOURCE_BYTES_MAX
+        && matches!(bounds::nesting(source), Nesting::Shallow)
+        && std::panic::catch_unwind(|| ruff_python_parser::parse_expression(source).is_ok())
+            .unwrap_or(false)
 }
 
 fn refusal(kind: FindingKind) -> Analysis {

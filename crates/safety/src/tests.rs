@@ -1285,3 +1285,220 @@ fn the_scripts_own_names_and_texts_of_code_are_judged_and_honest_siblings_pass()
         ),
     ]);
 }
+
+#[test]
+fn only_one_expression_is_an_expression() {
+    for (source, is_one) in [
+        ("solve(3)", true),
+        ("Solution().f([1, 2], {'a': None})  # of a class", true),
+        ("f(\n1)", true),
+        ("1, 2", true),
+        ("", false),
+        ("x = 1", false),
+        ("f(1); g(2)", false),
+        ("f(1)\ng(2)", false),
+        ("f(1)) + (g(2)", false),
+        ("import os", false),
+        ("x := 1", false),
+        ("f(", false),
+        ("\"\"\"", false),
+    ] {
+        assert_eq!(crate::is_expression(source), is_one, "{source:?}");
+    }
+    assert!(!crate::is_expression(&"(".repeat(100_000)));
+}
+
+/// The names of the inputs in the tests below.
+const INPUTS: &[&str] = &["orders.csv", "data.json", "t.db"];
+
+fn with_inputs(source: &str) -> Vec<String> {
+    let analysis = crate::analyze_with_inputs(source, INPUTS).unwrap();
+    analysis.findings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn inputs_may_be_read() {
+    for source in [
+        "print(open('orders.csv').read(), open('./orders.csv'))",
+        "with open('orders.csv', newline='', encoding='utf-8') as f:\n    print(f.readline())",
+        "import csv\nwith open('orders.csv') as f:\n    rows = list(csv.DictReader(f))",
+        "import json\nwith open('data.json', 'rb') as f: print(json.load(f))",
+        "import io\nio.open(file='orders.csv', mode='r')",
+        "def load():\n    return open('orders.csv')\nload()",
+        "class A:\n    def __init__(self): self._n = 0\n    def open(self): return open('orders.csv')\nA().open()",
+        "from pathlib import Path\nprint(Path('orders.csv').read_text(), Path('t.db').read_bytes())",
+        "from pathlib import Path\nwith Path('orders.csv').open() as f: print(f.read())",
+        "import pandas as pd\npd.read_csv('orders.csv', sep=';').sum()",
+        "import pandas as pd\nd = pd.read_csv('orders.csv')\nd.columns = ['a']\nprint(getattr(d, 'a'))",
+        "import pandas\npandas.read_csv(filepath_or_buffer='orders.csv')",
+        "import pandas as pd\nwith open('orders.csv') as f: pd.read_csv(f)",
+        "import pandas as pd\nclass A:\n    def __init__(self): self._d = pd.read_csv(open('orders.csv'))",
+        "import pandas as pd\npd.read_json('data.json')\npd.read_excel('t.db', sheet_name=0)",
+        "import numpy as np\nnp.loadtxt('orders.csv', delimiter=',')\nnp.genfromtxt('orders.csv')",
+        "import numpy as np\nnp.load('t.db', mmap_mode='r')\nnp.load('t.db', mmap_mode=None)",
+        "import sqlite3\nc = sqlite3.connect('t.db')\nprint(c.execute('select 1').fetchall())",
+        "import zipfile\nwith zipfile.ZipFile('t.db') as z: print(z.namelist(), z.read('a'))",
+        "import zipfile\nwith zipfile.ZipFile(open('t.db', 'rb')) as z: print(z.namelist())",
+        "import gzip\nwith gzip.open('t.db', 'rt') as f: print(f.read())",
+        "import xml.etree.ElementTree as ET\nprint(ET.parse('orders.csv').getroot())",
+        "print(inputs['orders.csv'], len(inputs))",
+    ] {
+        assert_eq!(with_inputs(source), [""; 0], "{source}");
+        // The same file is refused if it was not passed.
+        let refused = !source.contains("inputs[");
+        assert_eq!(!analyze(source).unwrap().findings.is_empty(), refused, "{source}");
+    }
+}
+
+#[test]
+fn a_file_beside_the_inputs_has_a_remedy_of_its_own() {
+    for source in ["open(name)", "import pandas as pd\npd.read_csv(name)"] {
+        let [finding] = &with_inputs(source)[..] else { panic!("{source}") };
+        assert!(
+            finding.ends_with("f = open(\"data.csv\"), and pass f to other readers"),
+            "{finding}"
+        );
+        assert!(!texts(source)[0].contains("pass f"), "{source}");
+    }
+}
+
+/// Scripts that try to open another file than an input, or to use an input in another way than to read it.
+#[rustfmt::skip]
+const NOT_READING_INPUTS: &[&str] = &[
+    "open('/etc/passwd')",
+    "open('../orders.csv')",
+    "open('orders.csv/')",
+    "open('ORDERS.CSV')",
+    "open('orders.csv\\0')",
+    "open(b'orders.csv')",
+    "open(f'orders.csv{x}')",
+    "open('orders.csv' + x)",
+    "open('orders.csv', 'w')",
+    "open('orders.csv', 'r+')",
+    "open('orders.csv', mode)",
+    "open('orders.csv', mode='a')",
+    "open('orders.csv', 'rb', 0)",
+    "open('orders.csv', 'rb', buffering=0)",
+    "open('orders.csv', opener=f)",
+    "open('orders.csv', closefd=False)",
+    "open('orders.csv', *a)",
+    "open('orders.csv', **k)",
+    "open(*['orders.csv'], **k)",
+    "open('orders.csv', file='/etc/passwd')",
+    "open(name)",
+    "n = 'orders.csv'\nn = '/etc/passwd'\nopen(n)",
+    "n = 'orders.csv'\nglobals()['n'] = '/etc/passwd'\nopen(n)",
+    "n = 'orders.csv'\ndef f():\n    global n\n    n = g()\nf()\nopen(n)",
+    "n = 'orders.csv'\nimport __main__\n__main__.n = '/etc/passwd'\nopen(n)",
+    "def f(n='orders.csv'): return open(n)\nf('/etc/passwd')",
+    "for n in ['orders.csv', '/etc/passwd']: open(n)",
+    "for n in names: open(n)",
+    "names = ['orders.csv']\nnames[0] = '/etc/passwd'\nfor n in names: open(n)",
+    "def f():\n    n = 'orders.csv'\n    def g():\n        nonlocal n\n        n = h()\n    g()\n    open(n)",
+    "n = 'orders.csv'\nwith x as n: open(n)",
+    "n = 'orders.csv'\nn += '/../x'\nopen(n)",
+    "(n := 'orders.csv')\nif x: n = y\nopen(n)",
+    "f = open\nf('/etc/passwd')",
+    "map(open, ['orders.csv'])",
+    "type(open('orders.csv').buffer.raw)('/etc/passwd')",
+    "type(open('orders.csv').detach())('/etc/passwd')",
+    "type(open('orders.csv').buffer.detach())('/etc/passwd')",
+    "type(open('orders.csv', 'rb').detach())('/etc/passwd')",
+    "f = open('orders.csv', 'rb')\nr = f.raw\ntype(r)('/etc/passwd')",
+    "open('orders.csv').buffer.raw.__init__('/etc/passwd')",
+    "open('orders.csv', 'rb').raw.__init__('/etc/passwd')",
+    "with open('orders.csv', 'rb') as f: type(f.raw)('/etc/passwd')",
+    "from pathlib import Path\nPath('orders.csv').write_text('x')",
+    "from pathlib import Path\nPath('orders.csv').unlink()",
+    "from pathlib import Path\nPath('orders.csv').open('w')",
+    "from pathlib import Path\nPath('orders.csv').open('rb', 0)",
+    "from pathlib import Path\nPath('orders.csv').parent.iterdir()",
+    "from pathlib import Path\n(Path('orders.csv') / '/etc/passwd').read_text()",
+    "from pathlib import Path\n('/etc/passwd' / Path('orders.csv')).read_text()",
+    "from pathlib import Path\np = Path('orders.csv')\np /= '/etc/passwd'\np.read_text()",
+    "from pathlib import Path\nPath('orders.csv').with_name('x').read_text()",
+    "from pathlib import Path\nPath('orders.csv').joinpath('/etc/passwd').read_text()",
+    "from pathlib import Path\nPath('orders.csv', '/etc/passwd').read_text()",
+    "from pathlib import Path\nPath('/etc', 'orders.csv').read_text()",
+    "from pathlib import Path\np = Path('orders.csv')\nif x: p = Path('/etc/passwd')\np.read_text()",
+    "from pathlib import Path\np = Path('orders.csv')\np._raw_paths = ['/etc/passwd']\np.read_text()",
+    "from pathlib import Path\nPath.__str__ = f\nPath('orders.csv').read_text()",
+    "from pathlib import Path\nPath.__fspath__ = f\nopen(Path('orders.csv'))",
+    "from pathlib import Path\np = Path('orders.csv')\nPath.__init__(p, '/etc/passwd')\np.read_text()",
+    "from pathlib import Path\np = Path('orders.csv')\ngetattr(Path, '__in' + 'it__')(p, '/x')\np.read_text()",
+    "import os, numpy as np\nos.fspath = f\nnp.loadtxt('orders.csv')",
+    "import os, numpy as np\nsetattr(os, 'fspath', f)\nnp.loadtxt('orders.csv')",
+    "import os, numpy as np\nos.path.join = f\nnp.loadtxt('orders.csv')",
+    "import numpy as np\nfrom unittest.mock import patch\nwith patch('os.fspath', f): np.loadtxt('orders.csv')",
+    "from unittest.mock import patch as p\nimport os\nwith p.object(os, 'fspath', f): open('orders.csv')",
+    "from pathlib import Path\ntype(Path('orders.csv'))('/etc/passwd').read_text()",
+    "from pathlib import Path\nPath('orders.csv').__class__('/etc/passwd').read_text()",
+    "from pathlib import Path\np = Path('orders.csv')\np.__init__('/etc/passwd')\np.read_text()",
+    "from pathlib import Path\nf = Path('orders.csv').read_text\nprint(f.__self__)",
+    "from pathlib import Path\nfor p in [Path('orders.csv'), x]: p.read_text()",
+    "from pathlib import Path\nPath('orders.csv').chmod(0o777)",
+    "from pathlib import Path\nPath('x').symlink_to('orders.csv')",
+    "import pandas as pd\npd.read_csv('other.csv')",
+    "import pandas as pd\npd.read_csv(*['orders.csv'], **k)",
+    "import pandas as pd\npd.read_pickle('orders.csv')",
+    "import pandas as pd\npd.read_hdf('t.db')",
+    "import pandas as pd\npd.DataFrame().to_csv('orders.csv')",
+    "import numpy as np\nnp.load('t.db', allow_pickle=True)",
+    "import numpy as np\nnp.memmap('t.db')",
+    "import numpy as np\nnp.savetxt('orders.csv', a)",
+    "import sqlite3\nc = sqlite3.connect('t.db')\nc.execute(\"ATTACH '/x.db' AS y\")",
+    "import sqlite3\nsqlite3.connect('t.db').enable_load_extension(True)",
+    "import zipfile\nzipfile.ZipFile('t.db').extractall('/tmp')",
+    "import zipfile\nzipfile.ZipFile('t.db').extract('a', '/tmp')",
+    "import zipfile\nzipfile.Path('t.db')",
+    "import ctypes\nctypes.CDLL('t.db')",
+    "import runpy\nrunpy.run_path('orders.csv')",
+    "import pickle\npickle.load(open('t.db', 'rb'))",
+    "import marshal\nmarshal.load(open('t.db', 'rb'))",
+    "exec(open('orders.csv').read())",
+    "eval(inputs['orders.csv'])",
+    "import os\nos.chdir('/etc')\nopen('orders.csv')",
+    "import contextlib\nwith contextlib.chdir('/etc'): open('orders.csv')",
+    "import os\nos.rename('orders.csv', 'x')",
+    "n = 'orders.csv'\nprint(open(n).read())",
+    "from pathlib import Path\np = Path('orders.csv')\nprint(p.read_text())",
+    "from pathlib import Path\nopen(Path('orders.csv'))",
+    "from pathlib import Path\ndef hack(self): self._str = '/x'\nhack(Path)\nprint(Path('orders.csv').read_text())",
+    "from pathlib import Path as self\nself.__fspath__ = f\nself('orders.csv').read_text()",
+    "import pathlib\npathlib.reversed = f\npathlib.Path('orders.csv').read_text()",
+    "import pathlib\npathlib.sys = F\npathlib.Path('orders.csv').read_text()",
+    "import os.path, urllib.parse, numpy as np\nurllib.parse.urlparse = f\nos.path.splitdrive = f\nnp.loadtxt('orders.csv')",
+    "import functools\nfrom pathlib import Path\nfunctools.update_wrapper(Path, X, assigned=('__fspath__',), updated=())\nPath('orders.csv').read_text()",
+    "import argparse\nfrom pathlib import Path\nargparse.ArgumentParser().parse_args([], namespace=Path)\nPath('orders.csv').read_text()",
+    "import timeit, numpy as np\ntimeit.timeit('import os\\nos.fspath = f')\nnp.loadtxt('orders.csv')",
+    "from pathlib import Path\nmatch Path:\n    case object(_str=d): d.__set__(p, 'x')\nPath('orders.csv').read_text()",
+    "for pathlib.sys in [F]: pass\nimport pathlib\npathlib.Path('orders.csv').read_text()",
+    "f = open('orders.csv', 'rb')\nmatch f:\n    case object(raw=r): print(type(r)('/x').read())",
+    "match open('orders.csv'):\n    case object(buffer=b): pass",
+    "import io\ntype(io.BufferedReader.detach(open('orders.csv', 'rb')))('/x')",
+    "import io\nio.BufferedReader.raw.__get__(open('orders.csv', 'rb'))",
+    "f = open('orders.csv', 'rb')\n[getattr(f, n) for n in dir(f)]",
+    "f = open('orders.csv', 'rb')\nlist(map(type, [f.raw]))[0]('/x')",
+    "import zipfile\nlist(map(type, [zipfile.ZipFile('orders.csv').fp.raw]))[0]('/x')",
+    "import inspect\ndict(inspect.getmembers(open('orders.csv', 'rb')))['raw']",
+    "import tarfile\nt = tarfile.open('t.db')\nt.makelink(m, 'orders.csv')",
+    "import tarfile\ntarfile.open('t.db')._extract_member(m, 'orders.csv')",
+    "import pytest\npytest.main(['-q'])",
+    "from pytest import main\nmain()",
+    "import zipfile\nzipfile.ZipFile('t.db', 'w')",
+    "import zipfile\nzipfile.ZipFile('t.db', mode='a')",
+    "import gzip\ngzip.open('t.db', 'wb')",
+    "import tarfile\ntarfile.open('t.db', 'w')",
+    "import wave\nwave.open('t.db', 'wb')",
+    "import numpy as np\nnp.load('t.db', mmap_mode='r+')",
+    "import pandas as pd\npd.read_xml('orders.csv', stylesheet='/x')",
+    "import pandas as pd\npd.ExcelFile('/x')",
+    "class A:\n    def write(self, n): print(open(n).read())\nA().write('orders.csv')",
+    "import fileinput\nfileinput.input(['orders.csv'])",
+];
+
+#[test]
+fn inputs_open_no_other_file() {
+    let opens = |source: &&&str| with_inputs(source).is_empty();
+    assert_eq!(NOT_READING_INPUTS.iter().filter(opens).collect::<Vec<_>>(), [&""; 0]);
+}

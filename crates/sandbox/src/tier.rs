@@ -39,6 +39,14 @@ impl Tier {
         }
     }
 
+    /// Returns whether scripts cannot read the files of the server's user, except for the readable paths.
+    pub fn hides_files(self) -> bool {
+        match self {
+            Self::Off | Self::T1 => false,
+            Self::Seatbelt | Self::T2 | Self::T3 => true,
+        }
+    }
+
     /// Returns the name used in `_meta`, logs and `doctor`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -5,9 +5,10 @@ verifies scripts on the nodes of a Ray cluster.
 """
 
 from ._errors import ClosedError, InfraError, StartError, VerifierError
+from ._formats import tests_of
 from ._reply import last_code_block
 from ._result import Finding, Result, TestResult
-from ._script import LINE_BYTES_MAX, Expect, Script, ScriptLike, Test
+from ._script import LINE_BYTES_MAX, Expect, Input, Script, ScriptLike, Test
 from ._verifier import AsyncVerifier, Verifier
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Expect",
     "Finding",
     "InfraError",
+    "Input",
     "Result",
     "Script",
     "ScriptLike",
@@ -26,4 +28,5 @@ __all__ = [
     "Verifier",
     "VerifierError",
     "last_code_block",
+    "tests_of",
 ]

@@ -20,10 +20,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class TestResult:
-    """The result of one test of a script. `fields` has all fields of the program's answer."""
+    """The result of one test of a script.
+
+    `got` is the text of the value of a call, if it is not the expected value. `error` is the reason why a call has no
+    value. `fields` has all fields of the program's answer.
+    """
 
     passed: Optional[bool]
     duration_ms: Optional[float]
+    got: Optional[str] = None
+    error: Optional[str] = None
     fields: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -32,7 +38,8 @@ class Result:
     """The result of a script.
 
     `status` is `ok`, `failed`, `timeout`, `output_cap`, `memory`, `blocked`, `cancelled`, `infra_error` or `invalid`. `passed`
-    is None if the script was not judged. Drop such a sample, and never score it as wrong. `stdout` and `stderr` have no
+    is None if nothing was expected of the script, or if the script was not judged. Drop a sample that was not judged, and
+    never score it as wrong. `judged` is `isolated` if the expected result was out of the script's reach. `stdout` and `stderr` have no
     white space at the end. `attempt` is above 1 if the script ran again after a failure of the machine. `message` is the
     reason if there is no verdict.
     """
@@ -40,7 +47,12 @@ class Result:
     id: str
     status: str
     passed: Optional[bool]
+    judged: Optional[str] = None
+    # Whether `require_judge` required more than `judged`, so that `passed` is None.
+    incomplete: bool = False
     exit_code: Optional[int] = None
+    # Whether the script reports that it ran to its last statement. A script can forge this.
+    reached_end: Optional[bool] = None
     stdout: str = ""
     stderr: str = ""
     truncated: Tuple[str, ...] = ()
@@ -57,6 +69,10 @@ class Result:
     analysis: Optional[str] = None
     attempt: int = 1
     message: str = ""
+    # The value that the script has assigned to `result`: JSON, with integers of any size. None if there is none.
+    result: Any = None
+    # The reason why the value is missing. Empty if the script has assigned none, or if `result` has it.
+    result_omitted: str = ""
     # The server's verdict on the last run: `outcome`, `checks`, `document_digest` and `document`. Empty if nothing ran.
     verification: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     meta: Any = field(default=None, compare=False)
@@ -70,13 +86,20 @@ class Result:
         """
         return self.verification.get("outcome")
 
+    def has_no_verdict(self) -> bool:
+        """Returns whether the script was not judged, so that nothing is known about it."""
+        return self.status in NO_VERDICT or self.incomplete
+
     def verdict(self) -> bool:
         """Returns whether the script passed.
 
-        Raises InfraError if the script was not judged.
+        Raises InfraError if the script was not judged, and ValueError if nothing was expected of it.
         """
+        if self.has_no_verdict():
+            reason = "incomplete" if self.incomplete else f"{self.status}: {self.message}"
+            raise InfraError(f"the script {self.id} was not judged: {reason}")
         if self.passed is None:
-            raise InfraError(f"the script {self.id} was not judged: {self.status}: {self.message}")
+            raise ValueError(f"nothing was expected of the script {self.id}: give expect or tests, or use status")
         return self.passed
 
 
@@ -88,6 +111,17 @@ def without_verdict(id: str, status: str, message: str, attempt: int, meta: Any)
 def named(result: Result, id: str, meta: Any) -> Result:
     """Returns the result with the caller's `id` and `meta`."""
     return replace(result, id=id, meta=meta)
+
+
+def value_of(json: Any) -> Any:
+    """Converts the field `result` of an answer. Integers above 2 to the power of 53 are objects with their digits."""
+    if isinstance(json, list):
+        return [value_of(item) for item in json]
+    if not isinstance(json, dict):
+        return json
+    if json.keys() == {"$int"}:
+        return int(json["$int"])
+    return {key: value_of(value) for key, value in json.items()}
 
 
 def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
@@ -103,7 +137,10 @@ def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
         id=str(answer["line"] if answer["id"] is None else answer["id"]),
         status=status,
         passed=None if status in NO_VERDICT else passed,
+        judged=answer.get("judged"),
+        incomplete=bool(answer.get("incomplete")),
         exit_code=answer.get("exit_code"),
+        reached_end=answer.get("reached_end"),
         stdout=answer.get("stdout") or "",
         stderr=answer.get("stderr") or "",
         truncated=tuple(answer.get("truncated") or ()),
@@ -118,10 +155,13 @@ def result_of(answer: Dict[str, Any], earlier_attempts: int) -> Result:
             for finding in answer.get("findings") or ()
         ),
         tests=tuple(
-            TestResult(test.get("passed"), test.get("duration_ms"), dict(test)) for test in answer.get("tests") or ()
+            TestResult(test.get("passed"), test.get("duration_ms"), test.get("got"), test.get("error"), dict(test))
+            for test in answer.get("tests") or ()
         ),
         analysis=answer.get("analysis"),
         attempt=int(answer.get("attempt") or 1) + earlier_attempts,
         message=str(answer.get("error") or ""),
+        result=value_of(answer.get("result")),
+        result_omitted=str(answer.get("result_omitted") or ""),
         verification=dict(answer.get("verification") or {}),
     )

@@ -1,19 +1,27 @@
 """A script, and the line of JSON that requests its verification."""
 
+import base64
 import json
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, TypedDict, Union
 
 # The maximum size of a line, in bytes.
-LINE_BYTES_MAX = 4 * 1024 * 1024
+LINE_BYTES_MAX = 96 * 1024 * 1024
 
 
 class Test(TypedDict, total=False):
-    """A test of a script: its standard input, and its expected output."""
+    """A test of a script: either its standard input and its expected output, or a call and its expected value.
+
+    `call` is an expression that is evaluated after the script. `value` is the expected value, of the types of JSON: a list
+    stands for a list or a tuple. `check` is `equal` (the default), `isclose`, `set` or `unordered`.
+    """
 
     stdin: str
     stdout: str
+    call: str
+    value: Any
+    check: str
 
 
 class Expect(TypedDict, total=False):
@@ -22,14 +30,19 @@ class Expect(TypedDict, total=False):
     stdout: str
 
 
+# The content of an input: a string, bytes, or `{"json": value}` for a value that the script gets as such.
+Input = Union[str, bytes, Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Script:
     """A script, and the criteria by which it is judged.
 
     `expect` is the expected output, as a string or as `{"stdout": …}`. `tests` are tests of the same script:
-    `{"stdin": …, "stdout": …}`, or a pair of these strings. Each test is a separate run. Without `expect` and `tests`, a
-    script passes if its exit code is 0. The result has the same `id` and `meta`. `meta` may be any object, and never
-    leaves this process. `timeout` is in seconds, `memory_mb` in MiB.
+    `{"stdin": …, "stdout": …}`, a pair of these strings, or `{"call": …, "value": …, "check": …}`. Each test is a separate run. Without `expect` and `tests`,
+    nothing is judged, and `passed` of the result is None. The result has the same `id` and `meta`. `meta` may be any object, and never
+    leaves this process. `timeout` is in seconds, `memory_mb` in MiB. `inputs` are files that the script may read in each run, by
+    plain names: `{"orders.csv": "a,b\\n1,2\\n"}`. The script reads them as `open("orders.csv")` or `inputs["orders.csv"]`.
     """
 
     code: str
@@ -40,6 +53,7 @@ class Script:
     timeout: Optional[float] = None
     memory_mb: Optional[int] = None
     meta: Any = field(default=None, compare=False)
+    inputs: "Optional[Mapping[str, Input]]" = None
 
 
 # An item of `map`: a script, only its code, or a mapping of its fields.
@@ -82,6 +96,8 @@ def request_of(script: Script) -> Request:
         fields["stdin"] = script.stdin
     if script.expect is not None:
         fields["expect"] = _expect(script.expect)
+    if script.inputs is not None:
+        fields["inputs"] = _inputs(script.inputs)
     tests = None
     if script.tests is not None:
         tests = [_test(number, test) for number, test in enumerate(_listed(script.tests), 1)]
@@ -92,7 +108,7 @@ def request_of(script: Script) -> Request:
         fields["memory_mb"] = _whole("memory_mb", script.memory_mb)
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     if len(text) > LINE_BYTES_MAX:
-        raise ValueError(f"the script with its input and tests is {len(text)} bytes of JSON; the maximum is {LINE_BYTES_MAX}")
+        raise ValueError(f"the script with its inputs and tests is {len(text)} bytes of JSON; the maximum is {LINE_BYTES_MAX}")
     return Request(text + b"\n", script.timeout, len(tests) if tests else 1)
 
 
@@ -110,6 +126,22 @@ def _check_text(name: str, value: object) -> str:
     return value
 
 
+def _inputs(inputs: object) -> Dict[str, Any]:
+    if not isinstance(inputs, Mapping):
+        raise TypeError(f"inputs is a mapping of file names, not {type(inputs).__name__}")
+    return {_check_text("a name in inputs", name): _input(name, content) for name, content in inputs.items()}
+
+
+def _input(name: str, content: object) -> object:
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return {"base64": base64.b64encode(content).decode("ascii")}
+    if isinstance(content, Mapping) and set(content) == {"json"}:
+        return {"json": _json(f"inputs[{name!r}]", content["json"])}
+    if not isinstance(content, str):
+        raise TypeError(f"inputs[{name!r}] is a string, bytes or {{'json': value}}, not {type(content).__name__}")
+    return _check_text(f"inputs[{name!r}]", content)
+
+
 def _expect(expect: "Union[str, Expect]") -> Dict[str, str]:
     if isinstance(expect, str):
         return {"stdout": _check_text("expect", expect)}
@@ -124,14 +156,32 @@ def _listed(tests: object) -> List[Any]:
     return list(tests)
 
 
-def _test(number: int, test: object) -> Dict[str, str]:
+def _test(number: int, test: object) -> Dict[str, Any]:
+    if isinstance(test, Mapping) and {"call", "value"} <= set(test) <= {"call", "value", "check"}:
+        texts = {name: _check_text(f"{name} of test {number}", text) for name, text in test.items() if name != "value"}
+        return {**texts, "value": _json(f"value of test {number}", test["value"])}
     if isinstance(test, Mapping) and set(test) <= {"stdin", "stdout"}:
         pairs = dict(test)
     elif isinstance(test, (tuple, list)) and len(test) == 2:
         pairs = {"stdin": test[0], "stdout": test[1]}
     else:
-        raise TypeError(f"test {number} is {{'stdin': string, 'stdout': string}}, or a pair of these")
+        raise TypeError(
+            f"test {number} is {{'stdin': string, 'stdout': string}}, a pair of these, or {{'call': string, 'value': value}}"
+        )
     return {name: _check_text(f"{name} of test {number}", value) for name, value in pairs.items()}
+
+
+def _json(name: str, value: object) -> object:
+    """Returns a value that is sent as JSON.
+
+    Raises ValueError if JSON has no such number or text, and TypeError if it has no such type.
+    """
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8")
+    except (ValueError, TypeError, RecursionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from None
+    return value
 
 
 def _seconds(value: object) -> float:

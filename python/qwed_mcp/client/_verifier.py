@@ -13,7 +13,7 @@ from typing import Any, AsyncIterable, AsyncIterator, Deque, Dict, Iterable, Ite
 from .. import _program
 from ._process import BatchProcess
 from ._result import Result, without_verdict
-from ._script import Expect, Script, ScriptLike, Test, _seconds, _whole, request_of, script_of
+from ._script import Expect, Input, Script, ScriptLike, Test, _seconds, _whole, request_of, script_of
 
 # The program's default timeout.
 DEFAULT_SECONDS = 30.0
@@ -32,6 +32,8 @@ class _Settings:
         memory_mb: Optional[int] = None,
         analysis: str = "default",
         allow_readable_answers: bool = False,
+        unsafe_rewards: bool = False,
+        require_judge: Optional[str] = None,
         binary: "Optional[Union[str, os.PathLike[str]]]" = None,
         environment: Optional[Mapping[str, str]] = None,
     ) -> None:
@@ -40,18 +42,24 @@ class _Settings:
         `workers` is the number of simultaneous scripts; the default is the number of processors that this process may
         use. `timeout` (seconds) and `memory_mb` (MiB) apply to each run of a script that sets none itself.
         `analysis="report"` is for pipelines that rely on the kernel's sandbox alone: findings are reported, but do not
-        block a script. `allow_readable_answers` also runs scripts if the sandbox cannot hide the expected answers from
-        them. `binary` is the path of the program; the default is the program of this package. `environment` replaces
+        block a script. `allow_readable_answers` also runs scripts that can read files with the expected answers.
+        `unsafe_rewards` also runs scripts without a sandbox that protects files and processes, so that they can read the
+        expected answers. With `require_judge="isolated"`, a script passes only if it was judged outside of its sandbox.
+        `binary` is the path of the program; the default is the program of this package. `environment` replaces
         this process's environment variables.
         """
         if analysis not in ("default", "report"):
             raise ValueError(f"analysis is 'default' or 'report', not {analysis!r}")
+        if require_judge not in (None, "isolated"):
+            raise ValueError(f"require_judge is 'isolated' or None, not {require_judge!r}")
         self._settings: Dict[str, Any] = {
             "workers": workers,
             "timeout": timeout,
             "memory_mb": memory_mb,
             "analysis": analysis,
             "allow_readable_answers": allow_readable_answers,
+            "unsafe_rewards": unsafe_rewards,
+            "require_judge": require_judge,
             "binary": None if binary is None else os.fspath(binary),
             "environment": None if environment is None else dict(environment),
         }
@@ -66,6 +74,10 @@ class _Settings:
             options += ["--analysis", analysis]
         if allow_readable_answers:
             options += ["--allow-readable-answers"]
+        if unsafe_rewards:
+            options += ["--unsafe-rewards"]
+        if require_judge is not None:
+            options += ["--require-judge", require_judge]
         self.workers = workers or _processors()
         program = _program.find_program() if binary is None else os.fspath(binary)
         command = [program, "run", "--batch", "-", *options]
@@ -128,6 +140,7 @@ class Verifier(_Settings):
         *,
         id: Optional[str] = None,
         stdin: Optional[str] = None,
+        inputs: Optional[Mapping[str, Input]] = None,
         expect: "Optional[Union[str, Expect]]" = None,
         tests: "Optional[Iterable[Union[Test, Tuple[str, str]]]]" = None,
         timeout: Optional[float] = None,
@@ -139,7 +152,7 @@ class Verifier(_Settings):
         Raises ValueError or TypeError if an argument is not valid, StartError if the program cannot be used, and
         ClosedError if the verifier is closed.
         """
-        script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta)
+        script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta, inputs)
         answer = self._submit(script)
         try:
             return _judged(answer.result())
@@ -217,6 +230,7 @@ class AsyncVerifier(_Settings):
         *,
         id: Optional[str] = None,
         stdin: Optional[str] = None,
+        inputs: Optional[Mapping[str, Input]] = None,
         expect: "Optional[Union[str, Expect]]" = None,
         tests: "Optional[Iterable[Union[Test, Tuple[str, str]]]]" = None,
         timeout: Optional[float] = None,
@@ -227,7 +241,7 @@ class AsyncVerifier(_Settings):
 
         The cancellation of a task affects no other task.
         """
-        script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta)
+        script = Script(code, id, stdin, expect, tests, timeout, memory_mb, meta, inputs)
         return _judged(await asyncio.wrap_future(self._submit(script)))
 
     async def map(

@@ -98,7 +98,7 @@ class _Node:
 
     def check(self) -> None:
         """Starts the program. Raises StartError if it refuses to start."""
-        self._verifier.run("print(1)").verdict()
+        self._verifier.run("print(1)", expect="1").verdict()
 
     def verify(self, requests: List[Request]) -> List[Result]:
         try:
@@ -245,19 +245,20 @@ class _Teller:
     def __init__(self, tell: Optional[Callable[[Progress], None]]) -> None:
         self._tell = tell
         self._started = self._told = time.monotonic()
-        self._counts = {True: 0, False: 0, None: 0}
+        self._done = self._passed = self._without_verdict = 0
 
     def count(self, result: Result) -> Result:
-        self._counts[result.passed] += 1
+        self._done += 1
+        self._passed += result.passed is True
+        self._without_verdict += result.has_no_verdict()
         return result
 
     def tell(self, nodes: int, is_end: bool = False) -> None:
         now = time.monotonic()
         if self._tell is not None and (is_end or now - self._told >= TICK_SECONDS):
             self._told = now
-            done = sum(self._counts.values())
-            rate = done / max(now - self._started, 1e-9)
-            self._tell(Progress(done, self._counts[True], self._counts[None], rate, nodes))
+            rate = self._done / max(now - self._started, 1e-9)
+            self._tell(Progress(self._done, self._passed, self._without_verdict, rate, nodes))
 
 
 def _verify(
@@ -328,7 +329,7 @@ def _hopeless(pool: _Pool, seconds: float) -> Exception:
 
 
 # The columns of a batch that are fields of `Script`.
-ASKED = ("code", "stdin", "expect", "tests", "timeout", "memory_mb")
+ASKED = ("code", "stdin", "inputs", "expect", "tests", "timeout", "memory_mb")
 # The columns that are added.
 ANSWERED = ("status", "passed", "exit_code", "stdout", "stderr", "duration_ms", "attempt", "message")
 
@@ -336,8 +337,8 @@ ANSWERED = ("status", "passed", "exit_code", "stdout", "stderr", "duration_ms", 
 class VerifyBatch:
     """A callable for `ray.data.Dataset.map_batches`, which runs it in a pool of actors.
 
-    A batch has a column `code`, and may have `stdin`, `expect`, `tests`, `timeout` and `memory_mb`. Null means that the value
-    is not set. The result has additional columns `status`, `passed` (null without a verdict), `exit_code`, `stdout`,
+    A batch has a column `code`, and may have `stdin`, `inputs`, `expect`, `tests`, `timeout` and `memory_mb`. Null means that the value
+    is not set. The result has additional columns `status`, `passed` (null without a verdict, or if nothing was expected), `exit_code`, `stdout`,
     `stderr`, `duration_ms`, `attempt` and `message`, with `prefix` before their names. `settings` are the settings of
     `Verifier`. The default of `workers` is the number of processors that Ray assigns to the actor (`num_cpus`). Ray Data
     repeats the batches of lost actors without notice, so `attempt` counts only the attempts within one actor.

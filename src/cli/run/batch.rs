@@ -19,11 +19,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::code;
 use crate::batch::{
-    Analysis, Bounds, Ended, Input, Output, Progress, Pump, Pumped, RunBy, Shard, Status, Summary,
-    Verifier, available_memory_bytes, is_same,
+    Analysis, Bounds, Ended, Input, Judge, Judging, Output, Progress, Pump, Pumped, RunBy, Shard,
+    Status, Summary, Verifier, available_memory_bytes, is_same,
 };
 use crate::config::{AdminGate, SandboxMode, Settings};
-use crate::executor::{Executor, orphans};
+use crate::executor::{Executor, InReach, orphans};
 use crate::gateway::{Gateway, ReportingGateway};
 use crate::scripts::Scripts;
 use crate::terminal::Label;
@@ -95,10 +95,20 @@ pub(super) struct Options {
     summary: Option<PathBuf>,
     /// Run a batch even if its scripts can read the expected answers
     ///
-    /// Without this option, a batch ends with exit code 2 before its first line if scripts can read its files, or if no
-    /// sandbox protects files.
+    /// Without this option, a batch ends with exit code 2 before its first line if scripts can read its files.
     #[arg(long)]
     allow_readable_answers: bool,
+    /// DANGEROUS: run a batch without a sandbox that protects files and processes
+    ///
+    /// Below tier 2 (on macOS: without Seatbelt), scripts can read the expected answers and signal other processes, so
+    /// `passed` is no basis for a reward. Without this option, a batch ends there with exit code 2 before its first line.
+    #[arg(long)]
+    unsafe_rewards: bool,
+    /// The weakest way of judging by which a script may pass
+    ///
+    /// Other lines have `"passed":null` and `"incomplete":true`.
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    require_judge: Option<JudgeWord>,
 }
 
 /// The format in which the progress is shown.
@@ -120,6 +130,21 @@ enum AnalysisWord {
     /// DANGEROUS: findings are reported, and the script RUNS. Only the kernel's sandbox confines it, so the complete
     /// sandbox (tier 3) is required. For pipelines with scripts that use files and exec freely
     Report,
+}
+
+/// The required way of judging, as the value of `--require-judge`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum JudgeWord {
+    /// The server compared the results, outside of the script's sandbox
+    Isolated,
+}
+
+impl JudgeWord {
+    fn judge(self) -> Judge {
+        match self {
+            Self::Isolated => Judge::Isolated,
+        }
+    }
 }
 
 impl AnalysisWord {
@@ -249,24 +274,39 @@ fn files_of_batch([input, output, summary]: [Option<&Path>; 3]) -> Vec<PathBuf> 
     files.filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
-/// Fails if scripts could read the files of the batch, unless `is_allowed`. The input contains the expected outputs.
-/// The output contains the outputs of other scripts.
+/// Fails if scripts could read the files of the batch, unless an option allows it. The input contains the expected
+/// outputs. The output contains the outputs of other scripts. Returns the conditions under which scripts are judged.
 async fn require_hidden_answers(
     executor: &dyn Executor,
     files: &[PathBuf],
-    is_allowed: bool,
-) -> anyhow::Result<()> {
+    options: &Options,
+) -> anyhow::Result<Judging> {
     let surroundings = executor.surroundings().await;
-    let Some(reach) = surroundings.and_then(|it| it.reach_of(files)) else { return Ok(()) };
+    let reach = surroundings.and_then(|it| it.reach_of(files));
+    let judging = Judging {
+        allows_any_tier: options.unsafe_rewards,
+        are_answers_readable: reach.is_some(),
+        required: options.require_judge.map(JudgeWord::judge),
+    };
+    let Some(reach) = reach else { return Ok(judging) };
+    let (is_allowed, option, remedy) = match reach {
+        InReach::Tier(_) => (
+            options.unsafe_rewards,
+            "--unsafe-rewards",
+            "make a better tier available (see `qwed-mcp doctor`)",
+        ),
+        InReach::Folder { .. } => (
+            options.allow_readable_answers,
+            "--allow-readable-answers",
+            "move the files of the batch to a folder that scripts cannot read",
+        ),
+    };
     anyhow::ensure!(
         is_allowed,
-        "scripts could read the expected answers: {reach}; move the files of the batch to a folder \
-         that scripts cannot read, or use --allow-readable-answers"
+        "scripts could read the expected answers: {reach}; {remedy}, or use {option}"
     );
-    Label::Warning.say(format_args!(
-        "--allow-readable-answers: scripts can read the expected answers: {reach}"
-    ));
-    Ok(())
+    Label::Warning.say(format_args!("{option}: scripts can read the expected answers: {reach}"));
+    Ok(judging)
 }
 
 /// Runs the scripts of all lines and writes the answers. The first signal stops the batch, and a second one ends it at
@@ -285,7 +325,7 @@ async fn pump(
     let of_workers = Settings { sync_concurrency: run_by.workers, ..settings.clone() };
     let executor = super::super::executor(&of_workers, untrusted);
     require_ready(executor.as_ref()).await?;
-    require_hidden_answers(executor.as_ref(), &files, options.allow_readable_answers).await?;
+    let judging = require_hidden_answers(executor.as_ref(), &files, options).await?;
     executor.warm_up();
     let receipts = super::super::receipt::writer_of_scripts(settings)?;
     let gateway = match run_by.analysis {
@@ -297,7 +337,7 @@ async fn pump(
     };
     let scripts = Scripts::new(&of_workers, gateway, executor).with_receipts(receipts.as_ref());
     let verifier = Verifier::new(Arc::new(scripts), run_by.analysis, options.fail_fast);
-    let verifier = Arc::new(verifier);
+    let verifier = Arc::new(verifier.with_judging(judging));
     let stop = CancellationToken::new();
     let pump = Pump {
         verifier: Arc::clone(&verifier),

@@ -35,6 +35,8 @@ pub(super) struct Screen {
 pub(super) struct Printed {
     /// Whether a reader of the output closed its pipe before the script ended.
     pub(super) is_unread: bool,
+    /// Whether the script's standard error ends within a line. Never true for a terminal.
+    pub(super) is_line_open: bool,
     /// The time from the opening of the screen to its closing.
     pub(super) elapsed: Duration,
 }
@@ -66,8 +68,15 @@ impl Screen {
             writer.error.as_ref().is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe);
         let written = writer.error.map_or(Ok(()), Err);
         unless_closed(written).context("failed to print the output of the script")?;
-        Ok(Printed { is_unread, elapsed: self.opened.elapsed() })
+        let is_line_open = writer.stderr.is_line_open && writer.stderr.visible.is_none();
+        Ok(Printed { is_unread, is_line_open, elapsed: self.opened.elapsed() })
     }
+}
+
+/// Ends the line of standard error, so that a message can follow.
+pub(super) fn end_line() {
+    // Ignore the error, because a lost line is harmless.
+    let _ = writeln!(io::stderr());
 }
 
 /// Prints the exit code and the duration of the run, if standard error is a terminal.
@@ -148,16 +157,19 @@ struct Sink<W> {
     stream: W,
     /// The filter for control characters. `None` if the stream is not a terminal.
     visible: Option<VisibleBytes>,
+    /// Whether the last bytes that were written end within a line.
+    is_line_open: bool,
 }
 
 impl<W: Write + IsTerminal> Sink<W> {
     fn new(stream: W) -> Self {
         let visible = stream.is_terminal().then(VisibleBytes::default);
-        Self { stream, visible }
+        Self { stream, visible, is_line_open: false }
     }
 
     /// Writes the bytes. On a terminal, control characters are made visible.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.is_line_open = !bytes.ends_with(b"\n");
         match &mut self.visible {
             Some(visible) => self.stream.write_all(visible.next(bytes).as_bytes())?,
             None => self.stream.write_all(bytes)?,
@@ -216,13 +228,13 @@ impl Writer {
         if !stdout.is_empty() {
             self.stdout.write(stdout)?;
             if self.stdout.visible.is_some() {
-                self.is_at_line_start = stdout.ends_with(b"\n");
+                self.is_at_line_start = !self.stdout.is_line_open;
             }
         }
         if !stderr.is_empty() {
             self.stderr.write(stderr)?;
             if self.stderr.visible.is_some() {
-                self.is_at_line_start = stderr.ends_with(b"\n");
+                self.is_at_line_start = !self.stderr.is_line_open;
             }
         }
         if *is_closed {

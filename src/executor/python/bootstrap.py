@@ -15,6 +15,40 @@ def give_stdin(data):
     os.close(writer)
 
 
+def give_inputs(read, size):
+    # Writes the files that the caller has passed with the script into the current folder, where only the
+    # script sees them, and returns the dictionary `inputs`: a string, bytes or a value for each file. `read`
+    # returns exactly the wanted number of bytes. `size` is the size of all files with their headers.
+    import os, sys
+
+    # Otherwise an input could be an archive of modules, which nothing has analysed.
+    sys.path_hooks[:] = [hook for hook in sys.path_hooks if getattr(hook, "__name__", "") != "zipimporter"]
+    inputs = {}
+    while size:
+        form, name_size, *length = read(10)
+        name, length = str(read(name_size), "ascii"), int.from_bytes(length, "little")
+        size -= 10 + name_size + length
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
+        parts = []
+        while length:
+            part = read(min(length, 1 << 20))
+            length -= len(part)
+            parts.append(part)
+            while part:
+                part = part[os.write(file, part) :]
+        os.close(file)
+        content = b"".join(parts)
+        if form == ord("t"):
+            inputs[name] = str(content, "utf-8")
+        elif form == ord("j"):
+            import json
+
+            inputs[name] = json.loads(content)
+        else:
+            inputs[name] = content
+    return inputs
+
+
 def read_whole(channel, size):
     # Reads `size` bytes for a process that waits for its script. Ends the process if the channel was closed,
     # because the process is then no longer needed.
@@ -33,13 +67,20 @@ def read_whole(channel, size):
 def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name
     # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns the
-    # functions of check_counters(); here, the first takes the bytes of the script and of the plan.
+    # functions of check_counters(); here, the first takes the bytes of the script and of the plan. The second of
+    # the four functions reports that the script has run to its last statement, and sends the value of the call that
+    # a test asks for. Instead, it and the third send the value that the script has assigned to `result`.
     # `compile` is the builtin function if it was used before, otherwise None. `pictures` is the descriptor for
     # the script's figures, or None. `seed` contains the bytes that seed random numbers in deterministic runs, or
-    # is None. `channel` is the descriptor for the script's checks.
+    # is None. `channel` is the descriptor for the script's checks and for the report about its end, or None.
     import builtins, os, sys
 
     source = ""
+    own_number = None
+    expression = ""
+    evaluate, (encode, encode_result) = builtins.eval, value_encoder()
+    # The script may replace the builtin functions.
+    write, number_of_process, length, view = os.write, os.getpid, len, memoryview
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -53,8 +94,10 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Line-buffered as on a terminal, so that a run that times out has its output so far.
     sys.stdout.reconfigure(line_buffering=True)
 
-    def code_of(script, plan=b""):
-        nonlocal source
+    def code_of(script, plan=b"", call=b""):
+        nonlocal source, own_number, expression
+        expression = str(call, "utf-8")
+        own_number = number_of_process()
         begin()
         source = str(script, "utf-8")
         if "linecache" not in Seeds.waiting:
@@ -88,6 +131,38 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         finally:
             sys.settrace(None)
         return renamed(codes[0])
+
+    def send(kind, content):
+        rest = view(kind + length(content).to_bytes(4, "little") + content)
+        try:
+            while rest:
+                rest = rest[write(channel, rest) :]
+        except OSError:
+            # The script has closed the descriptor.
+            pass
+
+    def reached_end(main):
+        # A child of the script also gets here, but its end is not the end of the script.
+        if channel is None or number_of_process() != own_number:
+            return
+        send(b"E", b"")
+        if expression:
+            send(b"R", encode(evaluate("(%s\n)" % expression, main)))
+        send_result(main)
+
+    def ended_by(error, main):
+        record_failure(error)
+        is_own = channel is not None and number_of_process() == own_number
+        if error is not None and is_own:
+            send_result(main)
+
+    def send_result(main):
+        try:
+            if not expression and "result" in main:
+                send(b"V", encode_result(main["result"]))
+        except BaseException:
+            # The value is for programs, and must not change how the script ends.
+            pass
 
     def renamed(code):
         constants = (renamed(c) if isinstance(c, type(code)) else c for c in code.co_consts)
@@ -154,7 +229,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     def begin():
         pass
 
-    counted, ended_by, rehearse = check_counters(channel)
+    counted, record_failure, rehearse = check_counters(channel)
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)
@@ -167,5 +242,5 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     if Seeds.waiting:
         sys.meta_path.insert(0, Seeds)
     sys.excepthook = sys.__excepthook__ = excepthook
-    return code_of, ended_by, rehearse
+    return code_of, reached_end, ended_by, rehearse
 

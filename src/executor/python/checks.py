@@ -31,8 +31,21 @@ def check_counters(channel):
             rest = rest[os.write(channel, rest):]
 
     def counted(script, plan, compile):
+        # Pauses the garbage collector: the tree has many objects and no garbage, and each collection would visit it.
+        import gc
+
+        is_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return count_checks(script, plan, compile)
+        finally:
+            if is_enabled:
+                gc.enable()
+
+    def count_checks(script, plan, compile):
         # Returns the code of the script. A counter is a function of the C library of Python: it returns None
-        # or True, and creates no frame, so tracebacks are the same as without counters.
+        # or True, and creates no frame, so tracebacks are the same as without counters. The counter of a status is
+        # a function of Python code, which returns before the script exits.
         import _ast, atexit, builtins, itertools
 
         nonlocal source
@@ -54,7 +67,7 @@ def check_counters(channel):
         others = {}
         # Values are kept by functions of Python code, which a profiler would count.
         keeps = not any(word in script for word in ("settrace", "rofile", "import trace", "monitoring"))
-        counters, elements, not_found = [], set(), []
+        counters, elements, not_found, exits = [], set(), [], []
         names = vars(builtins)
         load, new_name, new_call = _ast.Load(), _ast.Name, _ast.Call
         PLAIN = frozenset([
@@ -160,11 +173,9 @@ def check_counters(channel):
                 call = node.value if isinstance(node, _ast.Expr) else node.exc
                 status = call.args[0]
                 line, column = status.lineno, status.col_offset
-                pair = _ast.Tuple([status, count(3 * check, line, column)], load, lineno=line, col_offset=column)
-                first = _ast.Constant(0, lineno=line, col_offset=column)
-                if sys.version_info < (3, 9):
-                    first = _ast.Index(first)
-                call.args[0] = _ast.Subscript(pair, first, load, lineno=line, col_offset=column)
+                exits.append(check)
+                name = new_name(PREFIX + "s%d" % check, load, lineno=line, col_offset=column)
+                call.args[0] = new_call(name, [status], [], lineno=line, col_offset=column)
             elif action in ("t", "f"):
                 test = node.test
                 line, column = test.lineno, test.col_offset
@@ -207,6 +218,21 @@ def check_counters(channel):
             send(b"C", b"".join(count.to_bytes(8, "little") for count in counts))
 
         atexit.register(send_counts)
+        def count_status(held, failed):
+            # Counts the status of an exit. A status that is neither 0 nor None is a failure, also if the operating
+            # system cuts it to 0. The value must be an integer for Python, and its methods are not called.
+            def counted_status(status):
+                is_int = issubclass(type(status), int)
+                is_success = status is None or (is_int and int.bit_length(status) == 0)
+                (held if is_success else failed)()
+                return status
+
+            return counted_status
+
+        for check in exits:
+            held, failed = counters[3 * check : 3 * check + 2]
+            names[PREFIX + "s%d" % check] = count_status(held.__next__, failed.__next__)
+
         def forget(next, values, empty):
             # Counts a check that held. An object that is kept would not be finalized.
             def held():

@@ -205,8 +205,8 @@ def serve(stream):
         collect()
 
     def await_script():
-        lengths = struct.unpack("<QQQ", read_whole(CONTROL, 24))
-        return [read_whole(CONTROL, length) for length in lengths]
+        *lengths, inputs = struct.unpack("<QQQQQ", read_whole(CONTROL, 40))
+        return [read_whole(CONTROL, length) for length in lengths], inputs
 
     # --- the end of a script ---
 
@@ -280,11 +280,14 @@ def serve(stream):
         def __enter__(self):
             pass
 
+        def reached_end(self, main):
+            reached_end(main)
+
         def __exit__(self, kind, value, trace):
             sys.settrace(None)
             sys.setprofile(None)
             code = 1
-            ended_by(value)
+            ended_by(value, main)
             try:
                 code = finish(value)
                 if type(value) is KeyboardInterrupt:
@@ -346,7 +349,7 @@ def serve(stream):
     random_generators = generators()
     # The preparations are the same for every child.
     pictures = CHANNEL if options["takes_pictures"] else None
-    code_of, ended_by, rehearse_checks = bootstrap(compile, pictures, channel=CHANNEL)
+    code_of, reached_end, ended_by, rehearse_checks = bootstrap(compile, pictures, channel=CHANNEL)
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)
@@ -414,17 +417,20 @@ def serve(stream):
         reseed()
         rehearse(code_of)
         os.write(CONTROL, b"+")
-        source, plan, stdin = await_script()
+        (source, plan, call, stdin), inputs = await_script()
         if stdin:
             give_stdin(stdin)
+        if inputs:
+            main["inputs"] = give_inputs(lambda size: read_whole(CONTROL, size), inputs)
     except BaseException as error:
         print("a child could not be confined: %r" % error, file=sys.stderr, flush=True)
         os._exit(1)
     # Keep this frame alive, because freeing its objects would cost time in every child.
     Ending.kept = sys._getframe()
-    return code_of(source, plan), Ending()
+    return code_of(source, plan, call), Ending()
 
 
 code, ending = serve(main.pop("script"))
 with ending:
     exec(code, main)
+    ending.reached_end(main)

@@ -12,6 +12,7 @@
 //! more modules than the previous one. A script gets the first fork server that has loaded all of the script's imports
 //! ([`choice`]).
 
+mod exit_status;
 mod fork_server;
 mod pool;
 mod runs_watch;

@@ -27,6 +27,7 @@ use super::super::output::Capture;
 use super::super::run_groups::MemoryBound;
 use super::super::side_channel::{Sent, SideChannel};
 use super::super::supervisors::pair;
+use super::exit_status::ExitStatus;
 use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
@@ -49,7 +50,7 @@ pub(super) enum NoOutcome {
 /// A confined child that waits for a script. Dropping this value ends the child.
 #[derive(Debug)]
 pub(super) struct Spare {
-    /// The socket over which the child receives the script, and reports the end of the script.
+    /// The socket over which the child receives the script, and announces the end of the script.
     control: UnixStream,
     /// The lifeline of the run's process 1. When it closes, process 1 ends, and the run with it.
     lifeline: Option<UnixStream>,
@@ -59,6 +60,8 @@ pub(super) struct Spare {
     side_channel: SideChannel,
     /// The PID of the child, in the PID namespace of the server.
     python: Pid,
+    /// The kernel's record of the child's exit code; `None` if this process may not read it.
+    exit_status: Option<ExitStatus>,
     /// The PID of the child's process 1, in the PID namespace of the server.
     init: Pid,
     /// The control group of the child. Dropped when the processes in the group have ended, or are about to end.
@@ -84,6 +87,7 @@ impl Spare {
         let init = ready_pid(&lifeline).await?;
         let python = ready_pid(&control).await?;
         let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;
+        let exit_status = ExitStatus::of(python);
         let (lifeline, server) = (Some(lifeline), Arc::clone(server));
         Ok(Self {
             control,
@@ -93,6 +97,7 @@ impl Spare {
             stderr,
             side_channel,
             python,
+            exit_status,
             init,
             group,
             server,
@@ -106,6 +111,9 @@ impl Spare {
 
     /// Runs `given` until it ends, within `limits`. Returns as soon as the output is complete. By then the kill of all
     /// remaining processes has begun.
+    ///
+    /// The exit code is the kernel's: the fork server has waited for it, or it was read while the process exits. A script
+    /// can write to the socket of its process, so the announced exit code never makes the result better.
     pub(super) async fn run(
         mut self,
         given: Given<'_>,
@@ -116,26 +124,29 @@ impl Spare {
         let started = Instant::now();
         let memory_bytes = self.memory_bytes(limits).await;
         lower_beside(limits.neighbours, self.python);
-        let mut watch = None;
+        let (mut watch, mut announced) = (None, None);
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
+        // An end counts before the timeout, because this server may be late to notice both.
         let cause = tokio::select! {
-            cause = self.follow(given, memory_bytes, limits.neighbours, &mut watch) => cause,
+            biased;
+            cause = self.follow(given, memory_bytes, limits.neighbours, &mut watch, &mut announced) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
         self.kill();
         let code = match cause {
-            Cause::Finished(code) => {
-                self.stdout.read_available();
-                self.stderr.read_available();
-                self.side_channel.read_available();
-                Some(code)
-            }
             Cause::Lost => return Err(NoOutcome::Lost),
             Cause::Ended(code) => {
-                self.read_the_rest().await;
-                Some(code)
+                // A process that has announced its end has flushed its streams, so its output is already in the pipes.
+                if announced.is_some() {
+                    self.stdout.read_available();
+                    self.stderr.read_available();
+                    self.side_channel.read_available();
+                } else {
+                    self.read_the_rest().await;
+                }
+                Some(worse(code, announced))
             }
             Cause::Capped | Cause::TimedOut | Cause::Cancelled | Cause::Exceeded(_) => {
                 // The wait also ends if the fork server has ended, because all children of the fork server end too.
@@ -161,13 +172,14 @@ impl Spare {
         };
         let time = watch.filter(|_| cause == Cause::TimedOut).map(|watch| watch.time());
         let time = time.unwrap_or_default();
-        let Sent { pictures, check_counts } = self.side_channel.finish().await;
+        let Sent { pictures, check_counts, end_report } = self.side_channel.finish().await;
         Ok(Outcome {
             ending,
             stdout,
             stderr,
             pictures,
             check_counts,
+            end_report,
             duration: started.elapsed(),
             took_pipes: cause == Cause::Exceeded(Exceeded::Pipes),
             is_starved: time.is_starved(),
@@ -214,8 +226,10 @@ impl Spare {
         memory_bytes: u64,
         neighbours: Neighbours,
         watch: &mut Option<WatchOfRun>,
+        announced: &mut Option<i32>,
     ) -> Cause {
         let Self { control, ended, stdout, stderr, side_channel, python, init, server, .. } = self;
+        let exit_status = self.exit_status.as_ref();
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
             let message = given.input().concat();
@@ -223,19 +237,22 @@ impl Spare {
             let _ = to_child.write_all(&message).await;
             std::future::pending::<()>().await;
         };
-        let finished = async {
-            let mut said = Vec::new();
-            loop {
-                let ended = matches!(from_child.read_buf(&mut said).await, Ok(0) | Err(_));
-                if let Some(code) = exit_code(&said) {
-                    return Cause::Finished(code);
+        let listen = async {
+            let mut message = Vec::new();
+            while announced.is_none() && message.len() <= END_BYTES_MAX {
+                if matches!(from_child.read_buf(&mut message).await, Ok(0) | Err(_)) {
+                    break;
                 }
-                if ended || said.len() > END_BYTES_MAX {
-                    // The child was killed, or the script has found the socket and writes to it. In both cases, the
-                    // fork server reports the end of the process.
-                    return std::future::pending().await;
-                }
+                *announced = exit_code(&message);
             }
+            if announced.is_some()
+                && let Some(exit_status) = exit_status
+                && let Some(code) = exit_status.soon().await
+            {
+                return Cause::Ended(code);
+            }
+            // The fork server reports the end of the process.
+            std::future::pending().await
         };
         let too_much = async {
             // The watch does not start at once, because most runs are over by then.
@@ -247,7 +264,7 @@ impl Spare {
         };
         tokio::select! {
             biased;
-            cause = finished => cause,
+            cause = listen => cause,
             code = &mut *ended => code.map_or(Cause::Lost, Cause::Ended),
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
@@ -261,9 +278,7 @@ impl Spare {
 /// The reason why the server stopped following a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// The script has ended, with the exit code that it reported.
-    Finished(i32),
-    /// The process has ended, with the exit code that the fork server reported.
+    /// The process has ended, or is about to, with this exit code from the kernel.
     Ended(i32),
     /// The fork server has ended.
     Lost,
@@ -272,6 +287,11 @@ enum Cause {
     TimedOut,
     Cancelled,
     Exceeded(Exceeded),
+}
+
+/// Returns the worse of two exit codes: the kernel's, and the announced one.
+fn worse(code: i32, announced: Option<i32>) -> i32 {
+    if code == 0 { announced.unwrap_or(0) } else { code }
 }
 
 /// Parses the exit code in a child's message about the end of its script.
@@ -311,6 +331,21 @@ async fn ready_pid(socket: &UnixStream) -> io::Result<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_announced_exit_code_never_makes_a_result_better() {
+        for (code, announced, expected) in [
+            (0, Some(0), 0),
+            (0, None, 0),
+            (0, Some(7), 7),
+            (7, Some(0), 7),
+            (-11, Some(0), -11),
+            (7, Some(3), 7),
+            (7, None, 7),
+        ] {
+            assert_eq!(worse(code, announced), expected, "{code} {announced:?}");
+        }
+    }
 
     #[test]
     fn only_a_whole_line_is_an_exit_code() {

@@ -133,6 +133,20 @@ impl<'d> Section<'d> {
         self.read(key, "be an absolute path without ..", |value| absolute(value.as_str()?))
     }
 
+    /// Reads one of these strings.
+    pub(super) fn choice(&self, key: &str, known: &[&str]) -> Result<Option<&'d str>, PolicyError> {
+        self.read(key, &format!("be one of {}", known.join(", ")), |value| {
+            value.as_str().filter(|text| known.contains(text))
+        })
+    }
+
+    /// Creates the error for a key whose value does not fit other keys.
+    pub(super) fn conflict(&self, key: &str, must: &str) -> PolicyError {
+        let value = self.table.and_then(|table| table.get(key));
+        let line = value.map_or(1, |value| line_at(self.text, value.span().start));
+        PolicyError::Value { line, key: format!("{}.{key}", self.name), must: must.to_owned() }
+    }
+
     /// Reads a list of strings.
     pub(super) fn texts(&self, key: &str) -> Result<Vec<Item<'d>>, PolicyError> {
         let must = "be a list of texts";

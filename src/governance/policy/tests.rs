@@ -32,6 +32,12 @@ fn the_documented_example_means_what_it_says() {
             artifact_bytes_max: 64 << 20,
         },
         workspace_root: Some("/srv/project".into()),
+        judge: JudgePolicy {
+            tests: Some("/srv/judge/tests".into()),
+            list: Some("/srv/judge/tests.json".into()),
+            require: Some(Level::Isolated),
+            has_control: false,
+        },
         retention: Retention {
             age: Some(Duration::from_secs(30 * 24 * 3600)),
             total_bytes: Some(1 << 30),
@@ -77,6 +83,7 @@ fn everything_has_a_default() {
             artifact_bytes_max: ARTIFACT_BYTES_DEFAULT,
         },
         workspace_root: None,
+        judge: JudgePolicy::default(),
         retention: Retention { age: None, total_bytes: None },
         checkpoint: None,
         sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned(),
@@ -142,7 +149,7 @@ fn bounds_are_part_of_the_range() {
 
 #[test]
 fn unknown_sections_and_keys_are_named_with_their_line() {
-    let sections = "the sections are tools, sandbox, budget, workspace, artifacts, audit";
+    let sections = "the sections are tools, sandbox, budget, workspace, judge, artifacts, audit";
     for (text, expected) in [
         ("\n[tool]", format!("line 2: tool is not known; {sections}")),
         ("timeout_s = 5", format!("line 1: timeout_s is not known; {sections}")),

@@ -1,18 +1,44 @@
 //! Converts the end of a job into columns of the database and back. The metadata is one column of JSON. Output and
 //! plots have their own columns.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_postgres::Row;
 
-use crate::executor::{Captured, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures, Start};
+use crate::executor::{
+    Captured, EndReport, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures, Returned, Start,
+};
+use crate::gateway::{AuthorizedScript, Inputs};
 use crate::sandbox::Tier;
 use crate::verdict::Verdict;
 
 use super::super::job::JobEnd;
+
+/// The first byte of the column `script` if the script has inputs. No UTF-8 text starts with this byte.
+const WITH_INPUTS: u8 = 0xff;
+
+/// Returns the value of the column `script`: the source, or [`WITH_INPUTS`] and a JSON array of the source and the inputs.
+pub(super) fn stored(script: &AuthorizedScript) -> Cow<'_, [u8]> {
+    let source = script.source().as_str();
+    if script.inputs().is_empty() {
+        return Cow::Borrowed(source.as_bytes());
+    }
+    let both = json!([source, script.inputs().to_json()]).to_string();
+    Cow::Owned([&[WITH_INPUTS], both.as_bytes()].concat())
+}
+
+/// Returns the source and the inputs in a column `script`. The gateway checks both again, so bytes that a server has not
+/// written do no harm.
+pub(super) fn script_of(stored: &[u8]) -> (String, Inputs) {
+    let with_inputs = stored.strip_prefix(&[WITH_INPUTS]);
+    let both = with_inputs.and_then(|both| serde_json::from_slice::<(String, Value)>(both).ok());
+    let both = both.and_then(|(source, inputs)| Some((source, Inputs::from_json(inputs).ok()?)));
+    both.unwrap_or_else(|| (String::from_utf8_lossy(stored).into_owned(), Inputs::default()))
+}
 
 /// The end of a job, as the values of its columns.
 #[derive(Debug, Default, PartialEq)]
@@ -49,6 +75,9 @@ struct Figures {
     memory_bound: Option<MemoryBound>,
     start: Start,
     advice: Option<String>,
+    /// Rows of earlier versions do not have this field.
+    #[serde(default)]
+    returned: Option<Returned>,
     /// Rows of earlier versions do not have this field.
     #[serde(default)]
     verdict: Option<Arc<Verdict>>,
@@ -116,6 +145,7 @@ impl Figures {
             memory_bound: outcome.memory_bound,
             start: outcome.start,
             advice: outcome.advice.clone(),
+            returned: outcome.end_report.returned.clone(),
             verdict: outcome.verdict.clone(),
             receipt: outcome.receipt.clone(),
         }
@@ -139,6 +169,7 @@ impl Figures {
             stderr: captured(stderr, self.stderr_truncated),
             pictures: Arc::new(Pictures { all, left_out: self.left_out }),
             check_counts: None,
+            end_report: EndReport { returned: self.returned, ..EndReport::default() },
             duration: self.duration,
             took_pipes: false,
             is_starved: self.is_starved,

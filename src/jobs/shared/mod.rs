@@ -35,10 +35,11 @@ use crate::ledger::{Proof, UserName};
 use crate::postgres::{Database, DatabaseError};
 use crate::scripts::Scripts;
 use crate::shares::Share;
+use crate::verification::Subject;
 
 use super::job::{Job, JobEnd, JobState};
 use super::plane::{Found, Jobs, JobsAway, Order, PlaceError, RequestKey};
-use kept::Kept;
+use kept::{Kept, stored};
 use worker::Worker;
 
 /// The time for which placing a job is retried while the database is unreachable.
@@ -190,10 +191,13 @@ impl SharedJobs {
         let (token, token_expires) =
             order.permit.proof().map(Proof::to_columns).unwrap_or_default();
         let user_bytes_max = limits.user_bytes_max(user);
-        let parameters: [&(dyn ToSql + Sync); 13] = [
+        let subject = Subject::of(script);
+        let subject_json = serde_json::to_string(&subject).unwrap_or_default();
+        let stored = stored(script);
+        let parameters: [&(dyn ToSql + Sync); 14] = [
             &id.uuid(),
             &user_name(user),
-            &script.source().as_str().as_bytes(),
+            &stored,
             &asked_by,
             &script.verification_id().as_str(),
             &decision,
@@ -204,6 +208,7 @@ impl SharedJobs {
             &token,
             &token_expires,
             &user_bytes_max,
+            &subject_json,
         ];
         let rows = session.query(statements::PLACE, &parameters).await?;
         let Some(row) = rows.first() else { return Ok(Err(PlaceError::Away)) };
@@ -215,6 +220,7 @@ impl SharedJobs {
         Ok(match created {
             Some(created_at) => Ok(Job {
                 id,
+                subject: Some(Arc::new(subject)),
                 state: JobState::Queued,
                 decision: Arc::new(order.decision.clone()),
                 created_at,
@@ -275,11 +281,13 @@ impl SharedJobs {
             _ => JobState::Ended(Kept::of_row(row)?.into_end()),
         };
         let decision: &str = row.try_get("decision")?;
+        let subject: Option<&str> = row.try_get("subject")?;
         let changed_at: DateTime<Utc> = row.try_get("changed_at")?;
         let attempt: i16 = row.try_get("attempt")?;
         Ok(Job {
             id,
             state,
+            subject: subject.and_then(|it| serde_json::from_str(it).ok()),
             decision: Arc::new(serde_json::from_str(decision).unwrap_or(Value::Null)),
             created_at: row.try_get("created_at")?,
             changed_at,

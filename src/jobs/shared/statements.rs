@@ -7,7 +7,7 @@
 /// Parameters: id, user, script, request metadata, verification id, decision, maximum length of the user's queue,
 /// maximum length of all queues together, maximum size on disk in bytes, whether to notify other replicas, id of the
 /// token that proves the user, expiry of the access token that proves the user, maximum size of the user's stored
-/// output in bytes. At most one of the two proofs is not null.
+/// output in bytes, identity of the script in a document. At most one of the two proofs is not null.
 ///
 /// Returns the length of the user's queue, the length of all queues together, the size on disk, the time of creation, a
 /// count that only makes PostgreSQL evaluate the notification, and the size of the user's stored output. The time of
@@ -22,8 +22,9 @@ WITH own AS MATERIALIZED (
 ), kept AS MATERIALIZED (
     SELECT coalesce((SELECT bytes FROM job_bytes WHERE user_name = $2), 0) AS bytes
 ), placed AS (
-    INSERT INTO jobs (id, user_name, script, asked_by, verification_id, decision, token_id, token_expires)
-    SELECT $1::uuid, $2::text, $3::bytea, $4::text, $5::text, $6::text, $11::bigint, $12::timestamptz FROM own, waiting, disk, kept
+    INSERT INTO jobs (id, user_name, script, asked_by, verification_id, decision, token_id, token_expires, subject)
+    SELECT $1::uuid, $2::text, $3::bytea, $4::text, $5::text, $6::text, $11::bigint, $12::timestamptz, $14::text
+    FROM own, waiting, disk, kept
     WHERE own.n < $7 AND waiting.n < $8 AND disk.bytes < $9 AND kept.bytes < $13
     ON CONFLICT (id) DO NOTHING
     RETURNING created_at
@@ -50,7 +51,7 @@ END $$";
 ///
 /// Parameters: id, user, lifetime of a job in seconds, maximum size of the output in bytes.
 pub(super) const FIND: &str = "
-SELECT state, attempt, verification_id, decision, created_at, changed_at, result, bytes,
+SELECT state, attempt, verification_id, decision, subject, created_at, changed_at, result, bytes,
     CASE WHEN bytes <= $4 THEN stdout END AS stdout, CASE WHEN bytes <= $4 THEN stderr END AS stderr,
     CASE WHEN bytes <= $4 THEN pictures END AS pictures
 FROM jobs CROSS JOIN LATERAL (

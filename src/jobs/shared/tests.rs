@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, Executor, LeftOut, Outcome, Picture, Pictures, Turns};
+use crate::executor::{
+    Captured, EndReport, Ending, Executor, LeftOut, Outcome, Picture, Pictures, Returned, Turns,
+};
 use crate::gateway::tests::granted;
-use crate::gateway::{Arguments, AskedBy, Gateway, JobId};
+use crate::gateway::{Accompanying, Arguments, AskedBy, Gateway, JobId};
 use crate::governance::{Governance, PolicyFile};
 use crate::ledger::{Caller, Presented, Proof, Role, Store, UserName};
 use crate::postgres::{Database, DatabaseUrl};
@@ -245,6 +247,7 @@ async fn a_job_whose_token_is_gone_is_not_run() {
         let id = replica.jobs.place(order).await.unwrap().id;
         replica.until(id, "ann", "failed").await;
         let job = replica.job(id, "ann").await.unwrap();
+        assert_eq!(job.verdict().unwrap().outcome, Conclusion::Blocked);
         let JobState::Ended(JobEnd::NotRun(reason)) = job.state else { panic!("{job:?}") };
         assert!(reason.contains(told), "{reason}");
     }
@@ -317,6 +320,11 @@ async fn a_job_is_cancelled_by_its_request_whether_it_waits_or_runs(replica: Rep
     replica.until(waiting, "ann", "cancelled").await;
     replica.jobs.cancel_placed_by(&RequestKey("50000".to_owned()));
     replica.until(running, "ann", "cancelled").await;
+    for (id, code) in [(waiting, "# 60000"), (running, "# 50000")] {
+        let job = replica.job(id, "ann").await.unwrap();
+        assert_eq!(job.verdict().unwrap().outcome, Conclusion::Inconclusive);
+        assert_eq!(*job.subject.unwrap(), Subject::new(Some(code), None));
+    }
     replica.until(other, "ann", "running").await;
     assert_eq!(replica.begun.load(Ordering::SeqCst), 2);
 }
@@ -435,6 +443,7 @@ async fn a_lost_worker_is_told_and_what_it_says_later_is_thrown_away() {
     assert!(
         matches!(&job.state, JobState::Ended(JobEnd::Lost(worker)) if &**worker == "pod-7 (12)")
     );
+    assert_eq!(job.verdict().unwrap().outcome, Conclusion::Inconclusive);
     sleep(Duration::from_secs(2)).await;
     assert_eq!(replica.word(id, "").await, "failed");
     assert_eq!(replica.begun.load(Ordering::SeqCst), 1);
@@ -541,6 +550,7 @@ async fn the_start_of_a_job_waits_for_the_store() {
             ("code".to_owned(), json!("# 1")),
             ("background".to_owned(), json!(true)),
         ]),
+        with: Accompanying::default(),
         presented: Presented { token: None, known: Some(ann.clone()) },
         asked_by: AskedBy::default(),
         cancel: CancellationToken::new(),
@@ -657,6 +667,10 @@ async fn a_result_comes_back_as_it_was() {
             }),
             duration: Duration::from_micros(1234),
             advice: Some("do".to_owned()),
+            end_report: EndReport {
+                returned: Some(Returned::Value(json!({ "\0é": [1.1e-7, 0.1, null] }))),
+                ..EndReport::default()
+            },
             ..Outcome::never_started()
         }
     };

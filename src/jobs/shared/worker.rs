@@ -19,13 +19,13 @@ use uuid::Uuid;
 
 use crate::config::AdminGate;
 use crate::executor::{Ending, Lane};
-use crate::gateway::{AskedBy, JobId, JobOwner};
+use crate::gateway::{AskedBy, Inputs, JobId, JobOwner};
 use crate::ledger::Proof;
 use crate::postgres::{Database, DatabaseError, Notice};
 use crate::scripts::{PlacedScript, RunRequest, ScriptError, Scripts};
 
 use super::super::job::JobEnd;
-use super::kept::Kept;
+use super::kept::{Kept, script_of};
 use super::statements;
 use super::{CHANNEL, SharedLimits, WorkerId, complain};
 
@@ -61,6 +61,7 @@ struct Claimed {
     id: Uuid,
     user: String,
     script: String,
+    inputs: Inputs,
     asked_by: AskedBy,
     verification_id: String,
     /// `true` if an authenticated user placed the job. Without a proof in its row, such a job does not run.
@@ -264,13 +265,14 @@ impl Worker {
     }
 
     async fn run(&self, job: Claimed, cancel: CancellationToken) -> JobEnd {
-        let Claimed { id, user, script, asked_by, verification_id, is_users, proof } = job;
+        let Claimed { id, user, script, inputs, asked_by, verification_id, is_users, proof } = job;
         if is_users && proof.is_none() {
             // An earlier version of this program placed the job, or the row was not written by a server.
             return not_run(&ScriptError::NotAllowed("its row has no token".to_owned()));
         }
         let owner = JobOwner { job: JobId::of_uuid(id), user };
-        let placed = PlacedScript { source: script, verification_id, owner, asked_by, proof };
+        let placed =
+            PlacedScript { source: script, inputs, verification_id, owner, asked_by, proof };
         let permit = match self.scripts.decide_again(placed, &cancel).await {
             Ok(permit) => permit,
             Err(error) => return self.without_outcome(&error, &cancel),
@@ -376,14 +378,13 @@ impl Worker {
 
 impl Claimed {
     fn of_row(row: &Row) -> Result<Self, tokio_postgres::Error> {
-        let script: Vec<u8> = row.try_get("script")?;
+        let (script, inputs) = script_of(row.try_get("script")?);
         let asked_by: Option<&str> = row.try_get("asked_by")?;
         Ok(Self {
             id: row.try_get("id")?,
             user: row.try_get("user_name")?,
-            // The text was valid UTF-8 when the job was placed. If it was changed since, the gateway checks the changed
-            // text.
-            script: String::from_utf8_lossy(&script).into_owned(),
+            script,
+            inputs,
             asked_by: asked_by.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default(),
             verification_id: row.try_get("verification_id")?,
             is_users: !row.try_get::<_, &str>("user_name")?.is_empty(),

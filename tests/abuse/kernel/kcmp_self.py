@@ -1,4 +1,4 @@
-# attack: compare own kernel objects, which tells their order in memory
+# attack: compare kernel objects of this process, which reveals their order in memory
 # t3: EPERM
 # t2: EPERM
 # control: harm

@@ -1,4 +1,4 @@
-# attack: hold memory that others cannot see or count
+# attack: allocate memory that other processes cannot see or count
 # t3: EPERM | ENOSYS
 # t2: EPERM | ENOSYS
 # control: harm

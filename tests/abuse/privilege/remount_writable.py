@@ -2,7 +2,7 @@
 # t3: EPERM
 # t2: EPERM
 # control: harm as root
-# the scratch folder's own sub-folder is no mount point: EINVAL comes after the rights check
+# the scratch folder's sub-folder is not a mount point, so EINVAL comes after the rights check
 
 
 def attack():

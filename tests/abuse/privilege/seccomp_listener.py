@@ -1,4 +1,4 @@
-# attack: put a listener before the filter that answers calls itself
+# attack: install a filter listener, which answers calls before the sandbox's filter
 # t3: EPERM | ENOSYS
 # t2: EPERM | ENOSYS
 # control: harm

@@ -1,4 +1,4 @@
-# attack: take a mount away, to see what lies below
+# attack: unmount a file system, to see the files below it
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

@@ -1,4 +1,4 @@
-# attack: make an own control group namespace
+# attack: create a control group namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

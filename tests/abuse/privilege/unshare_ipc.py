@@ -1,4 +1,4 @@
-# attack: make an own IPC namespace
+# attack: create an IPC namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

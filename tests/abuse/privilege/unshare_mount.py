@@ -1,4 +1,4 @@
-# attack: make an own mount namespace
+# attack: create a mount namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

@@ -1,4 +1,4 @@
-# attack: make an own network namespace
+# attack: create a network namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

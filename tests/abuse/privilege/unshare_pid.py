@@ -1,4 +1,4 @@
-# attack: make an own process namespace
+# attack: create a PID namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

@@ -1,4 +1,4 @@
-# attack: make an own clock namespace
+# attack: create a time namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

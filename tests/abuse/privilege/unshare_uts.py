@@ -1,4 +1,4 @@
-# attack: make an own host name namespace
+# attack: create a host name namespace
 # t3: EPERM
 # t2: EPERM
 # control: harm as root

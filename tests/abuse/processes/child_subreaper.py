@@ -1,4 +1,4 @@
-# attack: collect orphans in place of the process that cleans up
+# attack: adopt orphans instead of the process that cleans up
 # t3: EPERM
 # t2: EPERM
 # control: harm

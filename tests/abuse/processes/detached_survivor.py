@@ -1,7 +1,7 @@
-# attack: leave a detached process behind (made only here; the harness checks its death)
+# attack: leave a detached process (which is only created here; the harness checks that it has ended)
 # t3: made
 # t2: exit 1
-# control: none, leaving a process behind is allowed there
+# control: none, because without a sandbox a process may outlive its run
 
 
 def survive():

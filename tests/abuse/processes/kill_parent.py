@@ -1,4 +1,4 @@
-# attack: send a signal (number 0) to the own parent process
+# attack: send a signal (number 0) to the parent process
 # t3: Denied
 # t2: EPERM
 # control: harm

@@ -1,4 +1,4 @@
-# attack: have a session, for which many kernels have a share of the processors of its own
+# attack: start a session, to which many kernels give a separate share of the processors
 # t3: Denied
 # t2: EPERM
 # control: harm

@@ -12,5 +12,5 @@ def attack():
     syscall("process_vm_readv", int("@VICTIM_PID@"), local, 1, remote, 1, 0)
 
 
-# a bad address is complained about only when the rights are there
+# a bad address is reported only after the rights check
 attempt(lambda: reached(attack, errno.EFAULT))

@@ -1,4 +1,4 @@
-# attack: debug an own child, to change its system calls after the check
+# attack: debug a child, to change its system calls after the check
 # t3: EPERM
 # t2: EPERM
 # control: harm

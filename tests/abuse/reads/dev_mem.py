@@ -1,4 +1,4 @@
-# attack: open the physical memory, or another kernel device where there is none
+# attack: open the physical memory, or another kernel device if that does not exist
 # t3: ENOENT
 # t2: EACCES
 # control: harm as root

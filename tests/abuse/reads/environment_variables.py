@@ -1,7 +1,7 @@
-# attack: look for variables of the server in the own environment
+# attack: look for the server's variables in this process's environment
 # t3: Denied
 # t2: Denied
-# control: none, depends on what the plain executor passes on
+# control: none, depends on the variables that the executor passes on
 
 
 def attack():

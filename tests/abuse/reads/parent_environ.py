@@ -1,4 +1,4 @@
-# attack: read the environment of the own parent process
+# attack: read the environment of the parent process
 # t3: ENOENT
 # t2: EACCES
 # control: harm

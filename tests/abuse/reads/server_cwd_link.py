@@ -1,4 +1,4 @@
-# attack: read where the working folder of a process outside is
+# attack: read the path of an outside process's working folder
 # t3: ENOENT
 # t2: EACCES
 # control: harm

@@ -1,4 +1,4 @@
-# attack: leave a core dump behind
+# attack: write a core dump
 # t3: Denied
 # t2: EPERM
 # control: harm

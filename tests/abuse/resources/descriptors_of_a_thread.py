@@ -1,4 +1,4 @@
-# attack: have descriptors of its own in one thread, which nobody counts
+# attack: open descriptors in a thread with a separate descriptor table, which is not counted
 # t3: EPERM
 # t2: EPERM
 # control: harm

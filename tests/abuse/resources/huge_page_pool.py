@@ -9,7 +9,7 @@ import mmap
 def attack():
     MAP_HUGETLB = 0x40000
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_HUGETLB
-    # Without a pool the kernel takes the call and has nothing to give.
+    # Without a pool, the call succeeds and allocates nothing.
     reached(lambda: mmap.mmap(-1, 2 << 20, flags), errno.ENOMEM)
 
 

@@ -1,4 +1,4 @@
-# attack: make 60000 folders, which breaks clean-up code that looks at all of them for each
+# attack: make 60000 folders, which breaks clean-up code with quadratic cost
 # t3: ENOSPC
 # t2: harm, gap: scratch quota
 # control: harm

@@ -9,7 +9,7 @@ import time
 
 def attack():
     block = split_into_mappings(40000)
-    # Nothing to gain by being fast.
+    # Holds them until the watch has had time to act.
     time.sleep(3)
 
 

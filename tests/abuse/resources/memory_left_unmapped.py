@@ -1,4 +1,4 @@
-# attack: let go of shared memory's pages, which keeps them and hides them
+# attack: unmap pages of shared memory, which stay allocated without being visible
 # t3: EPERM
 # t2: EPERM
 # control: harm

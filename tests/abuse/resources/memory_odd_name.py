@@ -1,4 +1,4 @@
-# attack: fill memory under a process name that is no text
+# attack: fill memory under a process name that is not valid text
 # t3: memory limit
 # t2: memory limit
 # control: harm

@@ -1,4 +1,4 @@
-# attack: fill memory in a process whose first thread, by which it is known, has ended
+# attack: fill memory in a process whose first thread, which identifies it in /proc, has ended
 # t3: memory limit
 # t2: memory limit
 # control: harm

@@ -1,4 +1,4 @@
-# attack: fill memory with page tables, of which no page is resident
+# attack: fill memory with page tables, without resident pages
 # t3: memory limit
 # t2: memory limit
 # control: harm
@@ -16,7 +16,7 @@ def attack():
         # One page in each GiB takes two pages of tables.
         at = libc.mmap(0x100000000000 + (number << 30), 4096, PROT_READ, flags, -1, 0)
         ctypes.c_char.from_address(at).value
-    # Nothing to gain by being fast.
+    # Holds them until the watch has had time to act.
     time.sleep(2)
 
 

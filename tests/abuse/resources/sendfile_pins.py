@@ -1,4 +1,4 @@
-# attack: have a socket hold pages of a file that has no pages any more
+# attack: make a socket pin the pages of a file that was truncated
 # t3: ENOTSOCK
 # t2: ENOTSOCK
 # control: harm

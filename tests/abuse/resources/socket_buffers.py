@@ -1,4 +1,4 @@
-# attack: fill memory with what sockets hold that nobody reads
+# attack: fill memory with socket buffers that are never read
 # t3: memory limit
 # t2: EPERM
 # control: harm

@@ -1,4 +1,4 @@
-# attack: open a control group file for writing, to leave the own group
+# attack: open a control group file for writing, to leave this group
 # t3: ENOENT
 # t2: EACCES
 # control: harm as root

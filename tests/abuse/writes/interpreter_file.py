@@ -8,7 +8,7 @@ def attack():
     try:
         os.open("/proc/self/exe", os.O_RDWR)
     except OSError as error:
-        # busy: the rights were there; a file next to it can replace the file
+        # ETXTBSY: the rights sufficed, and another file could be renamed over this one
         if error.errno != errno.ETXTBSY:
             raise
         path = os.path.realpath(sys.executable) + ".@OUT_TAG@"

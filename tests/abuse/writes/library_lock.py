@@ -7,7 +7,8 @@ import fcntl
 
 def attack():
     file = os.open(os.__file__, os.O_RDONLY)
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Waits, because the same attack may run in another test at this moment.
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 attempt(attack)

@@ -1,4 +1,4 @@
-# attack: change the own out-of-memory score (written back unchanged)
+# attack: change this process's out-of-memory score (written back unchanged)
 # t3: ENOENT
 # t2: EACCES
 # control: harm

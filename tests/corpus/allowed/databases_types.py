@@ -1,5 +1,5 @@
 # rule: none
-# is given a database as an argument, and asks what it is
+# takes a database as an argument, and checks its type
 import sqlite3
 from typing import cast
 

@@ -1,4 +1,4 @@
-//! The links of the documents: each leads to a file that is there, and to a heading of it.
+//! The links of the documents: each leads to an existing file and heading.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use super::{Document, documents};
 use crate::harness::root;
 
 tests! {
-    needs []: links_lead_to_what_is_there, a_heading_has_the_anchor_that_hosts_give_it;
+    needs []: links_lead_to_existing_files_and_headings, a_heading_has_the_anchor_that_hosts_give_it;
 }
 
-fn links_lead_to_what_is_there() {
+fn links_lead_to_existing_files_and_headings() {
     let link = Regex::new(r"\]\(([^()\s]+)\)").unwrap();
     let documents = documents();
     let anchors: BTreeMap<String, BTreeSet<String>> =
@@ -38,7 +38,7 @@ fn links_lead_to_what_is_there() {
     assert!(checked > 100, "{checked}");
 }
 
-/// A path that stands in a page, from the root of the checkout.
+/// Resolves a path in a page, relative to the root of the checkout.
 fn beside(page: &str, path: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
@@ -52,7 +52,7 @@ fn beside(page: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// The anchors of a page's headings.
+/// Returns the anchors of a page's headings.
 fn anchors(page: &Document) -> BTreeSet<String> {
     let mut is_fenced = false;
     let mut anchors = BTreeSet::new();
@@ -68,7 +68,7 @@ fn anchors(page: &Document) -> BTreeSet<String> {
     anchors
 }
 
-/// The anchor that code hosts make of a heading.
+/// Returns the anchor that code hosts create from a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")

@@ -1,5 +1,5 @@
-//! The samples of the documents: each fenced block is run and compared, or parsed, or compiled, or is
-//! listed here with the reason why not. A block that is none of these fails.
+//! The samples of the documents. Each fenced block is run and compared, parsed, compiled, or listed here with
+//! a reason. Any other block fails.
 
 use std::fs;
 use std::path::Path;
@@ -24,18 +24,18 @@ tests! {
         a_test_run_prints_what_the_documents_show;
 }
 
-const INSTALLS: &str = "writes to the home folder; `tests/install/run` does it in an empty one";
-const OF_DATABASE: &str =
-    "takes a database; the tests of shared stores carry deploy/postgres.sql out";
-const AS_ROOT: &str = "takes root, and changes the machine";
+const INSTALLS: &str = "writes to the home folder; `tests/install/run` runs it with an empty one";
+const OF_DATABASE: &str = "needs a database; the tests of shared stores run deploy/postgres.sql";
+const AS_ROOT: &str = "needs root, and changes the machine";
 
-/// Commands that are not run, and the reasons. Their output, if the page shows any, is not compared.
+/// Commands that are not run, with the reasons. Their output in a page is not compared.
 const NOT_RUN: &[(&str, &str)] = &[
     ("createdb qwed ", OF_DATABASE),
     ("psql -d qwed ", OF_DATABASE),
     ("QWED_MCP_STORE=postgres://qwed_owner", OF_DATABASE),
     ("export QWED_MCP_STORE=", OF_DATABASE),
     ("qwed-mcp audit verify    # of the database", OF_DATABASE),
+    ("qwed-mcp judge record", "needs tests and a workspace; the tests of `governed::judge` run it"),
     ("cargo test", "runs this test; `.ci/run readme_test` runs it"),
     (
         "QWED_MCP_TRUSTED_CODE_EXECUTION=true QWED_MCP_SYNC_CONCURRENCY=4 qwed-mcp serve",
@@ -47,7 +47,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     (
         "export QWED_MCP_STORE='postgres://qwed_server:SECRET@db.example.org",
-        "a database that is nowhere; the tests of `shared_jobs` have one",
+        "needs a database; the tests of `shared_jobs` have one",
     ),
     (
         "QWED_MCP_TRUSTED_CODE_EXECUTION=true qwed-mcp serve --http 0.0.0.0:8000",
@@ -81,7 +81,7 @@ const PYTHON: Other = Other::Script("test_its_samples_print_what_they_say");
 
 const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
 
-/// Blocks that no command prints: the page, their beginning, and what checks them.
+/// Blocks that are not printed by a command: the page, their beginning, and their check.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "let analysis = qwed_mcp::", Other::Doctest),
     ("docs/ARCHITECTURE.md", "stdin → transport", Other::Picture),
@@ -110,28 +110,29 @@ const OTHERS: &[(&str, &str, Other)] = &[
     ("docs/VERDICTS.md", "line 2: total", Other::Test("the_values_of_a_failed_check_are_reported")),
     ("docs/REFERENCE.md", "{\"jsonrpc\"", REPLIES),
     ("docs/REFERENCE.md", "{\n  \"jsonrpc\"", REPLIES),
+    ("docs/REFERENCE.md", "{\"code\": ", REPLIES),
     ("docs/REFERENCE.md", "{status}: ", REPLIES),
     ("docs/REFERENCE.md", "Error code: ", REPLIES),
     ("docs/REFERENCE.md", "STDOUT:", REPLIES),
     ("docs/REFERENCE.md", "Status: success", REPLIES),
 ];
 
-/// The check of a block that is no command and no configuration.
+/// The check of a block that is neither a command nor a configuration.
 #[derive(Clone, Copy, PartialEq)]
 enum Other {
-    /// `cargo test --doc`, which compiles and runs it.
+    /// `cargo test --doc` compiles and runs the block.
     Doctest,
-    /// No check: a drawing.
+    /// The block is a drawing and has no check.
     Picture,
-    /// Its use as a file by the commands below it.
+    /// The commands below use the block as a file.
     File(&'static str),
-    /// A test with this name.
+    /// The test with this name checks the block.
     Test(&'static str),
-    /// A test with this name of the Python package, installed or with frameworks.
+    /// The test with this name of the Python package, or of its test with frameworks, checks the block.
     Script(&'static str),
 }
 
-/// Parts of an output that differ from run to run: a name, a pattern, and a replacement.
+/// Parts of an output that differ between runs: a name, a pattern, and a replacement.
 const VOLATILE: &[(&str, &str, &str)] = &[
     ("timestamp", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", "{time}"),
     (
@@ -181,7 +182,7 @@ impl Block {
         OTHERS.iter().find(fits).map(|(.., other)| *other)
     }
 
-    /// The commands, each with what the page shows below it.
+    /// Returns the commands, each with the output that the page shows.
     fn commands(&self) -> Vec<(String, String)> {
         let mut commands: Vec<(String, String)> = Vec::new();
         let mut lines = self.text.lines().peekable();
@@ -207,7 +208,7 @@ impl Block {
     }
 }
 
-/// All fenced blocks of all pages.
+/// Returns all fenced blocks of all pages.
 fn blocks() -> Vec<Block> {
     let mut blocks = Vec::new();
     for page in documents() {
@@ -245,7 +246,7 @@ fn not_run(command: &str) -> Option<&'static str> {
     listed.map(|(_, reason)| *reason)
 }
 
-/// The command as it is run here: what the pages call by its installed name is the binary under test.
+/// Returns the command as it is run here, with the binary under test instead of the installed program.
 fn as_run(command: &str) -> String {
     let command = command.replace("cargo run -- ", "qwed-mcp ");
     command.replace("~/.cargo/bin/qwed-mcp", "qwed-mcp").replace("/etc/qwed/", "")
@@ -266,15 +267,15 @@ fn every_sample_is_run_or_listed() {
                     used.push(command);
                 }
             }
-            _ => assert!(block.other().is_some(), "{place}: nothing makes sure of this block"),
+            _ => assert!(block.other().is_some(), "{place}: nothing checks this block"),
         }
         if let Some(Other::Doctest) = block.other() {
             assert_eq!(block.language, "rust", "{place}");
             let included = format!("include_str!(\"../{}\")", block.page);
-            assert!(read("src/lib.rs").contains(&included), "{place}: no doctest has it");
+            assert!(read("src/lib.rs").contains(&included), "{place}: no doctest includes it");
         }
     }
-    // What is listed is there.
+    // Every entry of the tables is used.
     for start in NOT_RUN.iter().map(|(start, _)| start) {
         assert!(used.iter().any(|command| command.starts_with(start)), "not in any page: {start}");
     }
@@ -302,7 +303,7 @@ fn every_sample_is_run_or_listed() {
     }
 }
 
-/// The text with what is volatile replaced, and without white space at the ends of lines.
+/// Replaces the volatile parts of a text, and removes white space at the ends of lines.
 fn normalised(text: &str) -> String {
     let mut text = format!("{}\n", text.trim_end());
     for &(_, pattern, name) in VOLATILE {
@@ -331,7 +332,7 @@ fn a_sample_that_differs_is_found() {
     }
 }
 
-/// A folder as the pages have it: the program on `PATH`, and the examples.
+/// Prepares a folder as the pages assume it: with the program on `PATH`, and the examples.
 fn prepare(folder: &Path) {
     fs::create_dir(folder.join("bin")).unwrap();
     std::os::unix::fs::symlink(binary(), folder.join("bin/qwed-mcp")).unwrap();
@@ -388,7 +389,7 @@ fn commands_print_what_the_documents_show() {
     assert!(compared >= 9, "{compared}");
 }
 
-/// The members of a block that are known to clients, and the variables that are known to the server.
+/// Checks that clients know the members of a configuration, and the server knows its variables.
 fn configurations_of_clients_are_sound() {
     let settings = first_columns(&read("docs/CONFIGURATION.md"));
     let mut checked = 0;
@@ -396,7 +397,7 @@ fn configurations_of_clients_are_sound() {
         let place = format!("{}:{}", block.page, block.line);
         let document: Value = serde_json::from_str(&block.text).unwrap();
         let (key, servers) = document.as_object().unwrap().iter().next().unwrap();
-        // Only VS Code has the other key.
+        // Only VS Code uses the key `servers`.
         assert_eq!(key == "servers", block.text.contains("\"servers\""), "{place}");
         for server in servers.as_object().unwrap().values() {
             let members = server.as_object().unwrap();
@@ -425,7 +426,7 @@ fn configurations_of_clients_are_sound() {
     assert!(checked >= 8, "{checked}");
 }
 
-/// The blocks of REFERENCE that begin so.
+/// Returns the blocks of docs/REFERENCE.md that begin with this text.
 fn of_reference(start: &str) -> String {
     let found = blocks()
         .into_iter()
@@ -433,7 +434,7 @@ fn of_reference(start: &str) -> String {
     found.unwrap_or_else(|| panic!("{start}")).text.trim_end().to_owned()
 }
 
-/// Asserts that a text has the form of a block, whose `{…}` stand for anything.
+/// Asserts that a text has the form of a block, in which each `{…}` stands for any text.
 #[track_caller]
 fn assert_form(block: &str, text: &str) {
     let placeholder = Regex::new(r"\{[^{}]+\}").unwrap();
@@ -447,12 +448,16 @@ fn replies_are_what_the_documents_show() {
     let request: Value = serde_json::from_str(&of_reference("{\"jsonrpc\"")).unwrap();
     let mut reply = server.request(request["method"].as_str().unwrap(), &request["params"]);
     reply["id"] = json!(4);
-    // The page leaves the document out.
+    // The page omits the document.
     let verification = &mut reply["result"]["_meta"]["qwed.ai/verification"];
     verification["document"] = json!({});
     let shown: Value = serde_json::from_str(&of_reference("{\n  \"jsonrpc\"")).unwrap();
     let pretty = |value: &Value| normalised(&serde_json::to_string_pretty(value).unwrap());
     assert_eq!(pretty(&reply), pretty(&shown));
+
+    let arguments: Value = serde_json::from_str(&of_reference("{\"code\": ")).unwrap();
+    let with_inputs = server.call("execute_python_code", &arguments);
+    assert!(with_inputs.text().starts_with("STDOUT:\n2\n"), "{:?}", with_inputs.texts);
 
     let refused = server.execute("eval('1')");
     assert_form(&of_reference("{status}: "), &refused.texts[0]);
@@ -473,7 +478,7 @@ fn a_test_run_prints_what_the_documents_show() {
     server.finish();
     let printed = normalised(text(&reply));
     let mut rest = printed.as_str();
-    // A line with three dots stands for lines that are left out.
+    // A line with three dots stands for omitted lines.
     for part in normalised(&shown.text).split("\n…\n") {
         let Some((_, behind)) = rest.split_once(part) else { panic!("{part}\n\nin:\n{printed}") };
         rest = behind;

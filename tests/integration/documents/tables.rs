@@ -1,4 +1,4 @@
-//! The tables of the documents: they have the rows that the program has, and no others.
+//! The tables of the documents: they have exactly the rows of the program.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ tests! {
         the_readme_stays_short;
 }
 
-/// The most lines of the README.
+/// The maximum number of lines of the README.
 const README_LINES_MAX: usize = 200;
 
 fn the_settings_are_those_of_the_program() {
@@ -28,7 +28,7 @@ fn the_settings_are_those_of_the_program() {
     let mut read_by_the_program: BTreeSet<String> =
         literals.filter(|text| name.is_match(text)).collect();
     read_by_the_program.retain(|name| !name.starts_with("QWED_MCP_TEST_"));
-    // It is set for tests, and not read.
+    // The server sets this variable for tests, and does not read it.
     assert!(read_by_the_program.remove("QWED_ARTIFACTS"));
     read_by_the_program.extend(["PATH", "PYTHONPATH"].map(str::to_owned));
     let page = read("docs/CONFIGURATION.md");
@@ -49,7 +49,7 @@ fn every_rule_of_the_analysis_has_its_reason_and_its_remedy() {
     }
 }
 
-/// The keys of an object, and those of the objects in it, as `outer.inner`.
+/// Returns the keys of an object and of nested objects, as `outer.inner`.
 fn fields(value: &Value, depth: usize) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (name, inner) in value.as_object().into_iter().flatten() {

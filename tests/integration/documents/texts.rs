@@ -1,5 +1,5 @@
-//! `docs/REFERENCE.md` against the sources, in both directions: each text of the page is in a source,
-//! and each text of an error type, log line, code and warning of a source is on the page.
+//! Compares `docs/REFERENCE.md` with the sources in both directions. Each text of the page must be in a
+//! source. Each text of an error type, log line, code and warning of a source must be on the page.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -21,7 +21,7 @@ tests! {
         a_text_that_was_changed_is_found;
 }
 
-/// Texts of the page that are no text of ours, and whose they are.
+/// Texts of the page that come from other projects, and their origin.
 const FOREIGN: [(&str, &str); 4] = [
     ("Missing required client capability", "rmcp"),
     ("request _meta is missing or has malformed required fields:", "rmcp"),
@@ -29,19 +29,19 @@ const FOREIGN: [(&str, &str); 4] = [
     ("ulimit -n", "a command of shells"),
 ];
 
-/// Attributes and macros whose text a person reads.
+/// Attributes and macros whose text people read.
 const SPEAKERS: [&str; 7] =
     ["#[error(", "error!(", "warn!(", ".say(", "context(", "bail!(", "failed("];
 
-/// A text of a source, with `{}` for what is put in.
+/// A string literal of a source, with `{}` for inserted values.
 pub(super) struct Literal {
     file: PathBuf,
-    /// The code before it, back to the last `;`, `{` or `}`.
+    /// The code before the literal, back to the last `;`, `{` or `}`.
     before: String,
     pub(super) text: String,
 }
 
-/// All sources without their tests.
+/// Returns all sources, without tests.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for folder in source_folders() {
@@ -85,7 +85,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The string literals of a Rust source.
+/// Returns the string literals of a Rust source.
 fn literals_of(file: &Path, source: &str) -> Vec<Literal> {
     static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
         let token =
@@ -117,7 +117,7 @@ fn unescaped(text: &str) -> String {
     text.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-/// The parts between what is put in: `{…}` of a source or of the page, and `…` of the page.
+/// Splits a text at inserted values: `{…}` in sources and on the page, and `…` on the page.
 fn parts(text: &str) -> Vec<String> {
     static HOLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[^{}]*\}|…").unwrap());
     let doubled = text.replace("{{", "\u{1}").replace("}}", "\u{2}");
@@ -128,10 +128,10 @@ fn parts(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The parts of the texts of the sources.
+/// The parts of all literals in the sources.
 struct Pieces {
     all: BTreeSet<String>,
-    /// The ends of all pieces, from a word on.
+    /// The ends of all pieces that begin at a word.
     ends: HashSet<String>,
     /// All pieces in one string.
     joined: String,
@@ -152,8 +152,8 @@ impl Pieces {
         Self { all: pieces, ends, joined }
     }
 
-    /// Returns true if a part of a text on the page is within a piece, or is made of the end of one,
-    /// whole ones, and the beginning of one.
+    /// Returns true if a part of a text on the page is within a piece, or consists of the end of a piece,
+    /// whole pieces, and the beginning of a piece.
     fn make(&self, part: &str) -> bool {
         if self.joined.contains(part) {
             return true;
@@ -189,13 +189,13 @@ fn prefixes(text: &str) -> impl Iterator<Item = &str> {
     text.char_indices().map(|(start, char)| &text[..start + char.len_utf8()])
 }
 
-/// A shorter end or beginning of a text says nothing.
+/// The minimum size of an end or beginning, because shorter texts match by chance.
 const PIECE_BYTES_MIN: usize = 8;
 /// The maximum size of an end. Texts on the page are shorter.
 const END_BYTES_MAX: usize = 1000;
 
-/// The parts of a text of the page that no text of the program makes. What is a number there may be
-/// put in here.
+/// Returns the parts of a text of the page that no text of the program contains. A number on the page may be
+/// an inserted value.
 fn lost(span: &str, pieces: &Pieces) -> Vec<String> {
     static NUMBER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"-?\d[\d.,]*").unwrap());
     let is_made = |part: &str| {
@@ -207,7 +207,7 @@ fn lost(span: &str, pieces: &Pieces) -> Vec<String> {
     parts(span).into_iter().filter(|part| !is_made(part) && !with_numbers(part)).collect()
 }
 
-/// Texts of the page: spans with a space in them. A name, a value or a number is none.
+/// Returns whether a code span is a text: it has a space. Names, values and numbers have none.
 fn is_text(span: &str) -> bool {
     let is_command =
         ["qwed-mcp ", "cargo ", "sysctl ", "token ", "runs ", "audit ", "policy ", "{ \""]
@@ -233,7 +233,7 @@ fn each_text_of_the_reference_is_in_the_program() {
     let unknown = unknown.join("\n");
     assert!(unknown.is_empty(), "REFERENCE.md has texts that the program has not:\n{unknown}");
     assert!(checked > 220, "{checked}");
-    assert_eq!(foreign.len(), FOREIGN.len(), "not on the page any more: all but {foreign:?}");
+    assert_eq!(foreign.len(), FOREIGN.len(), "no longer on the page: all but {foreign:?}");
 }
 
 /// Returns true if a text of the page has all parts of a text of the program, in their order.
@@ -267,7 +267,7 @@ fn each_error_and_log_line_of_the_program_is_in_the_reference() {
     assert!(checked > 220, "{checked}");
 }
 
-/// Returns true if a literal is within an attribute or a macro whose text a person reads.
+/// Returns true if people read a literal, because it is within such an attribute or macro.
 fn speaks(literal: &Literal) -> bool {
     let before = &literal.before;
     let start = SPEAKERS.iter().filter_map(|speaker| before.rfind(speaker)).max();

@@ -76,6 +76,7 @@ attempts          1
 runs a day        -
 output            8388608 bytes each of stdout and stderr
 artifacts         67108864 bytes a run
+judge             the tests of the workspace
 checkpoints       -
 kept              30 days
 sha256            {}
@@ -96,6 +97,7 @@ sha256            {}
         "tools": ["run_pytest"], "scripts_need_token": false, "workspace_root": root, "allowed_paths": [], "env_whitelist": [],
         "sandbox_enabled": true, "timeout_s": 300, "memory_limit_mb": 1024, "elapsed_ms_max": 5000,
         "attempts_max": 1, "runs_per_day": null, "output_bytes_max": 8_388_608, "artifact_bytes_max": 67_108_864,
+        "judge": { "tests": null, "list": null, "require": null, "control": false },
         "retention_days": 30, "total_mb_max": null, "checkpoint": null, "sha256": sha256,
     });
     assert_eq!((&told["policy"], &told["usable"]), (&expected, &json!(true)));
@@ -148,7 +150,7 @@ fn policy_check_says_all_that_is_wrong() {
 {path} cannot be used
 
 line 2: sandbox.timeout_s must be a whole number from 1 to 3600
-line 3: tool is not known; the sections are tools, sandbox, budget, workspace, artifacts, audit
+line 3: tool is not known; the sections are tools, sandbox, budget, workspace, judge, artifacts, audit
 "
     );
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), expected.as_str()));

@@ -4,6 +4,7 @@ mod admin;
 mod attacks;
 mod audit;
 mod evidence;
+mod judge;
 mod refusals;
 mod runs;
 mod shared;
@@ -27,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         attacks::tests(),
         audit::tests(),
         evidence::tests(),
+        judge::tests(),
         refusals::tests(),
         runs::tests(),
         shared::tests(),

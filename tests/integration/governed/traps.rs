@@ -351,7 +351,10 @@ def test_wrong():
         let mut server = server.connect();
         let reply = run_pytest(&mut server, &governed.user, "tests/test_traps.py");
         assert!(counted(&reply).starts_with("1 passed, 1 failed in "), "{python_path:?}: {reply}");
-        assert!(text(&reply).starts_with("Status: failed, exit code 1\n"), "{reply}");
+        assert!(
+            text(&reply).starts_with("Status: failed, exit code 1, judged: in-process\n"),
+            "{reply}"
+        );
         let id = serde_json::json!({ "run_id": run_id(&reply) });
         call_as(&mut server, &governed.viewer, "get_evidence", id);
         // Where scripts can read the workspace there is no fork server.

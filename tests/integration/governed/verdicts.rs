@@ -274,10 +274,10 @@ def test_fails(): assert len(calls) == 0
 ";
     fs::write(governed.workspace.join("tests/test_set_up.py"), test).unwrap();
     for (options, first, counts) in [
-        ("--setup-plan", "Status: no_tests, exit code 0", "no tests ran in "),
-        ("--setup-only", "Status: no_tests, exit code 0", "no tests ran in "),
-        ("--collect-only", "Status: no_tests, exit code 0", "no tests ran in "),
-        ("", "Status: failed, exit code 1", "1 passed, 1 failed in "),
+        ("--setup-plan", "Status: no_tests, exit code 0, judged: in-process", "no tests ran in "),
+        ("--setup-only", "Status: no_tests, exit code 0, judged: in-process", "no tests ran in "),
+        ("--collect-only", "Status: no_tests, exit code 0, judged: in-process", "no tests ran in "),
+        ("", "Status: failed, exit code 1, judged: in-process", "1 passed, 1 failed in "),
     ] {
         let settings = format!("[pytest]\naddopts = {options}\n");
         fs::write(governed.workspace.join("pytest.ini"), settings).unwrap();
@@ -395,7 +395,10 @@ fn reports_that_plugins_write_are_artifacts() {
     fs::write(governed.workspace.join("pytest.ini"), strict).unwrap();
     let reply = run_pytest(&mut server, &governed.user, path);
     let told = text(&reply);
-    assert!(told.starts_with("Status: error, exit code 1\nNo result: "), "{told}");
+    assert!(
+        told.starts_with("Status: error, exit code 1, judged: in-process\nNo result: "),
+        "{told}"
+    );
     assert!(told.contains("Required test coverage of 100% not reached"), "{told}");
     server.finish();
 }

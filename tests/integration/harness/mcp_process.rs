@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
-use super::{Scratch, binary, deadline, is_over, is_root, public, python};
+use super::{Scratch, binary, deadline, is_over, is_root, public, public_python, python};
 
 /// The maximum time for loading all modules.
 const WARM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub(crate) const SYNC_TIMEOUT: &str = "QWED_MCP_TEST_SYNC_TIMEOUT_MS";
 const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The settings with which a server is started.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ServerBuilder {
     variables: Vec<(String, String)>,
     /// The current folder of the server. The default is the current folder of the tests.
@@ -117,6 +117,29 @@ impl ServerBuilder {
         let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.spawn().unwrap()
+    }
+
+    /// Returns this builder without the sandbox, and for tier T2, each with an interpreter that every user can start.
+    pub(crate) fn below_tier_3(self) -> [Self; 2] {
+        let python = public_python().expect("the test needs PublicPython");
+        let builder = self.variable("QWED_MCP_PYTHON", python.to_str().unwrap());
+        let off = builder.clone().variable("QWED_MCP_SANDBOX", "off");
+        [off, builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")]
+    }
+
+    /// Runs these lines as a batch, and returns their answers in the same order.
+    pub(crate) fn batch(&self, lines: &[Value]) -> Vec<Value> {
+        let mut command = self.command();
+        command.args(["run", "--batch", "-", "--ordered"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut batch = command.spawn().unwrap();
+        let mut stdin = batch.stdin.take().unwrap();
+        for line in lines {
+            writeln!(stdin, "{line}").unwrap();
+        }
+        drop(stdin);
+        let answers = String::from_utf8(batch.wait_with_output().unwrap().stdout).unwrap();
+        answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Starts the server without sending a message.
@@ -417,6 +440,17 @@ impl McpProcess {
             assert!(!is_over(started, WARM_TIMEOUT), "interpreters stay cold");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Runs a script in a warm interpreter. Runs it again if it was cold, because the server may give up a fork server
+    /// while other tests keep the processors busy.
+    pub(crate) fn execute_warm(&mut self, code: &str) -> CallResult {
+        let result = self.execute(code);
+        if result.execution()["warm"] != false {
+            return result;
+        }
+        self.wait_until_warm();
+        self.execute(code)
     }
 
     /// Asserts that the server still answers.

@@ -1,4 +1,4 @@
-//! What operators see: figures that follow what happens, and a dashboard that asks for figures that there are.
+//! The metrics, and the dashboard that queries them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,25 +15,25 @@ use crate::harness::{ServerBuilder, descendants, root};
 
 tests! {
     needs [Sandbox]:
-        who_waits_for_a_turn_is_counted_and_timed,
+        waits_for_a_turn_are_counted_and_timed,
         the_store_is_timed_by_operation,
         no_label_has_a_user_code_or_an_id,
-        the_tier_is_told_once_it_was_tried_out;
+        the_tier_is_reported_after_its_probe;
     needs [Tier3]:
         fork_servers_are_counted_by_state,
-        the_dashboard_asks_for_figures_that_there_are;
+        the_dashboard_queries_existing_metrics;
     needs [Postgres, Sandbox]:
         jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away;
 }
 
-/// The labels that there are. What is in them is one of few words each.
+/// The expected labels. Each has only a few possible values.
 const LABELS: [&str; 10] =
     ["code", "ending", "le", "operation", "path", "start", "state", "status", "tier", "version"];
 
 /// The labels that Prometheus adds.
 const OF_PROMETHEUS: [&str; 2] = ["instance", "job"];
 
-/// A figure: its name, its labels, and what it is.
+/// A sample of a metric.
 #[derive(Debug)]
 struct Sample {
     name: String,
@@ -45,7 +45,7 @@ fn text(server: &HttpServer) -> String {
     String::from_utf8(server.admin("/metrics").body).unwrap()
 }
 
-/// All figures of a server.
+/// Returns all samples of a server's metrics.
 fn samples(server: &HttpServer) -> Vec<Sample> {
     let text = text(server);
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -64,7 +64,7 @@ fn samples(server: &HttpServer) -> Vec<Sample> {
         .collect()
 }
 
-/// A figure by its name and the words of its labels; 0 if there is none.
+/// Returns the sum of a metric's samples that have these label values, or 0.
 fn figure(server: &HttpServer, name: &str, words: &[&str]) -> f64 {
     let is_it = |sample: &&Sample| {
         sample.name == name && words.iter().all(|word| sample.labels.values().any(|it| it == word))
@@ -72,11 +72,11 @@ fn figure(server: &HttpServer, name: &str, words: &[&str]) -> f64 {
     samples(server).iter().filter(is_it).map(|sample| sample.value).sum()
 }
 
-/// The whole number that a figure is.
+/// Returns the sum as a whole number.
 fn count(server: &HttpServer, name: &str, words: &[&str]) -> u64 {
     let figure = figure(server, name, words);
     assert!(figure >= 0.0 && figure.fract() == 0.0, "{name} {figure}");
-    // Of no samples the sum is -0.
+    // An empty sum is -0.
     format!("{:.0}", figure.abs()).parse().unwrap()
 }
 
@@ -85,7 +85,7 @@ fn with_token(token: &str, params: Value) -> (String, String) {
     (format!("{head}{}", bearer(token)), body)
 }
 
-fn who_waits_for_a_turn_is_counted_and_timed() {
+fn waits_for_a_turn_are_counted_and_timed() {
     let builder = ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", "1");
     let server = HttpServer::start(builder, &[]);
     server.wait_until_ready();
@@ -97,22 +97,22 @@ fn who_waits_for_a_turn_is_counted_and_timed() {
     let (head, body) = stateless("tools/call", script("import time\ntime.sleep(1)\nprint(1)"));
     let mut first = server.connect();
     first.begin(&head, &body);
-    soon("it runs", || now() == [0, 0, 1]);
+    soon("the first call runs", || now() == [0, 0, 1]);
     let mut second = server.connect();
     second.begin(&head, &body);
     let mut third = server.connect();
     third.begin(&head, &body);
-    soon("both wait", || now() == [2, 0, 1]);
-    // Who gives up has waited too.
+    soon("both other calls wait", || now() == [2, 0, 1]);
+    // The time of a call that gives up counts as waiting time too.
     drop(third);
-    soon("one has given up", || now()[0] == 1);
+    soon("one call has given up", || now()[0] == 1);
     for connection in [&mut first, &mut second] {
         assert_eq!(connection.response().unwrap().status, 200);
     }
-    soon("nothing is left", || now() == [0, 1, 3]);
+    soon("no call is left", || now() == [0, 1, 3]);
     let waited = figure(&server, "qwed_mcp_queue_seconds_sum", &[]);
     assert!(waited > 0.5, "{waited}");
-    // A script of a pipeline takes turns with them.
+    // A script of a pipeline waits for the same turns.
     let head = format!("POST /run HTTP/1.1\r\n{}", super::JSON);
     assert_eq!(server.send(&head, r#"{"code":"print(3)"}"#).status, 200);
     assert_eq!(now(), [0, 1, 4]);
@@ -127,8 +127,8 @@ fn fork_servers_are_counted_by_state() {
     assert_eq!(states(&cold), [0, 0, 0]);
 
     let server = HttpServer::start(ServerBuilder::new().warm("json"), &[]);
-    soon("it is ready", || states(&server)[0] > 0 && states(&server)[1] == 0);
-    // One that never gave an interpreter is not replaced at once.
+    soon("the fork server is ready", || states(&server)[0] > 0 && states(&server)[1] == 0);
+    // A fork server that has never provided an interpreter is not replaced at once, so wait for a warm run.
     let warm = || count(&server, "qwed_mcp_runs_total", &["warm"]);
     soon("scripts are warm", || {
         server.run("print(1)");
@@ -140,8 +140,8 @@ fn fork_servers_are_counted_by_state() {
     for process in descendants(server.pid()) {
         let _ = kill(Pid::from_raw(process.try_into().unwrap()), Signal::SIGKILL);
     }
-    // The next script sees that it is gone, and another one is started.
-    soon("another one is there", || {
+    // The next script notices the missing fork server, which is then replaced.
+    soon("the fork server is replaced", || {
         server.run("print(1)");
         restarts() > 0 && states(&server)[0] > 0
     });
@@ -164,7 +164,7 @@ fn the_store_is_timed_by_operation() {
     assert_eq!([timed("authenticate") - before, timed("append")], [3, 0]);
     let (head, body) = with_token(&governed.user, script("print(1)"));
     assert_eq!(server.send(&head, &body).status, 200);
-    // Decided, started, ended.
+    // The decision, the start and the end.
     assert_eq!(timed("append"), 3);
     let seconds = figure(&server, "qwed_mcp_store_seconds_sum", &["append"]);
     assert!(seconds > 0.0 && seconds < 60.0, "{seconds}");
@@ -187,7 +187,7 @@ fn no_label_has_a_user_code_or_an_id() {
         known.push(meta["qwed.ai/decision"]["verification_id"].as_str().unwrap().to_owned());
         known.extend(meta["qwed.ai/job"]["job_id"].as_str().map(ToOwned::to_owned));
     }
-    // A path of the caller's own, and a tool.
+    // A path and a tool of the caller's choice.
     let head = format!("GET /bob HTTP/1.1\r\n{}", bearer(&governed.user));
     assert_eq!(server.send(&head, "").status, 404);
     let (head, body) = with_token(&governed.user, json!({ "name": "bob", "arguments": {} }));
@@ -202,7 +202,7 @@ fn no_label_has_a_user_code_or_an_id() {
     assert_eq!(labels, LABELS.map(ToOwned::to_owned).into());
 }
 
-fn the_tier_is_told_once_it_was_tried_out() {
+fn the_tier_is_reported_after_its_probe() {
     let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
     let closed = HttpServer::start(closed, &[]);
     assert_eq!(closed.admin("/readyz").status, 503);
@@ -213,7 +213,7 @@ fn the_tier_is_told_once_it_was_tried_out() {
     let told = |server: &HttpServer, tier: &str| count(server, "qwed_mcp_build_info", &[tier]);
     assert_eq!(told(&closed, "unknown"), 1);
     let off = HttpServer::start(ServerBuilder::new().variable("QWED_MCP_SANDBOX", "off"), &[]);
-    soon("it is known", || told(&off, "off") == 1);
+    soon("the tier is known", || told(&off, "off") == 1);
     assert_eq!(told(&off, "unknown"), 0);
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     server.run("print(1)");
@@ -232,20 +232,20 @@ fn jobs_are_those_of_all_replicas_and_unknown_while_the_database_is_away() {
     let (head, body) = with_token(&governed.user, background);
     assert_eq!(replicas[0].send(&head, &body).status, 200);
     for replica in &replicas {
-        soon("all have it", || count(replica, "qwed_mcp_jobs", &["ended"]) == 1);
+        soon("all replicas have counted it", || count(replica, "qwed_mcp_jobs", &["ended"]) == 1);
     }
     database.kill();
     for replica in &replicas {
-        // What was known last is not what is.
-        soon("it is not known", || {
+        // An old count must not be reported.
+        soon("the count is absent", || {
             samples(replica).iter().all(|sample| sample.name != "qwed_mcp_jobs")
         });
     }
     database.begin();
-    soon("it is known again", || count(&replicas[1], "qwed_mcp_jobs", &["ended"]) == 1);
+    soon("the count is back", || count(&replicas[1], "qwed_mcp_jobs", &["ended"]) == 1);
 }
 
-fn the_dashboard_asks_for_figures_that_there_are() {
+fn the_dashboard_queries_existing_metrics() {
     let governed = Governed::new("ledger");
     let builder = governed.server().warm("json");
     let server = HttpServer::start(builder, &["--require-token"]);
@@ -254,7 +254,7 @@ fn the_dashboard_asks_for_figures_that_there_are() {
         let (head, body) = with_token(&governed.user, script(code));
         assert_eq!(server.send(&head, &body).status, 200);
     };
-    // All that is counted has to have happened: what never did is not there.
+    // Metrics without events are absent, so each kind of event must happen first.
     soon("scripts are warm", || {
         run("print(1)");
         count(&server, "qwed_mcp_runs_total", &["warm"]) > 0
@@ -299,7 +299,7 @@ fn the_dashboard_asks_for_figures_that_there_are() {
     let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE qwed_mcp_"));
     let kinds: BTreeSet<&str> = kinds.filter_map(|kind| kind.split(' ').next()).collect();
     assert_eq!(documented, kinds);
-    // And it shows all that there is.
+    // The dashboard shows every metric.
     let asked = expressions(&file).join("\n");
     let is_shown = |name: &str| {
         let family = name.trim_end_matches("_sum").trim_end_matches("_count");
@@ -310,7 +310,7 @@ fn the_dashboard_asks_for_figures_that_there_are() {
     assert_eq!(hidden, BTreeSet::new());
 }
 
-/// What an expression of `PromQL` asks for that is not there: names, labels, and words of labels.
+/// Returns the metrics, labels and label values that a `PromQL` expression queries and that do not exist.
 fn missing(expression: &str, there: &[Sample]) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! What strangers send: refused, bounded, and logged once.
+//! Hostile requests are refused or bounded, and logged once.
 
 use std::cell::RefCell;
 use std::io::Read as _;
@@ -13,24 +13,24 @@ use crate::harness::{ServerBuilder, deadline, resident_kibibytes};
 
 tests! {
     needs [Python]:
-        a_port_that_is_taken_is_told,
+        a_port_in_use_is_reported,
         another_host_is_refused_and_logged_once,
         an_origin_from_elsewhere_is_refused,
         shapes_that_smuggle_requests_are_refused,
         a_body_that_is_too_large_is_refused_before_it_is_sent,
         many_connections_are_bounded,
-        who_sends_slowly_is_cut_off,
-        a_client_that_does_not_read_holds_up_nobody;
+        slow_senders_are_disconnected,
+        a_client_that_does_not_read_delays_no_other_client;
     needs [Tier3]:
-        requests_in_flight_are_bounded_and_what_is_over_is_told_to_come_again;
+        requests_in_flight_are_bounded_and_others_get_retry_after;
 }
 
-/// A server that runs nothing.
+/// Creates a server whose admin gate is closed.
 fn closed() -> ServerBuilder {
     ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION")
 }
 
-fn a_port_that_is_taken_is_told() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let run = |address: &str| {
@@ -42,7 +42,7 @@ fn a_port_that_is_taken_is_told() {
     assert_eq!(second.status.code(), Some(1));
     let log = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(log.contains(&format!("failed to listen on {address}")), "{log}");
-    // And an address that strangers reach, without tokens.
+    // Without tokens, the server does not listen on addresses that other machines can reach.
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         let refused = run(address);
         let log = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -57,7 +57,7 @@ fn another_host_is_refused_and_logged_once() {
     let status = |host: &str| {
         server.send(&format!("POST /mcp HTTP/1.1\r\n{JSON}{BOTH}{host}"), &list).status
     };
-    // The controls: no session, and so 400.
+    // The controls: an accepted host gets 400, because the session is missing.
     assert_eq!(status("Host: mcp.example.org\r\n"), 400);
     assert_eq!(status("Host: 127.0.0.1:80\r\n"), 400);
     for _ in 0..50 {
@@ -86,7 +86,7 @@ fn an_origin_from_elsewhere_is_refused() {
         let is_page = origin.contains("tools.example.org");
         assert_eq!(allowed.as_deref(), is_page.then_some("https://tools.example.org"), "{origin}");
     }
-    // A browser asks first, without a token.
+    // A browser sends a preflight request first, without a token.
     let preflight = |origin: &str| {
         let asked = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
         server.send(&format!("OPTIONS /mcp HTTP/1.1\r\n{asked}Origin: {origin}\r\n"), "")
@@ -97,7 +97,7 @@ fn an_origin_from_elsewhere_is_refused() {
     assert!(page.header("access-control-allow-methods").unwrap().contains("post"));
     let evil = preflight("https://evil.example");
     assert_eq!((evil.status, evil.header("access-control-allow-origin")), (403, None));
-    // Without an origin it is a method like any other.
+    // Without an origin, the request is not a preflight request.
     assert_ne!(server.send("OPTIONS /mcp HTTP/1.1\r\n", "").status, 204);
 }
 
@@ -105,14 +105,14 @@ fn shapes_that_smuggle_requests_are_refused() {
     let server = HttpServer::start(closed(), &[]);
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let head = format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}{BOTH}");
-    // The control: two requests that follow each other have two responses.
+    // The control: two consecutive requests get two responses.
     let mut connection = server.connect();
     let two = format!("{head}Content-Length: 2\r\n\r\n{{}}{smuggled}");
     connection.write(two.as_bytes()).unwrap();
     assert_eq!(connection.response().unwrap().status, 400);
     assert_eq!(connection.response().unwrap().status, 404);
     for shape in [
-        // The body ends before the length says so.
+        // The length is more than the chunked body has.
         format!(
             "Content-Length: {}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}",
             5 + smuggled.len()
@@ -150,7 +150,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
         connection.write(head.as_bytes()).unwrap();
         assert_eq!(connection.response().unwrap().status, 413, "{path}");
     }
-    // One that does not say how long it is.
+    // A body without a declared length.
     let mut connection = server.connect();
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\n{JSON}{BOTH}Transfer-Encoding: chunked\r\n\r\n"
@@ -158,7 +158,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     connection.write(head.as_bytes()).unwrap();
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let sent = (0..2000).take_while(|_| connection.write(chunk.as_bytes()).is_ok()).count();
-    assert!(sent < 1000, "{sent} parts of 64 KiB were taken");
+    assert!(sent < 1000, "{sent} parts of 64 KiB were accepted");
     let grown = resident_kibibytes(server.pid()).saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB");
     assert_eq!(server.stateless("tools/list", json!({})).status, 200);
@@ -167,11 +167,11 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 fn many_connections_are_bounded() {
     let server = HttpServer::start(closed(), &[]);
     let mut connections = Vec::new();
-    // More than a process may have descriptors, by default.
+    // More than the default limit of descriptors of a process.
     for _ in 0..700 {
         connections.push(TcpStream::connect(server.address).unwrap());
     }
-    soon("what is over the bound is closed", || {
+    soon("connections above the bound are closed", || {
         let closed = connections.iter().filter(|connection| {
             connection.set_nonblocking(true).unwrap();
             matches!((&mut &**connection).read(&mut [0]), Ok(0))
@@ -183,7 +183,7 @@ fn many_connections_are_bounded() {
     });
     assert!(crate::harness::open_descriptors(server.pid()) < 600);
     drop(connections);
-    soon("others are let in again", || {
+    soon("new connections are accepted again", || {
         let mut connection = server.connect();
         let (head, body) = stateless("tools/list", json!({}));
         connection.begin(&head, &body);
@@ -193,7 +193,7 @@ fn many_connections_are_bounded() {
     assert_eq!(log.matches("all connections are in use").count(), 1, "{log}");
 }
 
-fn who_sends_slowly_is_cut_off() {
+fn slow_senders_are_disconnected() {
     let server = HttpServer::start(closed(), &[]);
     let started = Instant::now();
     let mut slow = [server.connect(), server.connect()];
@@ -202,7 +202,7 @@ fn who_sends_slowly_is_cut_off() {
     while is_cut.contains(&false) {
         assert!(started.elapsed() < deadline(Duration::from_secs(30)), "{is_cut:?}");
         std::thread::sleep(Duration::from_millis(500));
-        // A byte now and then changes nothing.
+        // Occasional bytes do not extend the deadline.
         for (connection, is_cut) in slow.iter_mut().zip(&mut is_cut) {
             *is_cut |= connection.write(b"X").is_err();
         }
@@ -210,29 +210,29 @@ fn who_sends_slowly_is_cut_off() {
     assert_eq!(server.stateless("tools/list", json!({})).status, 200);
 }
 
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_other_client() {
     let server = HttpServer::start(closed(), &[]);
     let (head, body) = stateless("tools/list", json!({}));
     let mut connection = server.connect();
     let before = resident_kibibytes(server.pid());
     connection.stream.get_mut().set_write_timeout(Some(Duration::from_secs(2))).unwrap();
     let one = format!("{head}Host: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    // Nothing is read until nothing more is taken.
+    // Writes requests without reading, until the server accepts no more bytes.
     let mut taken = 0;
     while connection.write(one.as_bytes()).is_ok() {
         taken += 1;
-        assert!(taken < 100_000, "all is taken");
+        assert!(taken < 100_000, "the server accepts every byte");
     }
     let grown = resident_kibibytes(server.pid()).saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB");
     assert_eq!(server.stateless("tools/list", json!({})).status, 200);
 }
 
-fn requests_in_flight_are_bounded_and_what_is_over_is_told_to_come_again() {
+fn requests_in_flight_are_bounded_and_others_get_retry_after() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let (head, body) = stateless("tools/call", script("while True: pass"));
-    // As many as there are places, and one more whenever a look finds one that is free: the look before may
-    // have held it when the last of them came.
+    // Begins a request for each place, and another one each time the check below succeeds, because the check
+    // itself may have occupied a place when the last request arrived.
     let begun = || {
         let mut connection = server.connect();
         connection.begin(&head, &body);

@@ -1,13 +1,14 @@
-"""An authorization server's signatures, by another library than the server's: tokens, and the keys that verify them.
+"""Signs tokens like an authorization server, with another library than the server's, and publishes the keys.
 
     python issuer.py FOLDER < WANTED > MADE
 
-WANTED is `{"keys": [{"kid", "alg"}], "tokens": [{"alg", "key", "header", "claims", …}]}`; MADE has the JWK set and the tokens in
-order. Keys stay in FOLDER, so that later calls sign with the same.
+WANTED is `{"keys": [{"kid", "alg"}], "tokens": [{"alg", "key", "header", "claims", …}]}`. MADE has the JWK set, and the
+tokens in the same order. FOLDER keeps the keys, so that later calls sign with the same keys.
 
     python issuer.py FOLDER --serve
 
-serves FOLDER/jwks.json by TLS, with a certificate of its own, FOLDER/certificate.pem. The first line of output is the port.
+serves FOLDER/jwks.json over TLS, with the self-signed certificate FOLDER/certificate.pem. The first line of output is
+the port.
 """
 
 import base64
@@ -39,7 +40,7 @@ def number(value, length=None):
 
 
 def key_of(folder, id, alg):
-    """Returns the key of this id, which is made if there is none."""
+    """Returns the key with this id. Creates a missing key."""
     path = folder / f"{id}.pem"
     if not path.exists():
         if alg in CURVES:
@@ -70,7 +71,7 @@ def signature(key, alg, message):
     if alg == "none":
         return b""
     if alg.startswith("HS"):
-        # With what everybody can know of the key as the secret.
+        # Uses the public key as the secret.
         public = key.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         return hmac.new(public, message, hashlib.sha256).digest()
     if alg in CURVES:

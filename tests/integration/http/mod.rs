@@ -1,4 +1,4 @@
-//! The server over HTTP: both eras, who may call, what is refused, and scripts of pipelines.
+//! The server over HTTP: both eras, authentication, refusals, and scripts of pipelines.
 
 mod figures;
 mod hostile;
@@ -24,7 +24,7 @@ use socket2::{Domain, Socket, Type};
 use crate::governed::Governed;
 use crate::harness::{Scratch, ServerBuilder, Test, alive_with_marker, deadline};
 
-/// The tests of all parts.
+/// Returns the tests of all parts.
 pub(crate) fn tests() -> Vec<Test> {
     let parts = [
         figures::tests(),
@@ -44,7 +44,7 @@ const BOTH: &str = "Accept: application/json, text/event-stream\r\n";
 const JSON: &str = "Content-Type: application/json\r\n";
 const STATELESS: &str = "2026-07-28";
 
-/// A server that listens.
+/// A running server that listens on HTTP.
 struct HttpServer {
     child: Child,
     address: SocketAddr,
@@ -53,11 +53,11 @@ struct HttpServer {
     scratch: Scratch,
 }
 
-/// A response, whole.
+/// A complete response.
 #[derive(Debug, Clone)]
 struct Response {
     status: u16,
-    /// In lower case.
+    /// The head in lower case.
     head: String,
     body: Vec<u8>,
 }
@@ -105,7 +105,7 @@ impl HttpServer {
         Connection::to(self.address)
     }
 
-    /// Sends a request on a connection of its own, and returns the response.
+    /// Sends a request on a new connection, and returns the response.
     fn send(&self, head: &str, body: &str) -> Response {
         self.connect().send(head, body)
     }
@@ -134,7 +134,7 @@ impl HttpServer {
         text.as_str().unwrap_or_else(|| panic!("{response:?}")).to_owned()
     }
 
-    /// Begins a session of the older era.
+    /// Begins a session of the older era. Returns its id.
     fn session(&self) -> String {
         let response = self.post("", &initialize());
         assert_eq!(response.status, 200, "{response:?}");
@@ -145,7 +145,7 @@ impl HttpServer {
         Connection::to(self.admin).send(&format!("GET {path} HTTP/1.1\r\n"), "")
     }
 
-    /// The processes of the server's scripts.
+    /// Returns the number of processes of scripts.
     fn scripts(&self) -> usize {
         alive_with_marker(self.scratch.path()).len()
     }
@@ -158,9 +158,9 @@ impl HttpServer {
         self.log.take().unwrap().join().unwrap()
     }
 
-    /// Waits until scripts can run: what tries the sandbox out looks like one.
+    /// Waits until scripts can run. Before, the processes of the sandbox's probe would count as scripts.
     fn wait_until_ready(&self) {
-        soon("it is ready", || self.admin("/readyz").status == 200);
+        soon("the server is ready", || self.admin("/readyz").status == 200);
     }
 
     /// Returns the value of a metric: its name, with its labels in braces. Fails if the server does not report it.
@@ -170,7 +170,7 @@ impl HttpServer {
         value.unwrap_or_else(|| panic!("{sample}: {metrics}")).parse().unwrap()
     }
 
-    /// Returns when the server has ended by itself.
+    /// Waits until the server has exited by itself.
     fn wait(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
@@ -187,11 +187,11 @@ impl Drop for HttpServer {
     }
 }
 
-/// Reads the log until it says where the server listens.
+/// Reads the log until the server listens. Returns the address.
 fn listening(stderr: &mut BufReader<ChildStderr>, seen: &mut String) -> SocketAddr {
     loop {
         let mut line = String::new();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended: {seen}");
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "the server exited: {seen}");
         seen.push_str(&line);
         if let Some((_, urls)) =
             line.split_once(" INFO qwed_mcp::http::addresses: serving over HTTP ")
@@ -210,10 +210,10 @@ impl Connection {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// Sends this request again and again until all buffers are full, and reads no answer.
+    /// Sends this request repeatedly until all buffers are full, and reads no answer.
     fn unread(address: SocketAddr, request: &[u8]) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // The client announces its window when it connects.
+        // A client announces its window when it connects, so this must come first.
         socket.set_recv_buffer_size(2048).unwrap();
         socket.connect(&address.into()).unwrap();
         let mut this = Self { stream: BufReader::new(TcpStream::from(socket)) };
@@ -243,7 +243,7 @@ impl Connection {
         self.response().expect("a response")
     }
 
-    /// Reads a response; `None` if the connection was closed.
+    /// Reads a response. Returns `None` if the connection was closed.
     fn response(&mut self) -> Option<Response> {
         let head = self.head()?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -259,7 +259,7 @@ impl Connection {
         Some(response)
     }
 
-    /// Returns whether a response begins within this time, which is not longer on a busy machine.
+    /// Returns whether a response begins within this time. The time is not extended on a busy machine.
     fn reads_within(&mut self, time: Duration) -> bool {
         self.stream.get_mut().set_read_timeout(Some(time)).unwrap();
         self.head().is_some()
@@ -276,7 +276,7 @@ impl Connection {
         Some(head.to_lowercase())
     }
 
-    /// Reads a part of a body that comes in parts; `None` at the end.
+    /// Reads a chunk of a chunked body. Returns `None` at the end.
     fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut length = String::new();
         self.stream.read_line(&mut length).ok()?;
@@ -294,14 +294,14 @@ impl Response {
         line.map(|value| value.trim().to_owned())
     }
 
-    /// The JSON of the body; of events, that of the last one.
+    /// Returns the JSON of the body, or of the last event of a stream.
     fn json(&self) -> Value {
         let text = String::from_utf8_lossy(&self.body);
         let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
         serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// The objects of lines.
+    /// Returns the JSON object of each line.
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8_lossy(&self.body).into_owned();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -318,12 +318,12 @@ fn script(code: &str) -> Value {
     json!({ "name": "execute_python_code", "arguments": { "code": code } })
 }
 
-/// A request of the older era.
+/// Returns a request of the older era.
 fn request(id: i64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// The head and the body of a request of the stateless era.
+/// Returns the head and the body of a request of the stateless era.
 fn stateless(method: &str, mut params: Value) -> (String, String) {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": STATELESS,
@@ -340,12 +340,12 @@ fn stateless(method: &str, mut params: Value) -> (String, String) {
     (head, request(1, method, &params).to_string())
 }
 
-/// The header with a token.
+/// Returns the header with a token.
 fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
-/// Two servers that share a database, with a data folder each.
+/// Starts two servers with the same database and different data folders.
 fn two_replicas(governed: &Governed) -> [HttpServer; 2] {
     let elsewhere = governed.beside("elsewhere");
     let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());

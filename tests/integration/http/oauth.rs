@@ -1,5 +1,5 @@
-//! Access tokens of an authorization server: which ones let somebody in, and how clients learn where to get one.
-//! Another library signs them.
+//! Access tokens of an authorization server: the accepted and refused tokens, and how clients find that
+//! server. Another library signs the tokens.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -18,20 +18,20 @@ tests! {
     needs [Python]:
         an_issuer_that_cannot_be_reached_lets_nobody_in;
     needs [Python, Packages]:
-        tokens_of_every_algorithm_let_somebody_in,
-        a_token_that_is_not_right_lets_nobody_in,
-        scopes_decide_what_a_user_may,
+        valid_tokens_of_every_algorithm_are_accepted,
+        invalid_tokens_are_refused,
+        scopes_set_the_role_of_a_user,
         clients_learn_where_to_get_a_token,
-        keys_are_fetched_and_followed,
-        keys_are_fetched_from_whom_the_system_trusts,
-        governed_tools_know_the_bearer,
-        what_could_not_be_safe_is_refused_at_start;
+        keys_are_fetched_and_updated,
+        keys_are_fetched_only_with_a_trusted_certificate,
+        governed_tools_use_the_role_of_the_access_token,
+        unsafe_settings_are_refused_at_start;
 }
 
 const ISSUER: &str = "https://id.example.org";
 const AUDIENCE: &str = "https://mcp.example.org/mcp";
 
-/// An authorization server: its keys, and what it signs.
+/// An authorization server with its keys.
 struct Issuer {
     folder: tempfile::TempDir,
     keys: Vec<Value>,
@@ -65,7 +65,7 @@ impl Issuer {
         serde_json::from_slice(&made.stdout).unwrap()
     }
 
-    /// The published keys.
+    /// Returns the published keys.
     fn document(&self) -> String {
         self.make(&[])["jwks"].to_string()
     }
@@ -99,7 +99,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Claims of a good token, and `more`, where null takes a claim away.
+/// Returns the claims of a valid token with the changes of `more`, where null removes a claim.
 fn claims(more: &Value) -> Value {
     let mut claims = json!({
         "iss": ISSUER, "aud": AUDIENCE, "exp": now() + 600, "iat": now(), "sub": "ann",
@@ -128,12 +128,12 @@ fn run(server: &HttpServer, token: &str) -> Response {
 const ALL: [(&str, &str); 5] =
     [("r", "RS256"), ("p", "PS256"), ("e", "ES256"), ("f", "ES384"), ("d", "EdDSA")];
 
-fn tokens_of_every_algorithm_let_somebody_in() {
+fn valid_tokens_of_every_algorithm_are_accepted() {
     let issuer = Issuer::new(&ALL);
     let server = issuer.server_with_file();
     let good = json!({});
     let mut all: Vec<_> = ALL.iter().map(|(key, alg)| wanted(alg, key, &good)).collect();
-    // As issuers differ.
+    // Issuers differ in these claims.
     for more in [
         json!({ "aud": ["https://other.example.org", AUDIENCE] }),
         json!({ "scope": null, "scp": ["qwed:user"] }),
@@ -155,7 +155,7 @@ fn tokens_of_every_algorithm_let_somebody_in() {
     assert_eq!((ran["status"].as_str(), ran["stdout"].as_str()), (Some("ok"), Some("42")), "{ran}");
 }
 
-/// What is wrong with a token, and the token.
+/// Returns invalid tokens, each with its fault.
 fn bad_tokens() -> Vec<(&'static str, Value)> {
     let good = json!({});
     let mut bad: Vec<(&str, Value)> = [
@@ -169,11 +169,11 @@ fn bad_tokens() -> Vec<(&'static str, Value)> {
         ("its issuer in an array", json!({ "iss": [ISSUER] })),
         ("an issuer that begins the same", json!({ "iss": format!("{ISSUER}.evil.example") })),
         ("for another server", json!({ "aud": "https://other.example.org/mcp" })),
-        ("for nobody", json!({ "aud": null })),
-        ("for none of many", json!({ "aud": [] })),
-        ("nobody's", json!({ "sub": null })),
-        ("a number's", json!({ "sub": 7 })),
-        ("no user's name", json!({ "sub": "ann\nbob" })),
+        ("without an audience", json!({ "aud": null })),
+        ("an empty list of audiences", json!({ "aud": [] })),
+        ("without a user", json!({ "sub": null })),
+        ("a user that is a number", json!({ "sub": 7 })),
+        ("a user with an invalid name", json!({ "sub": "ann\nbob" })),
     ]
     .into_iter()
     .map(|(what, more)| (what, wanted("RS256", "r", &more)))
@@ -185,29 +185,32 @@ fn bad_tokens() -> Vec<(&'static str, Value)> {
     };
     bad.extend([
         ("a key that is not published", wanted("RS256", "elsewhere", &good)),
-        ("a key that it brings itself", with("EdDSA", "own", "shows_key", json!(true))),
-        ("its own key under a known name", {
+        ("a key within the token", with("EdDSA", "own", "shows_key", json!(true))),
+        ("a key within the token, with a known id", {
             let mut token = with("EdDSA", "own2", "shows_key", json!(true));
             token["header"] = json!({ "kid": "d" });
             token
         }),
-        ("another's key by name", with("RS256", "elsewhere", "header", json!({ "kid": "r" }))),
+        (
+            "another key with a known id",
+            with("RS256", "elsewhere", "header", json!({ "kid": "r" })),
+        ),
         ("a key of another kind", with("ES256", "e", "header", json!({ "kid": "r" }))),
-        ("no key named, of several", with("RS256", "r", "header", json!({ "kid": null }))),
+        ("no key id, with several keys", with("RS256", "r", "header", json!({ "kid": null }))),
         ("a short key", wanted("RS256", "short", &good)),
         ("no signature", wanted("none", "r", &good)),
         (
-            "a signature that is called another",
+            "a signature with another algorithm in the header",
             with("RS256", "r", "header", json!({ "alg": "none" })),
         ),
         ("the public key as a secret", wanted("HS256", "r", &good)),
-        ("an algorithm that is not taken", wanted("RS384", "r", &good)),
+        ("an algorithm that is not accepted", wanted("RS384", "r", &good)),
         (
             "critical extensions",
             with("RS256", "r", "header", json!({ "crit": ["b64"], "b64": true })),
         ),
         ("another type", with("RS256", "r", "header", json!({ "typ": "dpop+jwt" }))),
-        ("other claims than were signed", {
+        ("claims that differ from the signed claims", {
             let admin = claims(&json!({ "scope": "qwed:admin" }));
             with("RS256", "r", "instead", admin)
         }),
@@ -215,12 +218,12 @@ fn bad_tokens() -> Vec<(&'static str, Value)> {
     bad
 }
 
-fn a_token_that_is_not_right_lets_nobody_in() {
+fn invalid_tokens_are_refused() {
     let issuer = Issuer::new(&[ALL[0], ALL[2], ALL[4], ("short", "RS256")]);
     let server = issuer.server_with_file();
     let bad = bad_tokens();
     let mut made: Vec<_> = bad.iter().map(|(_, wanted)| wanted.clone()).collect();
-    // The control: the same, and right.
+    // The control: a valid token with the same key.
     made.push(wanted("RS256", "r", &json!({})));
     let mut tokens = issuer.tokens(&made);
     let good = tokens.pop().unwrap();
@@ -248,7 +251,7 @@ fn a_token_that_is_not_right_lets_nobody_in() {
     assert!(!log.contains(parts[2]) && !log.contains(parts[1]), "{log}");
 }
 
-fn scopes_decide_what_a_user_may() {
+fn scopes_set_the_role_of_a_user() {
     let issuer = Issuer::new(&ALL[4..]);
     let server = issuer.server_with_file();
     let scopes = ["qwed:viewer", "qwed:user", "qwed:admin", "openid profile", ""];
@@ -299,7 +302,7 @@ fn clients_learn_where_to_get_a_token() {
         let elsewhere = server.send(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n"), "");
         assert_eq!(elsewhere.status, 403);
     }
-    // Where no access tokens are taken there is no such thing.
+    // A server without access tokens has no metadata about them.
     let plain = HttpServer::start(ServerBuilder::new(), &[]);
     assert_eq!(
         plain.send("GET /.well-known/oauth-protected-resource HTTP/1.1\r\n", "").status,
@@ -307,11 +310,11 @@ fn clients_learn_where_to_get_a_token() {
     );
 }
 
-/// What an issuer publishes, by HTTP on this machine.
+/// The keys that an issuer publishes over HTTP on this machine.
 struct Published {
     url: String,
     document: Arc<Mutex<String>>,
-    /// How often it was asked for.
+    /// The number of requests for the keys.
     asked: Arc<Mutex<usize>>,
 }
 
@@ -343,7 +346,7 @@ impl Published {
     }
 }
 
-fn keys_are_fetched_and_followed() {
+fn keys_are_fetched_and_updated() {
     let (old, new) = (Issuer::new(&[("d", "EdDSA")]), Issuer::new(&[("n", "EdDSA")]));
     let published = Published::new(old.document());
     let server = Issuer::server(&published.url);
@@ -351,7 +354,7 @@ fn keys_are_fetched_and_followed() {
     let (of_old, of_new) = (token(&old, "d"), token(&new, "n"));
     assert_eq!((list(&server, &of_old).status, list(&server, &of_new).status), (200, 401));
     let asked = published.asked();
-    // The issuer is not asked for each token with a key that nobody has.
+    // Tokens with an unknown key do not cause a request each.
     for _ in 0..50 {
         assert_eq!(list(&server, &of_new).status, 401);
         assert_eq!(list(&server, &of_old).status, 200);
@@ -360,7 +363,7 @@ fn keys_are_fetched_and_followed() {
     *published.document.lock().unwrap() = new.document();
     soon("the new key is known", || list(&server, &of_new).status == 200);
     assert_eq!(list(&server, &of_old).status, 401);
-    // What is no set of keys changes nothing.
+    // An invalid key set changes nothing.
     "{}".clone_into(&mut published.document.lock().unwrap());
     assert_eq!(list(&server, &of_new).status, 200);
 }
@@ -375,7 +378,7 @@ impl Drop for Served {
     }
 }
 
-fn keys_are_fetched_from_whom_the_system_trusts() {
+fn keys_are_fetched_only_with_a_trusted_certificate() {
     let issuer = Issuer::new(&ALL[4..]);
     let mut keys_server =
         Served(issuer.program().arg("--serve").stdout(Stdio::piped()).spawn().unwrap());
@@ -407,14 +410,14 @@ fn an_issuer_that_cannot_be_reached_lets_nobody_in() {
         let ready = server.admin("/readyz");
         assert_eq!(ready.status, 503, "{document:.100}");
         assert!(String::from_utf8_lossy(&ready.body).contains("tokens cannot be checked"));
-        // It comes back by itself.
+        // The server recovers by itself.
         *published.document.lock().unwrap() = issuer.document();
-        soon("the keys are there", || list(&server, &token).status == 200);
+        soon("the keys are fetched", || list(&server, &token).status == 200);
     }
     assert_eq!(elsewhere.asked(), 0);
 }
 
-fn governed_tools_know_the_bearer() {
+fn governed_tools_use_the_role_of_the_access_token() {
     let governed = Governed::new("ledger");
     let issuer = Issuer::new(&ALL[4..]);
     let server = start(governed.server(), &Issuer::options(issuer.jwks().to_str().unwrap()));
@@ -429,7 +432,7 @@ fn governed_tools_know_the_bearer() {
     assert_eq!(call(&tokens[0], tests.clone())["error"]["code"], -32003);
     let ran = call(&tokens[1], tests);
     assert!(ran["result"]["_meta"]["qwed.ai/run"].is_object(), "{ran}");
-    // A token of the call goes before it.
+    // A token in the call takes precedence.
     let mut own = json!({ "name": "list_artifacts", "arguments": {} });
     own["_meta"] = json!({ "qwed.ai/auth": { "token": format!("qwedmcp_{}", "A".repeat(43)) } });
     assert_eq!(call(&tokens[1], own)["error"]["code"], -32001);
@@ -445,7 +448,7 @@ fn governed_tools_know_the_bearer() {
     }
 }
 
-fn what_could_not_be_safe_is_refused_at_start() {
+fn unsafe_settings_are_refused_at_start() {
     let issuer = Issuer::new(&ALL[4..]);
     let file = issuer.jwks().to_str().unwrap().to_owned();
     let empty = issuer.folder.path().join("empty.json");

@@ -1,22 +1,25 @@
-//! Scripts of pipelines, and what operators look at.
+//! The endpoints for scripts of pipelines, and the admin address.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{HttpServer, JSON, soon};
-use crate::harness::{ServerBuilder, resident_kibibytes};
+use crate::harness::{ServerBuilder, public_python, resident_kibibytes};
 
 tests! {
     needs [Sandbox]:
         one_script_is_answered_as_a_line_of_a_batch,
         a_script_in_the_shape_of_sandbox_fusion_is_run,
-        lines_are_answered_as_they_are_through,
-        operators_see_figures_and_no_user,
-        the_log_is_json_where_that_is_wanted;
+        each_line_of_a_batch_is_answered_when_it_ends,
+        metrics_are_on_the_admin_address_only,
+        the_log_can_be_json;
+    needs [PublicPython]:
+        without_a_sandbox_no_script_is_judged;
     needs [Tier3]:
-        who_leaves_a_batch_ends_it,
-        who_does_not_read_answers_is_not_read_from;
+        a_script_has_the_same_document_as_with_run,
+        a_batch_ends_when_its_client_disconnects,
+        a_batch_is_not_read_while_its_answers_are_unread;
 }
 
 fn post(server: &HttpServer, path: &str, body: &str) -> super::Response {
@@ -46,6 +49,61 @@ fn one_script_is_answered_as_a_line_of_a_batch() {
         assert_eq!((invalid.status, &invalid.json()["status"]), (400, &json!("invalid")), "{line}");
     }
     assert_eq!(server.send("GET /run HTTP/1.1\r\n", "").status, 405);
+}
+
+fn a_script_has_the_same_document_as_with_run() {
+    let scripts = [
+        "assert 7 * 8 == 56\nprint('é')",
+        "assert 7 * 8 == 54",
+        "print(1)",
+        "import os\nos.system('id')",
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let digests = scripts.map(|code| {
+        let file = folder.path().join("script.py");
+        std::fs::write(&file, code).unwrap();
+        let mut command = ServerBuilder::new().command();
+        command.args(["run", "--json", "--timeout", "30"]).arg(&file);
+        let output = command.output().unwrap();
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        result["_meta"]["qwed.ai/verification"]["document_digest"].as_str().unwrap().to_owned()
+    });
+    for (builder, is_warm) in
+        [(ServerBuilder::new().warm("json"), true), (ServerBuilder::new(), false)]
+    {
+        let server = HttpServer::start(builder, &[]);
+        // The time limit of a script is the same as with `run`.
+        let run = |code: &str| {
+            post(&server, "/run", &json!({ "code": code, "timeout": 30 }).to_string()).json()
+        };
+        soon("scripts are warm", || !is_warm || run("print(1)")["warm"] == true);
+        for (code, digest) in scripts.iter().zip(&digests) {
+            let answer = run(code);
+            assert_eq!(answer["verification"]["document_digest"], *digest, "{answer}");
+            let is_blocked = answer["status"] == "blocked";
+            assert!(is_blocked || answer["warm"] == is_warm, "{answer}");
+        }
+    }
+}
+
+fn without_a_sandbox_no_script_is_judged() {
+    let builder = ServerBuilder::of_interpreter(&public_python().unwrap());
+    let server = HttpServer::start(builder.variable("QWED_MCP_SANDBOX", "off"), &[]);
+    let code = "print(1)";
+    let judged = json!({ "id": "judged", "code": code, "expect": { "stdout": "1" } });
+    let reply = post(&server, "/run", &judged.to_string());
+    assert_eq!(reply.status, 503);
+    let lines = format!("{judged}\n{}\n", json!({ "id": "only run", "code": code }));
+    let answers = post(&server, "/batch", &lines).lines();
+    let answer = |id: &str| answers.iter().find(|answer| answer["id"] == id).unwrap();
+    let refused = answer("judged");
+    assert_eq!((&refused["status"], &refused["passed"]), (&json!("infra_error"), &Value::Null));
+    assert!(refused["error"].as_str().unwrap().contains("need tier 2"), "{refused}");
+    // The control: a script of which nothing is expected runs.
+    assert_eq!(
+        (&answer("only run")["status"], &answer("only run")["stdout"]),
+        (&json!("ok"), &json!("1"))
+    );
 }
 
 fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
@@ -78,13 +136,27 @@ fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
         (&json!("Failed"), &json!("TimeLimitExceeded")),
         "{reply}"
     );
-    let reply = run("print(1)", json!({ "files": { "a": "YQ==" } })).json();
-    assert_eq!(reply["status"], "SandboxError");
+    let code = "print(open('a.txt').read(), inputs['b'])";
+    let reply = run(
+        code,
+        json!({ "files": { "./a.txt": "YQ==", "b": "Yg==", "c": null }, "fetch_files": null }),
+    )
+    .json();
+    assert_eq!(reply["run_result"]["stdout"], "a b'b'", "{reply}");
+    for (request, message) in [
+        (json!({ "files": { "../a": "YQ==" } }), "is not a plain file name"),
+        (json!({ "files": { "a": "*" } }), "is not valid base64"),
+        (json!({ "fetch_files": ["a"] }), "fetch_files is not supported"),
+    ] {
+        let reply = run("print(1)", request).json();
+        assert_eq!(reply["status"], "SandboxError", "{reply}");
+        assert!(reply["message"].as_str().unwrap().contains(message), "{reply}");
+    }
     assert_eq!(run("print(1)", json!({ "language": "cpp" })).status, 400);
     assert_eq!(post(&server, "/run_code", "{").status, 400);
 }
 
-fn lines_are_answered_as_they_are_through() {
+fn each_line_of_a_batch_is_answered_when_it_ends() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let head = format!(
         "POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n"
@@ -95,7 +167,7 @@ fn lines_are_answered_as_they_are_through() {
         connection.write(format!("{:x}\r\n{text}\r\n", text.len()).as_bytes()).unwrap();
     };
     send(&mut connection, "{\"id\":\"first\",\"code\":\"print(1)\"}\n{\"id\":\"sec");
-    // An answer comes before the next line is whole.
+    // The first answer comes before the second line is complete.
     assert!(connection.head().unwrap().contains("application/x-ndjson"));
     let first = connection.chunk().unwrap();
     assert!(String::from_utf8(first).unwrap().contains("\"first\""));
@@ -121,20 +193,20 @@ fn lines_are_answered_as_they_are_through() {
     assert_eq!(found, expected.map(|(id, status)| (id.to_owned(), status.to_owned())));
 }
 
-fn who_leaves_a_batch_ends_it() {
+fn a_batch_ends_when_its_client_disconnects() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     server.wait_until_ready();
     let mut connection = server.connect();
     let body = "{\"code\":\"while True: pass\"}\n".repeat(5);
     connection.begin(&format!("POST /batch HTTP/1.1\r\n{JSON}"), &body);
-    soon("it runs", || server.scripts() > 0);
+    soon("a script runs", || server.scripts() > 0);
     drop(connection);
-    soon("it is killed", || server.scripts() == 0);
+    soon("the script is killed", || server.scripts() == 0);
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(server.scripts(), 0, "the next one was begun");
+    assert_eq!(server.scripts(), 0, "the next script was started");
 }
 
-fn who_does_not_read_answers_is_not_read_from() {
+fn a_batch_is_not_read_while_its_answers_are_unread() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let before = resident_kibibytes(server.pid());
     let mut connection = server.connect();
@@ -143,21 +215,21 @@ fn who_does_not_read_answers_is_not_read_from() {
         "POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: 999999999\r\n\r\n"
     );
     connection.write(head.as_bytes()).unwrap();
-    // Each answer is as long as a line, and needs no run.
+    // Each answer is as long as its line, and needs no run.
     let line = format!("{{\"id\":\"{}\",\"no\":1}}\n", "x".repeat(500)).repeat(200);
     let mut taken = 0;
     while connection.write(line.as_bytes()).is_ok() {
         taken += line.len();
-        assert!(taken < 200_000_000, "all is taken");
+        assert!(taken < 200_000_000, "the server accepts every byte");
     }
     let grown = resident_kibibytes(server.pid()).saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB");
 }
 
-fn operators_see_figures_and_no_user() {
+fn metrics_are_on_the_admin_address_only() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     assert_eq!(server.admin("/healthz").status, 200);
-    soon("it is ready", || server.admin("/readyz").status == 200);
+    soon("the server is ready", || server.admin("/readyz").status == 200);
     server.run("print(6 * 7)");
     server.run("import os; os.system('id')");
     let metrics = server.admin("/metrics");
@@ -175,7 +247,7 @@ fn operators_see_figures_and_no_user() {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert_eq!(server.admin("/mcp").status, 404);
-    // Nor is any of that where clients are.
+    // The address for clients has no metrics.
     assert_eq!(server.send("GET /metrics HTTP/1.1\r\n", "").status, 404);
     let closed = ServerBuilder::new().without("QWED_MCP_TRUSTED_CODE_EXECUTION");
     let server = HttpServer::start(closed, &[]);
@@ -183,7 +255,7 @@ fn operators_see_figures_and_no_user() {
     assert_eq!(server.admin("/healthz").status, 200);
 }
 
-fn the_log_is_json_where_that_is_wanted() {
+fn the_log_can_be_json() {
     let mut command = ServerBuilder::new().command();
     command.args(["serve", "--http", "0.0.0.0:0", "--log-format", "json"]);
     let log = String::from_utf8(command.output().unwrap().stderr).unwrap();

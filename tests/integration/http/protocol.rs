@@ -1,4 +1,4 @@
-//! Both eras on one URL, and how calls end.
+//! Both eras on one URL, cancellation, and the shutdown.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -16,25 +16,25 @@ tests! {
         both_eras_are_served_on_one_url,
         a_session_is_begun_used_and_ended,
         errors_have_the_status_of_their_era,
-        headers_that_do_not_say_what_the_body_says_are_refused,
+        headers_that_contradict_the_body_are_refused,
         a_call_that_reports_progress_is_a_stream,
-        sessions_with_the_same_ids_do_not_meet,
+        equal_request_ids_in_two_sessions_are_independent,
         without_sessions_any_request_is_answered,
-        a_first_request_that_was_sent_before_the_end_is_answered,
-        a_part_of_a_request_does_not_hold_up_the_end,
-        a_stranger_that_does_not_read_does_not_hold_up_the_end;
+        a_first_request_before_the_shutdown_is_answered,
+        an_incomplete_request_does_not_delay_the_shutdown,
+        a_client_that_does_not_read_does_not_delay_the_shutdown;
     needs [Tier3]:
-        who_leaves_in_the_stateless_era_has_cancelled,
-        a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed,
-        the_older_era_is_given_time_after_a_broken_connection,
+        a_disconnect_cancels_a_stateless_call,
+        a_call_of_a_session_is_cancelled_by_its_own_session_only,
+        a_call_of_the_older_era_continues_for_a_while_after_a_disconnect,
         a_call_without_a_session_waits_for_its_turn_within_a_deadline,
-        the_end_waits_for_what_is_in_flight_and_nothing_is_left,
-        the_end_does_not_wait_longer_than_the_admin_wants;
+        the_shutdown_waits_for_running_calls_and_leaves_nothing,
+        the_shutdown_waits_no_longer_than_drain;
     needs [Tier3, Packages]:
         a_governed_call_without_a_session_waits_within_the_same_deadline;
 }
 
-/// What runs until it is killed.
+/// A script that runs until it is killed.
 const FOR_EVER: &str = "while True: pass";
 
 fn both_eras_are_served_on_one_url() {
@@ -44,7 +44,7 @@ fn both_eras_are_served_on_one_url() {
     let reply = server.post(&session, &request(1, "tools/call", &script("print(6 * 7)")));
     let text = &reply.json()["result"]["content"][0]["text"];
     assert_eq!(text, "STDOUT:\n42\n\nExecution completed successfully.");
-    // Each era has what it says of itself.
+    // Only replies of the stateless era have `serverInfo`.
     assert!(reply.json()["result"]["_meta"]["io.modelcontextprotocol/serverInfo"].is_null());
     let discovered = server.stateless("server/discover", json!({})).json();
     assert!(
@@ -100,7 +100,7 @@ fn errors_have_the_status_of_their_era() {
     }
 }
 
-fn headers_that_do_not_say_what_the_body_says_are_refused() {
+fn headers_that_contradict_the_body_are_refused() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let (head, body) = stateless("tools/call", script("print(1)"));
     assert_eq!(server.send(&head, &body).status, 200);
@@ -131,7 +131,7 @@ fn a_call_that_reports_progress_is_a_stream() {
     assert_eq!(response.json()["result"]["isError"], false);
 }
 
-fn sessions_with_the_same_ids_do_not_meet() {
+fn equal_request_ids_in_two_sessions_are_independent() {
     let server =
         HttpServer::start(ServerBuilder::new().variable("QWED_MCP_SYNC_CONCURRENCY", "4"), &[]);
     let headers = [0; 2].map(|_| format!("Mcp-Session-Id: {}\r\n", server.session()));
@@ -169,16 +169,16 @@ fn without_sessions_any_request_is_answered() {
     assert_eq!(server.post(unknown, &request(1, "tools/list", &json!({}))).status, 400);
 }
 
-/// Sends a call that does not end, and returns when it runs.
+/// Sends a call that does not end. Returns when its script runs.
 fn call_for_ever(server: &HttpServer, head: &str, body: &str) -> Connection {
     server.wait_until_ready();
     let mut connection = server.connect();
     connection.begin(head, body);
-    soon("it runs", || server.scripts() > 0);
+    soon("the script runs", || server.scripts() > 0);
     connection
 }
 
-fn who_leaves_in_the_stateless_era_has_cancelled() {
+fn a_disconnect_cancels_a_stateless_call() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let mut with_progress = script(FOR_EVER);
     with_progress["_meta"] = json!({ "progressToken": 1 });
@@ -190,13 +190,13 @@ fn who_leaves_in_the_stateless_era_has_cancelled() {
             connection.chunk().unwrap();
         }
         drop(connection);
-        soon("it is killed", || server.scripts() == 0);
+        soon("the script is killed", || server.scripts() == 0);
         // The only turn is free again.
         assert!(server.run("print(1)").contains("STDOUT:\n1"));
     }
 }
 
-fn a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed() {
+fn a_call_of_a_session_is_cancelled_by_its_own_session_only() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let session = format!("Mcp-Session-Id: {}\r\n", server.session());
     let head = format!("POST /mcp HTTP/1.1\r\n{}{}{session}", super::JSON, super::BOTH);
@@ -209,22 +209,22 @@ fn a_cancelled_call_of_a_session_is_dead_and_so_is_the_job_that_it_placed() {
     let other = format!("Mcp-Session-Id: {}\r\n", server.session());
     server.post(&other, &cancel(5));
     std::thread::sleep(Duration::from_millis(300));
-    assert!(server.scripts() > 0, "somebody else's cancellation");
+    assert!(server.scripts() > 0, "the cancellation of another call ended the script");
     server.post(&session, &cancel(5));
-    soon("it is killed", || server.scripts() == 0);
-    // There is no reply for it, and the response ends.
+    soon("the script is killed", || server.scripts() == 0);
+    // The response ends without a reply to the call.
     let response = connection.response().unwrap();
     assert_eq!((response.status, response.body.len()), (200, 0), "{response:?}");
 }
 
-fn the_older_era_is_given_time_after_a_broken_connection() {
+fn a_call_of_the_older_era_continues_for_a_while_after_a_disconnect() {
     let server = HttpServer::start(ServerBuilder::new(), &[]);
     let session = format!("Mcp-Session-Id: {}\r\n", server.session());
     let head = format!("POST /mcp HTTP/1.1\r\n{}{}{session}", super::JSON, super::BOTH);
     let call = request(5, "tools/call", &script(FOR_EVER));
     drop(call_for_ever(&server, &head, &call.to_string()));
     let left = Instant::now();
-    soon("it is killed", || server.scripts() == 0);
+    soon("the script is killed", || server.scripts() == 0);
     assert!(left.elapsed() > Duration::from_secs(4), "{:?}", left.elapsed());
 }
 
@@ -233,10 +233,10 @@ fn a_call_without_a_session_waits_for_its_turn_within_a_deadline() {
     let server = HttpServer::start(builder, &["--sessionless"]);
     let (head, body) = stateless("tools/call", script(FOR_EVER));
     let running = call_for_ever(&server, &head, &body);
-    // It cannot take this back, and may have given up: its connection is still there.
+    // A client of this era cannot cancel the call, and may have given up although its connection is open.
     let reply = server.post("", &request(1, "tools/call", &script("print(1)")));
     assert!(reply.body.is_empty() || reply.json()["result"]["isError"] == true, "{reply:?}");
-    // Who can is not hurried.
+    // A stateless client can cancel its call by a disconnect, so its call has no deadline.
     let (head, body) = stateless("tools/call", script("print(2)"));
     let mut waiting = server.connect();
     waiting.begin(&head, &body);
@@ -262,22 +262,22 @@ fn a_governed_call_without_a_session_waits_within_the_same_deadline() {
     drop(running);
 }
 
-fn the_end_waits_for_what_is_in_flight_and_nothing_is_left() {
+fn the_shutdown_waits_for_running_calls_and_leaves_nothing() {
     let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
     let (head, body) = stateless("tools/call", script("import time\ntime.sleep(2)\nprint(3)"));
     let mut connection = call_for_ever(&server, &head, &body);
     let (mut kept, address) = (server.connect(), server.address);
     assert_eq!(server.admin("/readyz").status, 200);
     nix::sys::signal::kill(server.process(), nix::sys::signal::Signal::SIGTERM).unwrap();
-    soon("it says that it ends", || server.admin("/readyz").status == 503);
-    // New connections are answered, not refused: a balancer may not have noticed yet.
+    soon("the server reports that it is shutting down", || server.admin("/readyz").status == 503);
+    // New connections get a response, because a load balancer may not have noticed the shutdown yet.
     for _ in 0..3 {
         let late = server.stateless("tools/list", json!({}));
         assert_eq!(late.status, 503);
         assert_eq!(late.header("retry-after").as_deref(), Some("1"));
         assert_eq!(late.header("connection").as_deref(), Some("close"));
     }
-    // One that sends nothing holds up nothing.
+    // A connection without a request delays nothing.
     let silent = std::net::TcpStream::connect(address).unwrap();
     let _ = kept.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(kept.response().is_none_or(|response| response.status == 503));
@@ -290,13 +290,14 @@ fn the_end_waits_for_what_is_in_flight_and_nothing_is_left() {
     assert_eq!(std::fs::read_dir(folder).map_or(0, Iterator::count), 0);
 }
 
-fn a_part_of_a_request_does_not_hold_up_the_end() {
-    // The rest of it would have ten seconds.
+fn an_incomplete_request_does_not_delay_the_shutdown() {
+    // The server would wait ten seconds for the rest of the request.
     quickest(Duration::from_secs(5), || {
         let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
         let mut stranger = server.connect();
         stranger.write(b"POST /run HTTP/1.1\r\nHost: loc").unwrap();
-        // It is accepted in turn: before the next one is answered.
+        // Connections are accepted in order, so the server has accepted the first one when this request is
+        // answered.
         assert_eq!(server.stateless("tools/list", json!({})).status, 200);
         let began = Instant::now();
         server.end();
@@ -304,9 +305,9 @@ fn a_part_of_a_request_does_not_hold_up_the_end() {
     });
 }
 
-fn a_stranger_that_does_not_read_does_not_hold_up_the_end() {
+fn a_client_that_does_not_read_does_not_delay_the_shutdown() {
     let governed = Governed::new("ledger");
-    // What is in flight has the time of --drain.
+    // Running requests have the time of --drain.
     quickest(Duration::from_secs(30), || {
         let server = HttpServer::start(governed.server(), &["--require-token", "--drain", "60"]);
         let _stranger =
@@ -317,11 +318,12 @@ fn a_stranger_that_does_not_read_does_not_hold_up_the_end() {
     });
 }
 
-fn a_first_request_that_was_sent_before_the_end_is_answered() {
+fn a_first_request_before_the_shutdown_is_answered() {
     for _ in 0..10 {
         let server = HttpServer::start(ServerBuilder::new(), &["--drain", "60"]);
         let mut connection = server.connect();
-        // It is accepted in turn: before the next one is answered.
+        // Connections are accepted in order, so the server has accepted the first one when this request is
+        // answered.
         assert_eq!(server.stateless("tools/list", json!({})).status, 200);
         let (head, body) = stateless("tools/list", json!({}));
         connection.begin(&head, &body);
@@ -330,11 +332,11 @@ fn a_first_request_that_was_sent_before_the_end_is_answered() {
     }
 }
 
-fn the_end_does_not_wait_longer_than_the_admin_wants() {
+fn the_shutdown_waits_no_longer_than_drain() {
     let server = HttpServer::start(ServerBuilder::new(), &["--drain", "0"]);
     let (head, body) = stateless("tools/call", script(FOR_EVER));
     let _connection = call_for_ever(&server, &head, &body);
     let marker = server.scratch.path().to_owned();
     server.end();
-    soon("nothing is left", || crate::harness::alive_with_marker(&marker).is_empty());
+    soon("all scripts have ended", || crate::harness::alive_with_marker(&marker).is_empty());
 }

@@ -1,4 +1,4 @@
-//! Tokens and jobs in a database that replicas share, and what its content is trusted with.
+//! Tokens and jobs in a database that replicas share, and protection against changes in the database.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +13,21 @@ tests! {
     needs [Postgres, Sandbox]:
         a_token_is_worth_the_same_at_all_replicas,
         a_replica_has_three_connections,
-        a_result_that_was_changed_in_the_database_is_not_given_out,
-        a_job_that_nobody_has_asked_for_is_not_run,
+        a_result_that_was_changed_in_the_database_is_not_returned,
+        a_job_without_an_audited_decision_is_not_run,
         the_end_of_a_job_is_written_when_the_database_is_back,
         a_server_is_ready_when_it_can_write,
-        a_server_ends_and_has_figures_while_the_database_is_silent,
-        a_user_of_the_database_with_too_many_rights_is_told;
+        a_server_shuts_down_and_has_metrics_while_the_database_is_silent,
+        a_user_of_the_database_with_too_many_rights_is_reported;
 }
 
-/// What is said of a result that is not the one of the log.
+/// The text about a job whose result differs from the audit log.
 const NOT_ITS_RESULT: &str = "Status: failed\n\nResult:\nExecution error: the result in the database does not match the audit log, so it is not returned; ask the admin to look at the server's log.";
-/// What is said of a job without a decision.
+/// The text about a job without a decision in the audit log.
 const NOT_DECIDED: &str = "Status: failed\n\nResult:\nExecution error: the audit log has no decision that lets it run for this \
                            user, so it is not run; ask the admin to look at the server's log.";
 
-/// A server with the tokens and the database of `governed`, without a policy.
+/// Starts a server with the tokens and the database of `governed`, without a policy.
 fn without_policy(governed: &Governed, url: &str) -> HttpServer {
     let folder = governed.beside("without-policy");
     let builder = ServerBuilder::new()
@@ -44,7 +44,7 @@ fn place(server: &HttpServer, token: &str, code: &str) -> String {
     placed["result"]["_meta"]["qwed.ai/job"]["job_id"].as_str().unwrap().to_owned()
 }
 
-/// The text about a job; empty where there is none.
+/// Returns the text about a job, or an empty text if the request fails.
 fn asked(server: &HttpServer, token: &str, job: &str) -> String {
     let status = json!({ "name": "verification_status", "arguments": { "job_id": job } });
     let (head, body) = stateless("tools/call", status);
@@ -57,7 +57,7 @@ fn asked(server: &HttpServer, token: &str, job: &str) -> String {
 
 fn until_success(server: &HttpServer, token: &str, job: &str) {
     let ended = || asked(server, token, job);
-    soon("it has ended", || {
+    soon("the job has ended", || {
         let told = ended();
         told.starts_with("Status: ") && !told.ends_with("...")
     });
@@ -78,14 +78,14 @@ fn a_token_is_worth_the_same_at_all_replicas() {
     let revoked = governed.command(&["token", "revoke", "4"]);
     assert!(revoked.status.success(), "{revoked:?}");
     assert_eq!(statuses(&made), [401, 401]);
-    // Nobody is let in while nobody can be asked.
+    // Tokens are refused while the database cannot be reached.
     assert_eq!(statuses(&governed.user), [200, 200]);
     database.kill();
     assert_eq!(statuses(&governed.user), [503, 503]);
     assert_ne!(replicas[0].admin("/readyz").status, 200);
     database.begin();
     assert_eq!(statuses(&governed.user), [200, 200]);
-    soon("it is ready again", || replicas[0].admin("/readyz").status == 200);
+    soon("the server is ready again", || replicas[0].admin("/readyz").status == 200);
 }
 
 fn a_replica_has_three_connections() {
@@ -99,7 +99,7 @@ fn a_replica_has_three_connections() {
     until_success(&server, &governed.user, &job);
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'qwed-mcp' AND datname = current_database()";
     assert_eq!(database.sql(&url, count), "3");
-    // They are made again when they are lost, by whoever asks next.
+    // The server replaces lost connections at the next use.
     let end = count.replace("count(*)", "count(pg_terminate_backend(pid))");
     assert_eq!(database.sql(&url, &end), "3");
     soon("scripts run again", || {
@@ -108,10 +108,10 @@ fn a_replica_has_three_connections() {
     });
     let job = place(&server, &governed.user, "print(6 * 7)");
     until_success(&server, &governed.user, &job);
-    soon("there are three again", || database.sql(&url, count) == "3");
+    soon("the server has three connections again", || database.sql(&url, count) == "3");
 }
 
-fn a_result_that_was_changed_in_the_database_is_not_given_out() {
+fn a_result_that_was_changed_in_the_database_is_not_returned() {
     let url = postgres::shared().database();
     let governed = Governed::sharing("ledger", Some(url.clone()));
     let server = HttpServer::start(governed.server(), &["--require-token"]);
@@ -127,7 +127,7 @@ fn a_result_that_was_changed_in_the_database_is_not_given_out() {
     for job in &jobs {
         until_success(&server, &governed.user, job);
     }
-    // The log has no hash that tells this one.
+    // Without a policy, the log has no hash of a result.
     let believing = without_policy(&governed, &url);
     for ((change, token), job) in changes.into_iter().zip(&jobs) {
         let sql = format!("UPDATE qwed_mcp.jobs SET {change} WHERE id = '{job}' RETURNING id");
@@ -140,7 +140,7 @@ fn a_result_that_was_changed_in_the_database_is_not_given_out() {
     governed.verify_audit();
 }
 
-fn a_job_that_nobody_has_asked_for_is_not_run() {
+fn a_job_without_an_audited_decision_is_not_run() {
     let url = postgres::shared().database();
     let governed = Governed::sharing("ledger", Some(url.clone()));
     let server = HttpServer::start(governed.server(), &["--require-token"]);
@@ -160,14 +160,16 @@ fn a_job_that_nobody_has_asked_for_is_not_run() {
     insert(forged[0], "repeat('ab', 32)", "print(6 * 7)");
     insert(forged[1], &of_honest, "print(6 * 7)");
     for job in forged {
-        soon("it has ended", || asked(&server, &governed.user, job).starts_with("Status: failed"));
+        soon("the job has ended", || {
+            asked(&server, &governed.user, job).starts_with("Status: failed")
+        });
         assert_eq!(asked(&server, &governed.user, job), NOT_DECIDED);
     }
     let started = governed.audit_rows();
     let started = started.iter().filter(|row| row["event"] == "TOOL_STARTED").count();
     assert_eq!(started, 1);
     server.end();
-    // Without a policy there is no log to ask.
+    // Without a policy, the server does not check the log.
     let believing = without_policy(&governed, &url);
     let job = "33333333-3333-4333-8333-333333333333";
     insert(job, "repeat('ab', 32)", "print(6 * 7)");
@@ -179,11 +181,13 @@ fn the_end_of_a_job_is_written_when_the_database_is_back() {
     let governed = Governed::sharing("ledger", Some(database.database()));
     let server = HttpServer::start(governed.server(), &["--require-token"]);
     let job = place(&server, &governed.user, "import time\ntime.sleep(2)\nprint(6 * 7)");
-    soon("it runs", || asked(&server, &governed.user, &job) == "Status: running...");
-    soon("its process is there", || !alive_with_marker(server.scratch.path()).is_empty());
+    soon("the job runs", || asked(&server, &governed.user, &job) == "Status: running...");
+    soon("the process of the job exists", || !alive_with_marker(server.scratch.path()).is_empty());
     database.kill();
-    soon("it has ended", || alive_with_marker(server.scratch.path()).is_empty());
-    // Longer than a refused connection takes to be an error.
+    soon("the process of the job has ended", || {
+        alive_with_marker(server.scratch.path()).is_empty()
+    });
+    // Longer than the server takes to report a refused connection as an error.
     std::thread::sleep(Duration::from_secs(6));
     database.begin();
     until_success(&server, &governed.user, &job);
@@ -193,14 +197,14 @@ fn the_end_of_a_job_is_written_when_the_database_is_back() {
     governed.verify_audit();
 }
 
-/// Runs a script as a pipeline does, and returns the status of the response and of the script.
+/// Runs a script as a pipeline does. Returns the status of the response and of the script.
 fn run(server: &HttpServer, token: &str) -> (u16, String) {
     let head = format!("POST /run HTTP/1.1\r\n{}{}", super::JSON, bearer(token));
     let answer = server.send(&head, r#"{"code":"print(1)"}"#);
     (answer.status, answer.json()["status"].as_str().unwrap().to_owned())
 }
 
-/// The user of a server, who owns the tables and is not a superuser.
+/// Returns the URL of a user that owns the tables and is not a superuser.
 fn as_owner(database: &Postgres) -> String {
     let url = database.database();
     let name = url.rsplit('/').next().unwrap();
@@ -217,7 +221,7 @@ fn a_server_is_ready_when_it_can_write() {
     let server = HttpServer::start(governed.server(), &["--require-token"]);
     server.wait_until_ready();
     let ready = |server: &HttpServer| {
-        // One answer serves all probes of a second.
+        // The server answers all probes within a second with the same result.
         std::thread::sleep(std::time::Duration::from_millis(1100));
         let answer = server.admin("/readyz");
         (answer.status, String::from_utf8(answer.body).unwrap())
@@ -247,7 +251,7 @@ fn a_server_is_ready_when_it_can_write() {
     let refused = server.stateless_as(&governed.user, "tools/call", background).json();
     assert_eq!(refused["result"]["isError"], true, "{refused}");
     assert_eq!(ready(&server), (503, jobs.to_owned()));
-    // One that has placed nothing yet finds it out by itself.
+    // A server that has not placed a job yet detects the missing right too.
     let elsewhere = governed.beside("elsewhere");
     let other = governed.server().variable("QWED_MCP_DATA_DIR", elsewhere.to_str().unwrap());
     let other = HttpServer::start(other, &["--require-token"]);
@@ -257,9 +261,9 @@ fn a_server_is_ready_when_it_can_write() {
     assert_eq!(ready(&other), (503, log.to_owned()));
     may_insert(true, "audit");
     for server in [&server, &other] {
-        soon("it is ready", || ready(server).0 == 200);
+        soon("the server is ready", || ready(server).0 == 200);
     }
-    // Nothing of what was tried is left.
+    // The probes have left no rows.
     assert_eq!(database.sql(&url, "SELECT count(*) FROM qwed_mcp.jobs"), "1");
     assert_eq!(
         database
@@ -269,10 +273,10 @@ fn a_server_is_ready_when_it_can_write() {
     governed.verify_audit();
 }
 
-fn a_server_ends_and_has_figures_while_the_database_is_silent() {
+fn a_server_shuts_down_and_has_metrics_while_the_database_is_silent() {
     let database = Postgres::start();
     let governed = Governed::sharing("ledger", Some(database.database()));
-    // A scrape has ten seconds.
+    // A Prometheus scrape times out after ten seconds.
     quickest(Duration::from_secs(8), || {
         let server = HttpServer::start(governed.server(), &["--require-token"]);
         server.wait_until_ready();
@@ -286,16 +290,16 @@ fn a_server_ends_and_has_figures_while_the_database_is_silent() {
         server.end();
         took
     });
-    // An append that is not answered has 20 seconds otherwise.
+    // Without the shutdown, an append waits 20 seconds for an answer.
     quickest(Duration::from_secs(15), || {
         let server = HttpServer::start(governed.server(), &["--require-token", "--drain", "1"]);
         server.wait_until_ready();
         let head = format!("POST /run HTTP/1.1\r\n{}{}", super::JSON, bearer(&governed.user));
         let mut connection = server.connect();
         connection.begin(&head, r#"{"code":"import time\ntime.sleep(1)"}"#);
-        soon("it runs", || server.scripts() > 0);
+        soon("the script runs", || server.scripts() > 0);
         let silence = database.silence();
-        soon("it has run", || server.scripts() == 0);
+        soon("the script has ended", || server.scripts() == 0);
         let mut waiting = [connection, server.connect(), server.connect()];
         waiting[1].begin(&head, r#"{"code":"print(1)"}"#);
         let (list, body) = stateless("tools/list", json!({}));
@@ -303,7 +307,7 @@ fn a_server_ends_and_has_figures_while_the_database_is_silent() {
         let began = Instant::now();
         let log = server.end();
         let took = began.elapsed();
-        // The end of the script cannot be written, and the tokens of the others not be looked up.
+        // The server can neither store the end of the script nor look up the tokens of the other requests.
         let statuses = waiting.map(|mut it| it.response().map(|response| response.status));
         assert_eq!(statuses, [Some(503); 3], "{log}");
         drop(silence);
@@ -311,7 +315,7 @@ fn a_server_ends_and_has_figures_while_the_database_is_silent() {
     });
 }
 
-fn a_user_of_the_database_with_too_many_rights_is_told() {
+fn a_user_of_the_database_with_too_many_rights_is_reported() {
     const TOLD: &str = "the user of QWED_MCP_STORE can change the audit log, tokens and results";
     let database = Postgres::start();
     let owner = as_owner(&database);

@@ -1,4 +1,4 @@
-//! The shares of users: whatever one of them takes, others are served.
+//! The shares of users: if one user takes all of a resource, the others are still served.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use super::{BOTH, Connection, HttpServer, JSON, bearer, script, soon, stateless}
 
 tests! {
     needs [Python]:
-        a_subscription_has_no_place_when_it_is_acknowledged,
+        an_acknowledged_subscription_occupies_no_place,
         one_user_has_a_share_of_bytes,
         one_user_has_a_share_of_batches,
         one_user_has_a_share_of_connections,
-        connections_without_a_token_keep_nobody_out,
-        an_admin_may_let_one_user_have_all;
+        connections_without_a_token_do_not_exclude_users,
+        the_admin_may_give_one_user_everything;
     needs [Tier3]:
         one_user_has_a_share_of_places,
         users_take_turns,
@@ -24,7 +24,7 @@ tests! {
         jobs_that_wait_delay_no_other_users_job,
         each_test_of_a_line_has_a_turn_of_its_own,
         long_lines_do_not_wait_for_each_other,
-        answers_that_a_user_does_not_read_hold_up_this_user_alone;
+        unread_answers_delay_only_their_own_user;
 }
 
 fn users() -> Tokens {
@@ -35,7 +35,7 @@ fn list(server: &HttpServer, token: &str) -> u16 {
     server.stateless_as(token, "tools/list", json!({})).status
 }
 
-/// Begins a request on a connection of its own.
+/// Begins a request on a new connection.
 fn begin(server: &HttpServer, token: &str, method: &str, params: Value) -> Connection {
     let (head, body) = stateless(method, params);
     let mut connection = server.connect();
@@ -43,7 +43,7 @@ fn begin(server: &HttpServer, token: &str, method: &str, params: Value) -> Conne
     connection
 }
 
-/// Begins a batch, and sends none of its lines.
+/// Begins a batch without any line.
 fn batch(server: &HttpServer, token: &str) -> Connection {
     let mut connection = server.connect();
     let head = format!("POST /batch HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
@@ -51,12 +51,12 @@ fn batch(server: &HttpServer, token: &str) -> Connection {
     connection
 }
 
-fn a_subscription_has_no_place_when_it_is_acknowledged() {
+fn an_acknowledged_subscription_occupies_no_place() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let mut subscriptions = Vec::new();
-    // More than one user has places.
+    // More than the places of one user.
     for number in 0..80 {
         let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
         let head = one.head().unwrap();
@@ -66,14 +66,14 @@ fn a_subscription_has_no_place_when_it_is_acknowledged() {
         subscriptions.push(one);
     }
     assert_eq!((list(&server, ann), list(&server, bob)), (200, 200));
-    // They are bounded all the same, as connections are.
+    // The number of connections still bounds subscriptions.
     let refused = (0..40).find_map(|_| {
         let mut one = begin(&server, ann, "subscriptions/listen", json!({ "notifications": {} }));
         let head = one.head().unwrap();
         subscriptions.push(one);
         (!head.starts_with("http/1.1 200")).then_some(head)
     });
-    let refused = refused.expect("as many as one likes");
+    let refused = refused.expect("the number of subscriptions is not bounded");
     assert!(refused.starts_with("http/1.1 429") && refused.contains("connection: close"));
     assert_eq!(list(&server, bob), 200);
 }
@@ -91,11 +91,11 @@ fn one_user_has_a_share_of_bytes() {
         connection.write(head.as_bytes()).unwrap();
         connection.write(&vec![b' '; 4_194_304 - 50]).unwrap();
     }
-    // A quarter of the 32 MiB, but for less than a body has.
+    // These bodies leave less of the share, a quarter of 32 MiB, than one request needs.
     soon("the share is taken", || list(&server, ann) == 429);
     assert_eq!(list(&server, bob), 200);
     drop(stalled);
-    soon("it is given back", || list(&server, ann) == 200);
+    soon("the share is free", || list(&server, ann) == 200);
 }
 
 fn one_user_has_a_share_of_batches() {
@@ -111,7 +111,7 @@ fn one_user_has_a_share_of_batches() {
     assert!(refused.starts_with("http/1.1 429") && refused.contains("retry-after: 1"), "{refused}");
     assert!(one_more(bob).starts_with("http/1.1 200"));
     drop(batches);
-    soon("they are given back", || one_more(ann).starts_with("http/1.1 200"));
+    soon("the share is free", || one_more(ann).starts_with("http/1.1 200"));
 }
 
 fn one_user_has_a_share_of_connections() {
@@ -130,19 +130,20 @@ fn one_user_has_a_share_of_connections() {
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("connection").as_deref(), Some("close"));
     assert_eq!(list(&server, bob), 200);
-    // Who speaks over a connection has it: a proxy passes the requests of several users on.
+    // A connection counts for the user of its last request, because a proxy passes on requests of several
+    // users.
     assert_eq!(send(&mut connections[0], bob).status, 200);
     assert_eq!(send(&mut server.connect(), ann).status, 200);
 }
 
-fn connections_without_a_token_keep_nobody_out() {
+fn connections_without_a_token_do_not_exclude_users() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let mut known = server.connect();
     let (head, body) = stateless("tools/list", json!({}));
     assert_eq!(known.send(&format!("{head}{}", bearer(ann)), &body).status, 200);
-    // More than there could be connections at all.
+    // More than the maximum number of connections.
     let strangers: Vec<_> = (0..700).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     for _ in 0..20 {
         assert_eq!(list(&server, bob), 200);
@@ -151,7 +152,7 @@ fn connections_without_a_token_keep_nobody_out() {
     drop(strangers);
 }
 
-fn an_admin_may_let_one_user_have_all() {
+fn the_admin_may_give_one_user_everything() {
     let tokens = users();
     let server = tokens.server(&["--user-share", "100"]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
@@ -167,12 +168,12 @@ fn one_user_has_a_share_of_places() {
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
-    // Some more than the share: a question of this test may have a place before the last of them comes.
+    // A few more than the share, because the check below may occupy a place when the last of them arrives.
     let waiting: Vec<_> = (0..72).map(|_| endless()).collect();
     soon("the share is taken", || list(&server, ann) == 429);
     assert_eq!(list(&server, bob), 200);
     drop(waiting);
-    soon("it is given back", || list(&server, ann) == 200);
+    soon("the share is free", || list(&server, ann) == 200);
 }
 
 fn users_take_turns() {
@@ -182,20 +183,20 @@ fn users_take_turns() {
     let waiting = || server.metric("qwed_mcp_calls_waiting");
     let endless = || begin(&server, ann, "tools/call", script("while True: pass"));
     let first = endless();
-    soon("it has the only turn", || server.metric("qwed_mcp_turns_free") == 0);
+    soon("the first script has the only turn", || server.metric("qwed_mcp_turns_free") == 0);
     let others: Vec<_> = (0..10).map(|_| endless()).collect();
-    soon("they wait", || waiting() == 10);
+    soon("ann's other scripts wait", || waiting() == 10);
     let mut of_bob = begin(&server, bob, "tools/call", script("print(6 * 7)"));
-    soon("bob's one waits behind them", || waiting() == 11);
+    soon("bob's script waits too", || waiting() == 11);
     drop(first);
-    // In the order of arrival it would come when ten scripts have had their time.
+    // In the order of arrival, bob's script would run after ten scripts of ann had timed out.
     let reply = of_bob.response().unwrap().json();
     assert!(reply["result"]["content"][0]["text"].as_str().unwrap().contains("42"), "{reply}");
-    assert_eq!(waiting(), 9, "one of ann's has the turn");
+    assert_eq!(waiting(), 9, "one of ann's scripts has the turn");
     drop(others);
 }
 
-/// Sends a script to a path of pipelines, on a new connection.
+/// Sends a script to an endpoint for pipelines, on a new connection.
 fn post(server: &HttpServer, token: &str, path: &str, line: &Value) -> Connection {
     let mut connection = server.connect();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}{}", bearer(token));
@@ -223,10 +224,10 @@ fn scripts_that_wait_delay_no_other_user_on_any_route() {
     let server = tokens.server(&["--user-share", "50"]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
     let slow = "import time\ntime.sleep(0.5)";
-    // A user has eight batches at most.
+    // One user may have at most eight batches.
     let waiting: Vec<_> = (0..7).map(|_| begin_on_each_route(&server, ann, slow)).collect();
     let more: Vec<_> = (0..33).map(|_| run(&server, ann, &json!({ "code": slow }))).collect();
-    soon("60 wait", || server.metric("qwed_mcp_calls_waiting") >= 55);
+    soon("most scripts wait", || server.metric("qwed_mcp_calls_waiting") >= 55);
     for mut connection in begin_on_each_route(&server, bob, "print(6 * 7)") {
         let response = connection.response().unwrap();
         let body = String::from_utf8(response.body).unwrap();
@@ -269,20 +270,20 @@ fn each_test_of_a_line_has_a_turn_of_its_own() {
     let code = "import time\ntime.sleep(1)";
     let many = vec![json!({ "stdout": "" }); 12];
     let mut of_ann = run(&server, ann, &json!({ "code": code, "tests": many }));
-    soon("it has the only turn", || turns_free() == 0);
+    soon("ann's script has the only turn", || turns_free() == 0);
     let of_bob = run(&server, bob, &json!({ "code": "print(6 * 7)" })).response().unwrap().json();
     assert_eq!(of_bob["stdout"], "42", "{of_bob}");
-    soon("ann's tests go on", || turns_free() == 0);
+    soon("ann's next test runs", || turns_free() == 0);
     let of_ann = of_ann.response().unwrap().json();
     assert_eq!((&of_ann["status"], &of_ann["passed"]), (&json!("ok"), &json!(true)), "{of_ann}");
     assert_eq!(of_ann["tests"].as_array().unwrap().len(), 12);
 }
 
-fn answers_that_a_user_does_not_read_hold_up_this_user_alone() {
+fn unread_answers_delay_only_their_own_user() {
     let tokens = users();
     let server = tokens.server(&[]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
-    // As JSON each character has six.
+    // As JSON, each of these characters has six bytes.
     let code = "import sys\nfor stream in sys.stdout, sys.stderr: stream.write('\\1' * 1_000_000)";
     let large = json!({ "code": code });
     let (one, lines) = (large.to_string(), format!("{large}\n").repeat(3));
@@ -303,7 +304,7 @@ fn answers_that_a_user_does_not_read_hold_up_this_user_alone() {
         let of_bob = run(&server, bob, &json!({ "code": "print(6 * 7)" })).response().unwrap();
         assert_eq!(of_bob.json()["stdout"], "42");
         drop(unread);
-        soon("ann goes on", small);
+        soon("ann is served again", small);
     }
 }
 
@@ -312,7 +313,7 @@ fn long_lines_do_not_wait_for_each_other() {
     let server = tokens.server(&[]);
     let [ann, _] = &tokens.tokens[..] else { panic!() };
     let line = json!({ "code": "print(len(input()))", "stdin": "x".repeat(3_000_000) }).to_string();
-    // Together they are more than the share of one user. Each has begun before any goes on.
+    // Together the lines exceed one user's share. Each batch has begun before another continues.
     let mut batches: Vec<_> = (0..4).map(|_| batch(&server, ann)).collect();
     let parts: Vec<&[u8]> = line.as_bytes().chunks(750_000).collect();
     let senders: Vec<_> = batches

@@ -1,4 +1,4 @@
-//! Who may call: tokens, roles, and what one user may have.
+//! Authentication, roles, and the limits of one user.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ tests! {
     needs [Sandbox]:
         without_a_token_nothing_is_answered,
         roles_decide_per_tool,
-        a_job_and_a_session_are_their_users_only,
-        who_asked_is_in_the_audit_log,
+        jobs_and_sessions_are_private_to_their_user,
+        the_caller_is_in_the_audit_log,
         a_revoked_token_runs_nothing_more,
-        the_servers_own_token_is_nobody_elses;
+        the_servers_own_token_is_not_used_for_http_callers;
     needs [Tier3]:
-        one_user_has_no_more_than_the_admin_lets_one_have;
+        the_limits_of_one_user_are_enforced;
 }
 
 /// A data folder with a token for each of these users and roles.
@@ -93,7 +93,7 @@ fn without_a_token_nothing_is_answered() {
     }
     let in_query = server.send(&head("POST", &format!("/mcp?access_token={good}")), "{}");
     assert_eq!(in_query.status, 401);
-    // Revoked, it is worthless at once.
+    // A revoked token is invalid at once.
     tokens.revoke("1");
     assert_eq!(call(&server, good, script("print(1)")).status, 401);
     let log = server.end();
@@ -122,7 +122,7 @@ fn roles_decide_per_tool() {
     }
 }
 
-fn a_job_and_a_session_are_their_users_only() {
+fn jobs_and_sessions_are_private_to_their_user() {
     let tokens = Tokens::new(&[("ann", "user"), ("bob", "user"), ("adm", "admin")]);
     let server = tokens.server(&[]);
     let [ann, bob, admin] = &tokens.tokens[..] else { panic!() };
@@ -135,7 +135,7 @@ fn a_job_and_a_session_are_their_users_only() {
         let reply = call(&server, token, status).json();
         reply["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     };
-    soon("it has ended", || asked(ann).contains("STDOUT:\n42"));
+    soon("the job has ended", || asked(ann).contains("STDOUT:\n42"));
     for other in [bob, admin] {
         assert_eq!(asked(other), format!("Error: Job ID '{job}' not found or expired."));
     }
@@ -148,7 +148,7 @@ fn a_job_and_a_session_are_their_users_only() {
     }
 }
 
-fn who_asked_is_in_the_audit_log() {
+fn the_caller_is_in_the_audit_log() {
     let governed = Governed::new("ledger");
     let server = HttpServer::start(governed.server(), &["--require-token"]);
     let ran = call(&server, &governed.user, script("print(1)")).json();
@@ -157,7 +157,7 @@ fn who_asked_is_in_the_audit_log() {
     assert_eq!(refused["error"]["code"], -32003);
     let head = format!("POST /run HTTP/1.1\r\n{JSON}{}", bearer(&governed.user));
     assert_eq!(server.send(&head, r#"{"code":"print(3)"}"#).json()["status"], "ok");
-    // The bearer's token is the token of governed calls.
+    // Governed calls use the token of the HTTP request.
     let params = json!({ "name": "list_artifacts", "arguments": {} });
     assert_eq!(call(&server, &governed.viewer, params).json()["result"]["isError"], false);
     let tests = json!({ "name": "run_pytest", "arguments": { "test_path": "tests" } });
@@ -182,7 +182,7 @@ fn who_asked_is_in_the_audit_log() {
     assert_eq!(called("ALLOW_VERIFIED").len(), 2, "{text}");
     assert!(called("ALLOW_VERIFIED").iter().all(|user| user != "null"), "{text}");
     assert_eq!(called("PERMISSION_DENIED").len(), 1, "{text}");
-    // Each row has the number of the token: the second one is the user's, the third one the viewer's.
+    // Each row has the token's number: 2 is the user's token, 3 the viewer's.
     let tokens = |outcome: &str| {
         let rows = governed.audit_rows().into_iter().filter(|row| {
             row["event"] == "MCP_TOOL_CALL"
@@ -200,8 +200,8 @@ fn who_asked_is_in_the_audit_log() {
     assert_eq!((used(1), used(2), used(3)), (false, true, true), "{listed}");
 }
 
-/// What was placed with a token, and has not begun when it is revoked: a line of an open batch, a call that waits
-/// for its turn, and a job that waits for a slot.
+/// Tests scripts that were placed with a token and have not begun when it is revoked: a line of an open
+/// batch, a call that waits for its turn, and a job that waits for a slot.
 fn a_revoked_token_runs_nothing_more() {
     let tokens = Tokens::new(&[("ann", "user"), ("ann", "user")]);
     let server = tokens.server(&[]);
@@ -221,7 +221,7 @@ fn a_revoked_token_runs_nothing_more() {
     let answer = |batch: &mut Connection| batch.chunk().map(|it| String::from_utf8(it).unwrap());
     assert!(answer(&mut batch).unwrap().contains(r#""status":"ok""#));
 
-    // Jobs of the other token take all slots, and a call of it the only turn.
+    // Jobs with the other token take all slots, and a call with it takes the only turn.
     let background = |token: &str, code: &str| {
         let mut params = script(code);
         params["arguments"]["background"] = json!(true);
@@ -238,9 +238,9 @@ fn a_revoked_token_runs_nothing_more() {
         connection
     };
     let turn = begin(kept, endless);
-    soon("it has the turn", || server.metric("qwed_mcp_turns_free") == 0);
+    soon("the call has the turn", || server.metric("qwed_mcp_turns_free") == 0);
     let mut call_of_stolen = begin(stolen, "print('call')");
-    soon("it waits", || server.metric("qwed_mcp_calls_waiting") == 1);
+    soon("the other call waits", || server.metric("qwed_mcp_calls_waiting") == 1);
     assert_eq!(server.metric("qwed_mcp_jobs{state=\"queued\"}"), 1);
 
     tokens.revoke("1");
@@ -251,7 +251,7 @@ fn a_revoked_token_runs_nothing_more() {
     assert!(text.contains(reason) && refused["isError"] == true, "{refused}");
     let cancel = json!({ "taskId": running[0] });
     let (head, body) = stateless("tasks/cancel", cancel);
-    // Such requests are for clients that know tasks.
+    // Such requests need the tasks extension.
     let (none, tasks) =
         (r#"clientCapabilities":{}"#, "{\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}}");
     let body = body.replace(none, &format!("clientCapabilities\":{tasks}"));
@@ -270,7 +270,7 @@ fn a_revoked_token_runs_nothing_more() {
     assert_eq!(answer(&mut batch), None, "the batch has ended");
 }
 
-fn the_servers_own_token_is_nobody_elses() {
+fn the_servers_own_token_is_not_used_for_http_callers() {
     let governed = Governed::new("ledger");
     let builder = governed.server().variable("QWED_MCP_AUTH_TOKEN", &governed.admin);
     let server = HttpServer::start(builder, &[]);
@@ -280,7 +280,7 @@ fn the_servers_own_token_is_nobody_elses() {
     assert_eq!(call(&server, &governed.viewer, params).json()["result"]["isError"], false);
 }
 
-fn one_user_has_no_more_than_the_admin_lets_one_have() {
+fn the_limits_of_one_user_are_enforced() {
     let tokens = Tokens::new(&[("ann", "user"), ("bob", "user")]);
     let server = tokens.server(&["--user-concurrency", "2"]);
     let [ann, bob] = &tokens.tokens[..] else { panic!() };
@@ -306,12 +306,12 @@ fn one_user_has_no_more_than_the_admin_lets_one_have() {
     });
     let asked = Instant::now();
     assert_eq!(list(ann).header("retry-after").as_deref(), Some("1"));
-    // Whoever asks again at once does not keep the server busy with refusals.
+    // A refusal is delayed, so that a client that retries at once does not keep the server busy.
     assert!(asked.elapsed() >= Duration::from_millis(100), "{:?}", asked.elapsed());
     assert_eq!(list(bob).status, 200);
     drop(waiting);
-    soon("it is given back", || list(ann).status == 200);
-    // One a second.
+    soon("the share is free", || list(ann).status == 200);
+    // One request per second.
     let server = tokens.server(&["--user-rate", "1"]);
     assert!((0..50).any(|_| list_at(&server, bob).status == 429));
 }

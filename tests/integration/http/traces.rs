@@ -1,4 +1,4 @@
-//! Traces of calls, as a collector reads them.
+//! Traces of calls, as a collector receives them.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,15 +21,15 @@ tests! {
     needs [Sandbox]:
         a_call_is_a_part_of_its_callers_trace,
         a_team_server_has_traces_too,
-        a_script_of_a_pipeline_leaves_what_a_call_leaves,
+        a_script_of_a_pipeline_is_recorded_like_a_call,
         without_a_collector_nothing_is_sent,
-        a_collector_that_is_not_there_holds_nothing_up;
+        a_missing_collector_delays_nothing;
 }
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// What takes traces, by HTTP.
+/// An OTLP collector over HTTP.
 struct Collector {
     address: String,
     requests: Arc<Mutex<Vec<(String, ExportTraceServiceRequest)>>>,
@@ -107,7 +107,7 @@ fn a_call_is_a_part_of_its_callers_trace() {
             (hex(&call.trace_id).as_str(), hex(&call.parent_span_id).as_str()),
             (TRACE, PARENT)
         );
-        // A server's.
+        // The kind of a server's span.
         assert_eq!(call.kind, 2);
         for (name, expected) in [
             ("mcp.method.name", json!("tools/call")),
@@ -162,8 +162,8 @@ fn a_team_server_has_traces_too() {
     assert!(format!("{:?}", requests[0].1.resource_spans[0].resource).contains("verification"));
 }
 
-/// Spans, an entry in the bill of materials, and a receipt, also of what is refused.
-fn a_script_of_a_pipeline_leaves_what_a_call_leaves() {
+/// Checks the spans, the entry in the bill of materials, and the receipt of a run and of a refusal.
+fn a_script_of_a_pipeline_is_recorded_like_a_call() {
     let (collector, receipts) = (Collector::new(), Receipts::new());
     let bill = receipts.path("bill.json");
     let builder = receipts
@@ -214,7 +214,7 @@ fn without_a_collector_nothing_is_sent() {
     }
 }
 
-fn a_collector_that_is_not_there_holds_nothing_up() {
+fn a_missing_collector_delays_nothing() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [gone, silent.local_addr().unwrap()] {

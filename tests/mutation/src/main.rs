@@ -1,8 +1,8 @@
-//! Lists the mutants of Rust source files: small changes of a check, each as text to be put before
-//! and after a piece of the file, so that all mutants of a program are in one binary.
+//! Lists the mutants of Rust source files: small changes of a check, each as text to insert before and after
+//! a piece of the file, so that one binary contains all mutants.
 //!
-//! One JSON object a line: `file`, `line`, `function`, `change`, `start` and `end` (bytes of the
-//! file), `before` and `after`. `M()` in these texts is true where the mutant is the chosen one.
+//! Prints one JSON object on each line: `file`, `line`, `function`, `change`, `start` and `end` (bytes of the
+//! file), `before` and `after`. `M()` in these texts is true if the mutant is the chosen one.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use syn::{
     ItemStatic, Lit, Local, Pat, ReturnType, Signature, Stmt, Type, UnOp,
 };
 
-/// Methods whose answer is a truth value.
+/// Methods that return a boolean.
 const ASKS: &[&str] = &[
     "contains",
     "contains_key",
@@ -35,7 +35,7 @@ const ASKS: &[&str] = &[
     "is_symlink",
     "starts_with",
 ];
-/// Methods with another of the same type.
+/// Pairs of methods with the same type.
 const SWAPS: &[(&str, &str)] = &[
     ("all", "any"),
     ("any", "all"),
@@ -61,7 +61,7 @@ fn main() {
 struct Finder<'a> {
     path: &'a str,
     text: &'a str,
-    /// The type and function that are being read.
+    /// The type and function that contain the current code.
     within: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Finder<'_> {
         println!("{mutant}");
     }
 
-    /// Another expression of the same type in place of this one.
+    /// Replaces an expression by another one of the same type.
     fn replace(&self, span: Span, change: &str, other: &str) {
         let before = format!("(if M() {{ {other} }} else {{ ");
         self.add(span, span.byte_range(), change, &before, " })");
@@ -97,7 +97,7 @@ impl Finder<'_> {
         self.add(span, span.byte_range(), change, "(!M() && (", "))");
     }
 
-    /// A condition that always or never holds. In a chain with `let` its other parts only.
+    /// Makes a condition always or never hold. In a chain with `let`, changes only the other parts.
     fn condition(&self, condition: &Expr) {
         match condition {
             Expr::Let(_) => {}
@@ -123,7 +123,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The function without its body.
+    /// Replaces the body of a function by a value.
     fn function(&self, signature: &Signature, body: &syn::Block) {
         let value = match &signature.output {
             ReturnType::Default => vec![""],
@@ -200,7 +200,7 @@ impl Finder<'_> {
         let is_rest = last.guard.is_none()
             && match &last.pat {
                 Pat::Wild(_) => true,
-                // `None` looks the same to a parser.
+                // A parser cannot distinguish `None` from a variable.
                 Pat::Ident(name) => name.ident.to_string().starts_with(char::is_lowercase),
                 _ => false,
             };
@@ -256,7 +256,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
     }
 
-    // What is worked out when the program is compiled cannot be chosen when it runs.
+    // Constants are evaluated at compile time, so a mutant in them cannot be chosen at run time.
     fn visit_item_const(&mut self, _: &'ast ItemConst) {}
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}
     fn visit_item_static(&mut self, _: &'ast ItemStatic) {}
@@ -318,7 +318,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 }
 
-/// Values that a function of this type could return without having looked at anything.
+/// Returns values of this type that a function could return without doing anything.
 fn values(of: &Type) -> Vec<&'static str> {
     let Type::Path(path) = of else {
         return if matches!(of, Type::Tuple(tuple) if tuple.elems.is_empty()) {
@@ -354,7 +354,7 @@ fn values(of: &Type) -> Vec<&'static str> {
     }
 }
 
-/// Whether a statement is there for what it does.
+/// Returns whether a statement has a side effect.
 fn is_action(expression: &Expr) -> bool {
     match expression {
         Expr::Call(_) | Expr::MethodCall(_) | Expr::Await(_) => true,
@@ -372,7 +372,7 @@ fn has_let(expression: &Expr) -> bool {
     }
 }
 
-/// Whether an item is a test's or a fuzzer's.
+/// Returns whether an item belongs to tests or fuzzers.
 fn is_left_out(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let condition = attribute.meta.require_list().map(|list| list.tokens.to_string());

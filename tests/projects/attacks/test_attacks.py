@@ -1,6 +1,6 @@
-"""Ways out of a governed run. Each test passes where the attack works, as it does without a sandbox.
+"""Attempts to escape from a governed run. Each test passes if its attack works, as it does without a sandbox.
 
-`targets.json` beside this file says what there is to be had; the integration tests write it.
+The integration tests write `targets.json` next to this file, which names the targets.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ TARGETS = json.loads((HERE / "targets.json").read_text())
 ARTIFACTS = Path(os.environ.get("QWED_ARTIFACTS", TARGETS["artifacts"]))
 
 
-# Reading what is not the project's.
+# Reading outside of the project.
 
 
 def test_read_store():
@@ -99,7 +99,7 @@ def test_read_token_in_memory_of_server():
     assert open(f"/proc/{TARGETS['server_pid']}/mem", "rb")
 
 
-# Writing where nothing is to be written.
+# Writing to read-only places.
 
 
 def test_write_workspace():
@@ -237,8 +237,8 @@ def test_new_user_namespace():
     assert os.waitpid(child, 0)[1] == 0, "Operation not permitted"
 
 
-# Outliving the run. These pass anywhere; that nothing goes on is looked at from outside. A beat is added to its file,
-# which never shrinks: whoever is killed between two of them leaves a file that says so.
+# Outliving the run. These tests always pass: the integration tests check that no beat follows. A process that outlives
+# the run appends beats to a file, which never shrinks.
 
 
 def beat_for_ever(name):
@@ -250,7 +250,7 @@ def beat_for_ever(name):
 
 
 def wait_for_beat(name):
-    """Returns when the first beat is there: a run that ends before has shown nothing."""
+    """Waits for the first beat, because a run that ends earlier would show nothing."""
     beats = ARTIFACTS / name
     deadline = time.monotonic() + 60
     while not (beats.exists() and beats.stat().st_size):

@@ -18,6 +18,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "guards", sql: include_str!("migrations/0003_guards.sql") },
     Migration { name: "job_tokens", sql: include_str!("migrations/0004_job_tokens.sql") },
     Migration { name: "job_bytes", sql: include_str!("migrations/0005_job_bytes.sql") },
+    Migration { name: "job_subjects", sql: include_str!("migrations/0006_job_subjects.sql") },
 ];
 
 /// The key of the advisory lock that a process holds while it changes the schema. The number is arbitrary, so that no

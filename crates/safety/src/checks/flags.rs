@@ -4,7 +4,7 @@
 
 use foldhash::{HashMap, HashSet};
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{ExceptHandler, Expr, Number, Stmt, StmtFunctionDef, StmtTry};
+use ruff_python_ast::{ExceptHandler, Expr, Number, Operator, Stmt, StmtFunctionDef, StmtTry};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::influence::{Changes, names};
@@ -294,6 +294,54 @@ fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -
         if names.len() == before || work.is_spent() {
             return names;
         }
+    }
+}
+
+/// The ways in which a function may raise an exception on purpose.
+#[derive(Debug, Default)]
+pub(super) struct Failures<'a> {
+    /// Whether the function raises or asserts, or divides, as `1 / (a == b)`.
+    pub(super) raises: bool,
+    /// The functions that it calls.
+    pub(super) called: Vec<&'a Expr>,
+}
+
+impl<'a> Failures<'a> {
+    pub(super) fn of_body(body: &'a [Stmt], work: &Work) -> Self {
+        let mut finder = FailureFinder { found: Self::default(), work };
+        finder.visit_body(body);
+        finder.found
+    }
+
+    pub(super) fn of_expression(expr: &'a Expr, work: &Work) -> Self {
+        let mut finder = FailureFinder { found: Self::default(), work };
+        finder.visit_expr(expr);
+        finder.found
+    }
+}
+
+struct FailureFinder<'a, 'w> {
+    found: Failures<'a>,
+    work: &'w Work,
+}
+
+impl<'a> Visitor<'a> for FailureFinder<'a, '_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        self.work.spend(1);
+        self.found.raises |= matches!(stmt, Stmt::Raise(_) | Stmt::Assert(_));
+        walk_stmt(self, stmt);
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        self.work.spend(1);
+        match expr {
+            Expr::Call(call) => self.found.called.push(&call.func),
+            Expr::BinOp(it) => {
+                self.found.raises |= matches!(it.op, Operator::Div | Operator::FloorDiv);
+            }
+            _ => {}
+        }
+        walk_expr(self, expr);
     }
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `imports` | resolves names to the modules and members that the script imports |
 //! | `sites` | finds the checks, and the statements in which a run counts them |
+//! | `one_line` | writes a condition on one line |
 //! | `interpret` | follows the script's values to the checks |
 //! | `values` | numbers the values of expressions |
 //! | `judge` | judges whether a condition always has the same truth value |
@@ -18,6 +19,7 @@ mod imports;
 mod influence;
 mod interpret;
 mod judge;
+mod one_line;
 mod premises;
 mod sampling;
 mod sites;
@@ -40,7 +42,8 @@ pub struct Check {
     pub kind: CheckKind,
     /// The number of the line on which the statement of the check begins, counted from 1.
     pub line: usize,
-    /// The condition as it is written in the source. Runs of white space outside of string literals are one space.
+    /// The condition as it is written in the source, on one line with the same meaning. Runs of white space outside of
+    /// string literals are one space. Line breaks in string literals are escaped.
     pub text: String,
     /// Whether a failure raises an `AssertionError` or exits. False if it raises another exception, which is control
     /// flow if the script catches it.
@@ -79,7 +82,7 @@ pub enum CheckKind {
     /// A call of an assertion function, for example `numpy.testing.assert_allclose`. The first counter counts calls,
     /// the second one successes.
     Call,
-    /// An exit with a computed status. The first counter counts executions. The exit code of the run is the result.
+    /// An exit with a computed status. The first counter counts statuses that are 0 or `None`, the second one others.
     Exit,
 }
 
@@ -107,8 +110,9 @@ pub enum Action {
     /// Counts with the third counter each time an expression in a comprehension of the statement is evaluated. The
     /// path ends with `@` and the expression's start and end, each as a line from 1 and a column in bytes from 0.
     CountElement,
-    /// Counts with the first counter after the first argument of the statement's call was evaluated.
-    CountArgument,
+    /// Counts whether the first argument of the statement's call is 0 or `None` (first counter), or another value
+    /// (second counter).
+    CountStatus,
 }
 
 impl fmt::Display for Action {
@@ -118,7 +122,7 @@ impl fmt::Display for Action {
             Self::CountFailingTest => "f",
             Self::CountBefore => "x",
             Self::CountAfter => "y",
-            Self::CountArgument => "a",
+            Self::CountStatus => "a",
             Self::CountElement => "e",
         })
     }

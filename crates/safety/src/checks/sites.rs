@@ -5,14 +5,17 @@
 use std::fmt::Write as _;
 
 use foldhash::{HashMap, HashSet};
+use ruff_python_ast::token::Tokens;
 use ruff_python_ast::{
     ExceptHandler, Expr, ExprCall, ModModule, Number, Stmt, StmtClassDef, StmtFor, StmtFunctionDef,
     StmtIf, StmtMatch, StmtTry, StmtWhile, StmtWith, UnaryOp,
 };
+use ruff_python_parser::Parsed;
 use ruff_source_file::LineIndex;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::imports::Imports;
+use super::one_line::one_line;
 use super::{Action, Check, CheckKind, Edit, flags, interpret};
 use crate::work::Work;
 
@@ -43,10 +46,12 @@ const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 ///
 /// Takes steps of its own, so that no script is refused for its checks. If it takes too many, no reason why a check
 /// cannot fail is given.
-pub(crate) fn find(module: &ModModule, source: &str) -> Vec<Check> {
+pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
+    let module = parsed.syntax();
     let work = &Work::for_checks(source);
     let mut finder = Finder {
         source,
+        tokens: parsed.tokens(),
         work,
         lines: None,
         imports: Imports::default(),
@@ -159,6 +164,7 @@ impl Failure {
 /// The state of the walk.
 struct Finder<'a, 'w> {
     source: &'a str,
+    tokens: &'a Tokens,
     work: &'w Work,
     lines: Option<LineIndex>,
     imports: Imports<'a>,
@@ -407,8 +413,11 @@ impl<'a> Finder<'a, '_> {
             let is_test = |path: String| path.starts_with("unittest.") || path == "TestCase";
             self.imports.path(base).is_some_and(is_test)
         });
-        let methods =
-            it.body.iter().filter_map(|stmt| Some(stmt.as_function_def_stmt()?.name.as_str()));
+        let methods = it.body.iter().filter_map(|stmt| match stmt {
+            Stmt::FunctionDef(it) => Some(it.name.as_str()),
+            Stmt::Assign(it) => Some(it.targets.first()?.as_name_expr()?.id.as_str()),
+            _ => None,
+        });
         let outer_methods = std::mem::replace(&mut self.own_methods, methods.collect());
         let outer = std::mem::replace(&mut self.is_in_test_class, of_tests);
         self.body('b', &it.body);
@@ -431,7 +440,7 @@ impl<'a> Finder<'a, '_> {
         if let Some(status) = self.status(call)
             && constant_status(status).is_none()
         {
-            let edits = vec![self.edit(Action::CountArgument)];
+            let edits = vec![self.edit(Action::CountStatus)];
             self.add(CheckKind::Exit, stmt, status.range(), true, edits);
         }
     }
@@ -556,7 +565,7 @@ impl<'a> Finder<'a, '_> {
         let requires_failure = std::mem::take(&mut self.requires_failure);
         let lines = self.lines.get_or_insert_with(|| LineIndex::from_source_text(self.source));
         let line = lines.line_index(stmt.start()).get();
-        let text = self.source.get(condition.to_std_range()).map(one_line).unwrap_or_default();
+        let text = one_line(self.source, self.tokens, condition);
         self.work.spend(1 + text.len() / 16);
         self.conditions.push(condition);
         self.checks.push(Check {
@@ -597,26 +606,4 @@ fn constant_status(status: &Expr) -> Option<bool> {
         Expr::UnaryOp(it) if it.op == UnaryOp::USub => constant_status(&it.operand),
         _ => None,
     }
-}
-
-/// Returns an expression on one line. Runs of white space outside of string literals become one space.
-fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    let mut quote = None;
-    let mut is_escaped = false;
-    for c in text.chars() {
-        if let Some(mark) = quote {
-            quote = (is_escaped || c != mark).then_some(mark);
-            is_escaped = !is_escaped && c == '\\';
-        } else if c == '"' || c == '\'' {
-            quote = Some(c);
-        } else if c.is_whitespace() {
-            if !line.ends_with(' ') {
-                line.push(' ');
-            }
-            continue;
-        }
-        line.push(c);
-    }
-    line
 }

@@ -96,8 +96,22 @@ fn a_plan_names_statements_as_python_does() {
 
 #[test]
 fn a_check_is_shown_on_one_line() {
-    let source = "assert (\n    f(1)\n    ==   'a  b'\n)";
-    assert_eq!(checks(source)[0].text, "f(1) == 'a  b'");
+    for (condition, expected) in [
+        ("f(1)\n    ==   'a  b'", "f(1) == 'a  b'"),
+        ("f(1)  # don't  \n  == (1, \\\n 2)", "f(1) == (1, 2)"),
+        ("f(1) == \"\"\"a\n  b\\n\r\nc\"\"\"", "f(1) == \"\"\"a\\n  b\\n\\nc\"\"\""),
+        ("f(1) == '''a\\\n'b\\'\\\\\nc'''", "f(1) == '''a\\x27b\\'\\\\\\nc'''"),
+        ("f(1) == '\\1\\\r\n2'", "f(1) == '\\1\\x32'"),
+        ("f(1) == 'a\\\nb'", "f(1) == 'ab'"),
+        ("f(1) == Rb\"\"\"\\d\"'\n\\\n\"\"\"", "f(1) == b\"\"\"\\\\d\\\"\\'\\n\\\\\\n\"\"\""),
+        // A literal without line breaks stays as it is.
+        ("f(1)\n == r'\\d'", "f(1) == r'\\d'"),
+        ("f(1) == f'''{{{x  +  1:>\n}\n{'a  b'}'''", "f(1) == f'''{{{x + 1:>\\n}\\n{'a  b'}'''"),
+        ("f(1) == fr'''\\{x}\n'''", "f(1) == f'''\\\\{x}\\n'''"),
+        ("f(1) == f\"{d[\"a  b\"]}  {x  + 1}\"", "f(1) == f\"{d[\"a  b\"]}  {x + 1}\""),
+    ] {
+        assert_eq!(checks(&format!("assert (\n    {condition}\n)"))[0].text, expected);
+    }
 }
 
 #[test]
@@ -208,6 +222,75 @@ fn checks_that_can_fail_have_no_reason() {
         let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
         assert!(reasons.iter().all(Option::is_none), "{source}: {reasons:?}");
     }
+}
+
+#[test]
+fn a_replaced_assertion_can_fail_only_if_its_replacement_can() {
+    let numpy =
+        "import numpy as np\nfrom numpy import testing\nfrom numpy.testing import assert_equal\n";
+    let of_numpy = "np.testing.assert_equal(f(1), 2)";
+    let unittest = "import unittest\nfrom unittest import TestCase, mock\nclass T(TestCase):\n    def test(self):\n        \
+                    self.assertEqual(f(1), 2)\n";
+    for (replaced, check) in [
+        ("np.testing.assert_equal = lambda *a, **k: None", of_numpy),
+        ("testing.assert_equal = print", of_numpy),
+        (
+            "def same(a, b):\n    print(a, b)\n    log.append(a == b)\nnp.testing.assert_equal = same",
+            of_numpy,
+        ),
+        (
+            "def same(a, b):\n    return np.allclose(a, b)\nnp.testing.assert_equal = lambda a, b: same(a, b)",
+            of_numpy,
+        ),
+        ("setattr(np.testing, 'assert_equal', lambda a, b: True)", of_numpy),
+        ("from unittest import mock\nnp.testing.assert_equal = mock.Mock()", of_numpy),
+        (
+            "from unittest.mock import patch\nwith patch('numpy.testing.assert_equal'):\n    pass",
+            of_numpy,
+        ),
+        ("assert_equal = print", "assert_equal(f(1), 2)"),
+        ("def assert_equal(a, b):\n    print(a == b)", "assert_equal(f(1), 2)"),
+    ] {
+        assert_vacuous(&format!("{numpy}{replaced}\n{check}"), Some(Vacuity::Replaced));
+    }
+    for replaced in [
+        "TestCase.assertEqual = lambda *a: None",
+        "unittest.TestCase.assertEqual = print",
+        "T.assertEqual = lambda *a: print(a)",
+        "mock.patch.object(TestCase, 'assertEqual').start()",
+    ] {
+        assert_vacuous(&format!("{unittest}{replaced}\nunittest.main()"), Some(Vacuity::Replaced));
+    }
+    let in_pytest = "import contextlib, pytest\npytest.raises = contextlib.nullcontext\nwith pytest.raises(ValueError):\n    f(1)";
+    assert_vacuous(in_pytest, Some(Vacuity::Replaced));
+    for (replaced, check) in [
+        ("", of_numpy),
+        ("np.testing.assert_equal = testing.assert_array_equal", of_numpy),
+        (
+            "own = np.testing.assert_equal\nnp.testing.assert_equal = print\nnp.testing.assert_equal = own",
+            of_numpy,
+        ),
+        (
+            "own = np.testing.assert_equal\nnp.testing.assert_equal = lambda a, b: own(a, b)",
+            of_numpy,
+        ),
+        ("np.testing.assert_equal = lambda a, b: 1 / (a == b)", of_numpy),
+        ("np.testing.assert_equal = make()", of_numpy),
+        ("np.testing.assert_array_equal = print", of_numpy),
+        (
+            "from unittest import mock\nnp.testing.assert_equal = mock.Mock(side_effect=make())",
+            of_numpy,
+        ),
+    ] {
+        assert_vacuous(&format!("{numpy}{replaced}\n{check}"), None);
+    }
+    // The check in the replacement is the second check.
+    let raises =
+        "def same(a, b):\n    if a != b:\n        raise ValueError\nnp.testing.assert_equal = same";
+    let found: Vec<_> =
+        checks(&format!("{numpy}{raises}\n{of_numpy}")).iter().map(|it| it.vacuous).collect();
+    assert_eq!(found, [None, None]);
+    assert_kinds(&unittest.replace("    def", "    assertEqual = print\n    def"), &[]);
 }
 
 #[test]

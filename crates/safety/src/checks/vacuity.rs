@@ -22,6 +22,8 @@ pub enum Vacuity {
     Rounding,
     /// A failure is caught, and the script ends successfully.
     Swallowed,
+    /// The script replaces the assertion function by a function that cannot fail.
+    Replaced,
     /// The condition is about the elements of an empty collection.
     Empty,
     /// The condition only depends on whether an exception was raised.
@@ -34,7 +36,7 @@ pub enum Vacuity {
 
 /// The reasons, with their identifiers and explanations.
 #[rustfmt::skip]
-const REASONS: [(Vacuity, &str, &str); 13] = [
+const REASONS: [(Vacuity, &str, &str); 14] = [
     (Vacuity::Tuple, "tuple", "it asserts a tuple, which is always true; remove the parentheses"),
     (Vacuity::Constant, "constant", "it reads only literals; assert a computed value"),
     (Vacuity::SameValue, "same-value", "it compares a value with itself; compare it with the claim"),
@@ -44,6 +46,7 @@ const REASONS: [(Vacuity, &str, &str); 13] = [
     (Vacuity::Tolerance, "tolerance", "its tolerance accepts any plausible value"),
     (Vacuity::Rounding, "rounding", "it rounds until nothing is left to compare"),
     (Vacuity::Swallowed, "swallowed", "its failure is caught, and the script still ends successfully"),
+    (Vacuity::Replaced, "replaced", "the script replaces this assertion by a function that cannot fail"),
     (Vacuity::Empty, "empty", "it is about the elements of an empty collection"),
     (Vacuity::NoException, "no-exception", "it holds if nothing was raised; assert the result"),
     (Vacuity::Premises, "premises", "its premises contradict each other"),

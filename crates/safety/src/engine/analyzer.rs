@@ -37,6 +37,8 @@ pub(super) struct Pass<'w> {
     pub(super) text_depth: usize,
     /// True for a formula, in which a name that is not called is only a symbol.
     pub(super) is_formula: bool,
+    /// The names of the files that the script may read. A string of code in the script may read none.
+    pub(super) inputs: &'w [&'w str],
     /// The step counter and the cached judgements of strings.
     pub(super) work: &'w Work,
 }
@@ -391,6 +393,7 @@ impl<'a> Analyzer<'a, '_> {
     ) {
         if !self.is_quiet {
             let written = self.written(range);
+            let rule = rule.map(|rule| self.told(rule));
             self.report(FindingKind::NameReference { name, written }, rule, Some(range.start()));
         }
     }
@@ -406,7 +409,11 @@ impl<'a> Analyzer<'a, '_> {
                 && matches!(&last.kind, FindingKind::NameReference { written: of, .. } if *of == written)
         };
         self.found.pop_if(is_again);
-        self.report(FindingKind::Call { name, written }, Some(rule), Some(callee.start()));
+        self.report(
+            FindingKind::Call { name, written },
+            Some(self.told(rule)),
+            Some(callee.start()),
+        );
     }
 
     /// Reports a call if the script composes the name `attribute` anywhere, before or after the call.

@@ -11,12 +11,14 @@ use super::analyzer::Analyzer;
 use super::conditions::Arguments;
 use super::expressions::Role;
 use super::flow::TAKEN;
+use super::inputs::Opened;
 use super::{is_dangerous_formula, passing};
 use crate::finding::UNSEEN;
 use crate::knowledge::index::INDEX;
 use crate::knowledge::top;
 use crate::knowledge::value::{ITEMS_MAX, Value, Values};
 use crate::knowledge::{objects, texts};
+use crate::rules::inputs::WITH_INPUTS;
 use crate::rules::{Condition, Rule, Severity, Special};
 use crate::symbols::last_name;
 
@@ -79,7 +81,12 @@ impl<'a> Analyzer<'a, '_> {
         if self.is_quiet && !needs_arguments {
             return self.call_own(&callee);
         }
-        let arguments = self.arguments(call, path);
+        let mut arguments = self.arguments(call, path);
+        match self.opened_input(call, &callee, &arguments) {
+            Some(Opened::Returns(values)) => return values,
+            Some(Opened::Takes(keyword, values)) => arguments.replace_first(keyword, values),
+            None => {}
+        }
         if !self.is_quiet {
             let method = base.as_ref().map(|(_, name)| *name);
             self.record_addresses(path, method, &arguments);
@@ -188,6 +195,13 @@ impl<'a> Analyzer<'a, '_> {
         base: Option<&(Values<'a>, &'a str)>,
         arguments: &Arguments<'a>,
     ) {
+        let runs_files = callee.known.iter().find_map(|value| match value {
+            Value::Object(path) if self.runs_inputs(path) => Some(objects::shown(path)),
+            _ => None,
+        });
+        if let Some(name) = runs_files {
+            return self.report_call(name, &WITH_INPUTS, &call.func);
+        }
         if let Some((name, rule)) = objects::dangerous(callee) {
             if self.imports_harmless(callee, arguments.positional(0)) {
                 return;
@@ -590,6 +604,9 @@ impl<'a> Analyzer<'a, '_> {
                 let mut values = self.call_own(first);
                 let over = arguments.positional(1).cloned().unwrap_or_default();
                 let element = self.any_element(&over);
+                if first == &Values::object("builtins.type") {
+                    values.add(class_of(&element));
+                }
                 for value in &first.known {
                     if let Value::Getter(getter) = value {
                         values.add(self.taken(getter, &element, expr));
@@ -679,7 +696,7 @@ fn carried<'a>(arguments: &Arguments<'a>) -> Values<'a> {
     let mut values = Values::default();
     for passed in arguments.all() {
         passed.any(&mut |value| {
-            if matches!(value, Value::Instance(class) if *class != objects::IN_MEMORY) {
+            if matches!(value, Value::Instance(class) if !objects::is_stream(class)) {
                 values.add(Values::one(value.clone()));
             }
             false

@@ -142,6 +142,24 @@ impl<'a> Arguments<'a> {
         named.map(|(_, _, values)| values).or_else(|| self.positional(index))
     }
 
+    /// Returns the first positional argument, or the argument with this keyword. Returns `None` if the call may pass the
+    /// argument in another way too.
+    pub(super) fn first(&self, keyword: &str) -> Option<&'a Expr> {
+        let mut all = self.at_or_named(0, keyword).filter(|_| !self.hides_some());
+        let (_, expr, _) = all.next()?;
+        all.next().is_none().then_some(*expr)
+    }
+
+    /// Replaces the argument that [`Self::first`] returns.
+    pub(super) fn replace_first(&mut self, keyword: &str, with: Values<'a>) {
+        let mut all = self.evaluated.iter_mut();
+        let is_first =
+            |(name, ..): &&mut Argument<'a>| name.as_deref().is_none_or(|name| name == keyword);
+        if let Some((.., values)) = all.find(is_first) {
+            *values = with;
+        }
+    }
+
     /// Returns whether the call may have unseen arguments.
     fn hides_some(&self) -> bool {
         self.unknown_from.is_some() || self.has_unpacked_keywords
@@ -518,11 +536,8 @@ fn is_in_memory(values: &Values<'_>) -> bool {
 
 fn is_stream(value: &Value<'_>) -> bool {
     match value {
-        Value::Instance(objects::IN_MEMORY)
-        | Value::Items(_)
-        | Value::Map(_)
-        | Value::Container(_)
-        | Value::Plain => true,
+        Value::Instance(class) => objects::is_stream(class),
+        Value::Items(_) | Value::Map(_) | Value::Container(_) | Value::Plain => true,
         Value::Object(path) => path.starts_with("sys.std"),
         _ => false,
     }

@@ -553,7 +553,7 @@ impl<'a> Analyzer<'a, '_> {
         }
         let has_methods = |value: &Value<'_>| {
             objects::is_class(value)
-                || matches!(value, Value::Instance(class) if *class != objects::IN_MEMORY)
+                || matches!(value, Value::Instance(class) if !objects::is_stream(class))
         };
         if !(base.is_open || base.known.iter().any(has_methods))
             || self.symbols.own_attributes.contains(name)

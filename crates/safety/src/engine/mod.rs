@@ -16,6 +16,7 @@ mod conditions;
 mod expressions;
 mod flow;
 mod getters;
+mod inputs;
 mod own;
 mod passing;
 mod statements;
@@ -45,11 +46,11 @@ const FORMULA_BYTES_MAX: usize = 64 * 1024;
 /// Analyses a script, and follows its expressions down to nesting level `level_max`.
 ///
 /// The caller must ensure that the stack is large enough for the syntax tree. Building, walking and dropping the tree
-/// all recurse to the depth of the source's nesting.
-pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
+/// all recurse to the depth of the source's nesting. `inputs` are the names of the files that the script may read.
+pub(super) fn check(source: &str, inputs: &[&str], level_max: usize) -> RawAnalysis {
     let work = Work::new(source);
-    let mut checked =
-        parse_and_walk(source, Pass { level_max, text_depth: 0, is_formula: false, work: &work });
+    let pass = Pass { level_max, text_depth: 0, is_formula: false, inputs, work: &work };
+    let mut checked = parse_and_walk(source, pass);
     checked.steps = work.steps();
     if work.is_spent() {
         let kind = FindingKind::TooIndirect;
@@ -62,7 +63,8 @@ pub(super) fn check(source: &str, level_max: usize) -> RawAnalysis {
 /// Returns whether a string that the script runs as code is dangerous, or nests too deeply to be judged.
 fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
     let text_depth = around.text_depth + 1;
-    let pass = Pass { level_max: LEVEL_MAX, text_depth, is_formula: false, work: around.work };
+    let (work, inputs) = (around.work, &[][..]);
+    let pass = Pass { level_max: LEVEL_MAX, text_depth, is_formula: false, inputs, work };
     around.text_depth == TEXT_DEPTH_MAX
         || around.work.judge(Judgement::Code(text_depth), text, || {
             !bounds::is_nested_at_most(text, TEXT_NESTING_MAX)
@@ -93,7 +95,8 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
         return names_internals(text);
     }
     let text_depth = TEXT_DEPTH_MAX;
-    let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth, is_formula: true, work };
+    let inputs = &[];
+    let pass = Pass { level_max: TEXT_NESTING_MAX, text_depth, is_formula: true, inputs, work };
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
@@ -122,7 +125,7 @@ fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
             imports = walked.imports;
             uses = walked.uses;
             if pass.text_depth == 0 {
-                checks = checks::find(parsed.syntax(), source);
+                checks = checks::find(&parsed, source);
             }
         }
         Some(error) => {

@@ -147,7 +147,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     fn visit_pattern_keyword(&mut self, keyword: &'a PatternKeyword) {
         // `case C(name=…)` takes the attribute `name` from the matched object.
         let name = keyword.attr.as_str();
-        let rule = self.attribute_rule(name);
+        let rule = self.attribute_rule(name).or_else(|| of_raw_file(name));
         if rule.is_some() && !self.symbols.own_attributes.contains(name) {
             let range = TextRange::new(keyword.start(), keyword.attr.end());
             self.report_reference(name.to_owned(), rule, range);
@@ -169,6 +169,15 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             self.visit_parameter(parameter.as_parameter());
         }
     }
+}
+
+/// Returns the rule about the raw file of a stream, if this is an attribute that leads there.
+fn of_raw_file(name: &str) -> Option<&'static Rule> {
+    let is_such = matches!(name, "buffer" | "detach" | "fileobj" | "fp" | "raw");
+    is_such
+        .then(|| objects::dangerous(&Values::object(objects::FILE)))
+        .flatten()
+        .map(|(_, rule)| rule)
 }
 
 fn is_target(expr: &Expr) -> bool {

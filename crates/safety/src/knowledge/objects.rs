@@ -121,6 +121,10 @@ pub(crate) const FILE: &str = "io.FileIO";
 /// The class that stands for every stream in memory.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
+/// The class that stands for an open input of the call. Like a stream in memory, it leads to no other file, except by its
+/// raw file.
+pub(crate) const INPUT_STREAM: &str = "io.BufferedReader";
+
 /// Returns the qualified name of a builtin, if the analysis knows the builtin.
 pub(crate) fn builtin(name: &str) -> Option<&'static str> {
     static BY_NAME: LazyLock<HashMap<&str, &'static str>> = LazyLock::new(|| {
@@ -202,6 +206,7 @@ pub(crate) fn leads_out(class: &str) -> bool {
     matches!(
         class,
         "multiprocessing.pool.ThreadPool"
+            | INPUT_STREAM
             | "pathlib.Path"
             | "tarfile.TarFile"
             | "unittest.mock.patch"
@@ -213,6 +218,11 @@ pub(crate) fn leads_out(class: &str) -> bool {
 /// the parent of a path is a path.
 pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
+}
+
+/// Returns whether this is the class of a stream that leads to no file of the machine.
+pub(crate) fn is_stream(class: &str) -> bool {
+    matches!(class, IN_MEMORY | INPUT_STREAM)
 }
 
 /// Returns whether a module with this name may be imported by name alone. No row of the rules is about its members, and
@@ -330,8 +340,10 @@ fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     let path = [class, ".", name].concat();
     match name {
         // A call of `__init__` counts as creating the object again. A stream in memory then counts as a file.
-        "__init__" if class == IN_MEMORY => return Values::object(FILE),
+        "__init__" if is_stream(class) => return Values::object(FILE),
         "__class__" | "__init__" => return Values::object(class),
+        // The buffer of a text stream leads to the raw file too.
+        "buffer" if is_stream(class) => return Values::one(Value::Instance(class)),
         "co_consts" if class == CODE => {
             return Values::container(Values::one(Value::Instance(CODE)).or_others());
         }

@@ -4,8 +4,9 @@ use super::{Condition, Rule, Severity, Target};
 
 use Target::{AllBut, Calls, Methods, Modules, Objects};
 
-const IN_SCRIPT: &str = "put the data into the script, io.StringIO makes a file of it";
-const NO_FOLDERS: &str = "put the data into the script";
+const IN_SCRIPT: &str =
+    "pass the file in `inputs`, or put the data into the script: io.StringIO makes a file of it";
+const NO_FOLDERS: &str = "pass files in `inputs`, or put the data into the script";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -86,6 +87,9 @@ pub(super) const RULES: &[Rule] = &[
             Objects("codecs.open tokenize.open sys.stdout.buffer.raw sys.stderr.buffer.raw"),
             Objects("sys.stdin.buffer.raw sys.__stdout__.buffer.raw sys.__stderr__.buffer.raw"),
             Objects("sys.stdout.detach sys.stderr.detach sys.__stdout__.detach io.BytesIO.raw"),
+            Objects("io.BytesIO.detach io.BufferedReader.detach io.BufferedReader.raw"),
+            Objects("io.BufferedWriter.detach io.BufferedWriter.raw io.BufferedRandom.detach"),
+            Objects("io.BufferedRandom.raw io.TextIOWrapper.detach io.TextIOWrapper.buffer"),
             Objects("sys.__stderr__.detach sys.stdout.buffer.detach sys.stderr.buffer.detach"),
         ],
         why: "reads or writes files of the machine",
@@ -98,6 +102,10 @@ pub(super) const RULES: &[Rule] = &[
             "import tokenize\ntokenize.open('x')",
             "import sys\ntype(sys.stdout.buffer.raw)('x', 'w')",
             "import tempfile\ntype(tempfile.TemporaryFile().raw)('x', 'w')",
+            "import tempfile\ntype(tempfile.TemporaryFile('w').buffer.detach())('x', 'w')",
+            "import io, sys\nio.BufferedReader.detach(sys.stdin.buffer)",
+            "import sys\nmatch sys.stdin:\n    case object(buffer=b): print(b)",
+            "import tempfile\nlist(map(type, [tempfile.TemporaryFile().raw]))[0]('x', 'w')",
             "from unittest import mock\nimport json\nm = mock.Mock(wraps=json).codecs\nm.open('x')",
         ],
         misses: &[

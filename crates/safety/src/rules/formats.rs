@@ -9,7 +9,8 @@ const TEXT_OF_CONNECTION: Condition = Condition::IsTextAt(1, "con");
 const TO_FILE: Condition = Condition::TakesTextAt("matplotlib", 0, "filename_or_obj outfile");
 const STATEMENT: Condition = Condition::ReachingSql("sqlite3");
 const STYLE_FILE: Condition = Condition::NamesStyleFile("style");
-const IN_MEMORY: &str = "io.StringIO or io.BytesIO in place of the file name";
+const IN_MEMORY: &str =
+    "a file that was passed in `inputs`, or io.StringIO and io.BytesIO in place of its name";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -22,6 +23,10 @@ pub(super) const RULES: &[Rule] = &[
             Objects("zipfile.Path tarfile.TarFile.open tarfile.TarFile.gzopen"),
             Objects("tarfile.TarFile.taropen tarfile.TarFile.bz2open tarfile.TarFile.xzopen"),
             Objects("tarfile.TarFile.makedir tarfile.TarFile.makefile tarfile.bltn_open"),
+            Objects("tarfile.TarFile.makelink tarfile.TarFile.makefifo tarfile.TarFile.makedev"),
+            Objects("tarfile.TarFile.makeunknown tarfile.TarFile.chmod tarfile.TarFile.chown"),
+            Objects("tarfile.TarFile.utime tarfile.TarFile._extract_member"),
+            Objects("zipfile.ZipFile.fp tarfile.TarFile.fileobj"),
             Calls("tarfile.open tarfile.TarFile", Condition::NamesFile(0, "name fileobj")),
             Calls("gzip.open bz2.open bz2.BZ2File lzma.open", Condition::NamesFile(0, "filename")),
             Calls("lzma.LZMAFile", Condition::NamesFile(0, "filename")),
@@ -40,6 +45,7 @@ pub(super) const RULES: &[Rule] = &[
             "import gzip\ngzip.open('x')",
             "import io, zipfile\nz = zipfile.ZipFile(io.BytesIO(), 'w')\nz.write('x')",
             "import tarfile\ntarfile.open('x')",
+            "import io, tarfile\ntarfile.open(fileobj=io.BytesIO(), mode='w').makelink(m, 'x')",
             "import bz2\nf = bz2.BZ2File\nf('x', 'w')",
             "import zipfile\nzipfile.is_zipfile('x')",
         ],
@@ -56,6 +62,9 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Target::Libraries,
+            // The generated table lacks these, because they open the file in another way.
+            Calls("pandas.ExcelFile", Condition::NamesFile(0, "path_or_buffer")),
+            Calls("pandas.read_xml", Condition::NamesFile(usize::MAX, "stylesheet")),
             Objects("numpy.DataSource numpy.memmap numpy.lib.npyio numpy.ma.mrecords cv2.imread"),
             Objects("pandas.HDFStore pandas.read_clipboard cv2.imwrite networkx.open_file"),
             Modules("pandas.io scipy.datasets scipy.io sympy.utilities.codegen z3.z3core"),
@@ -85,11 +94,14 @@ pub(super) const RULES: &[Rule] = &[
             Methods("to_hdf to_clipboard tofile memmap", Condition::Always),
         ],
         why: "reads or writes files of the machine",
-        remedy: "a buffer with a name of its own: buffer = io.StringIO(text), or io.BytesIO(data)",
+        remedy: "a file that was passed in `inputs`, or a buffer with a name of its own: buffer = io.StringIO(text), or \
+                 io.BytesIO(data)",
         matches: &[
             "import numpy as np\nnp.fromfile('x')",
             "import numpy as np\nnp.loadtxt('x.txt')",
             "import pandas as pd\npd.read_csv('x.csv')",
+            "import pandas as pd\npd.ExcelFile('x.xlsx')",
+            "import io, pandas as pd\npd.read_xml(io.StringIO('<a/>'), stylesheet='x')",
             "import pandas as pd\npd.DataFrame().to_csv('x.csv')",
             "import pandas as pd\npd.DataFrame().to_csv(path_or_buf='x.csv')",
             "import pandas as pd\npd.DataFrame().to_csv(name)",

@@ -15,6 +15,7 @@ mod execution;
 mod files;
 mod formats;
 mod imports;
+pub(crate) mod inputs;
 mod internals;
 mod native;
 mod network;

@@ -779,6 +779,7 @@ impl<'a> Builder<'a> {
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
                 self.symbols.own_attributes.insert(name);
+                self.symbols.assigned_attributes.insert(name);
                 self.bind_attribute(name, source, from, evaluated_in);
             }
             Expr::Subscript(subscript) => {

@@ -283,6 +283,8 @@ pub(super) struct Symbols<'a> {
     pub(super) star_imports: StarImports<'a>,
     /// The attributes that the script itself defines: methods, class variables and assigned attributes.
     pub(super) own_attributes: HashSet<&'a str>,
+    /// The attributes that the script assigns to any object, also to `self`.
+    pub(super) assigned_attributes: HashSet<&'a str>,
     /// The keywords in calls with the name of an attribute that makes a call dangerous if the script sets it.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.

@@ -23,7 +23,9 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::kill;
 use nix::sys::time::TimeValLike;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
@@ -295,7 +297,9 @@ impl MemoryWatch {
     /// the time that the kernel needs to walk through one process.
     fn sample_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
-        self.incomplete = if sum.is_complete { 0 } else { self.incomplete + 1 };
+        // The run ends with `python`. If the server is late to notice that, the run has not exceeded its memory.
+        let is_seen = sum.is_complete || has_ended(python);
+        self.incomplete = if is_seen { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
             return Look::Exceeded;
         }
@@ -575,6 +579,11 @@ impl MemoryWatch {
         let first = format!("{pid}/task/{pid}");
         tasks.iter().filter(|task| **task != first).find_map(|task| read(task))
     }
+}
+
+/// Returns whether a process has ended and its parent has waited for it.
+fn has_ended(process: Pid) -> bool {
+    kill(process, None) == Err(Errno::ESRCH)
 }
 
 /// Returns the processor time that this thread has used.

@@ -1,10 +1,10 @@
-"""A ledger of integer cents: small, and tested by what surrounds it."""
+"""A small ledger of integer cents, to be tested."""
 
 from __future__ import annotations
 
 
 class Overdrawn(Exception):
-    """An account would go below zero."""
+    """The account would have a negative balance."""
 
 
 class Ledger:

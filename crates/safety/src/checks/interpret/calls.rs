@@ -328,6 +328,10 @@ impl<'a> Interpreter<'a, '_> {
                     return object;
                 }
             }
+            (
+                "setattr" | "unittest.mock.patch" | "unittest.mock.patch.object",
+                [target, more @ ..],
+            ) => self.replace_by_call(path, *target, more),
             ("list", []) => return self.values.op(Op::List, []),
             ("dict", []) => return self.values.op(Op::Dict, []),
             ("set", []) => return self.values.op(Op::Set, []),

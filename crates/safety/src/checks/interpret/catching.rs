@@ -9,6 +9,7 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::super::flags::{self};
 use super::super::imports::Imports;
 use super::super::influence::{Changes, Influence};
+use super::super::vacuity::Vacuity;
 use super::super::values::{Id, Node};
 use super::{Callable, Catch, Closure, Flow, Interpreter};
 
@@ -20,7 +21,11 @@ impl<'a> Interpreter<'a, '_> {
             if let Expr::Call(call) = &item.context_expr
                 && self.is_check(call.range())
             {
-                self.check(call.range(), None);
+                let truth = match self.replacement(&call.func) {
+                    Some(function) if !self.may_fail(function) => Some((true, Vacuity::Replaced)),
+                    _ => None,
+                };
+                self.check(call.range(), truth);
             }
             let value = self.expression(&item.context_expr);
             if let Some(target) = &item.optional_vars {

@@ -12,6 +12,7 @@ mod catching;
 mod elements;
 mod expressions;
 mod objects;
+mod replacements;
 mod statements;
 mod verdicts;
 
@@ -180,7 +181,8 @@ struct Interpreter<'a, 'i> {
     attributes: HashMap<(Id, &'a str), Id>,
     /// The names of attributes that are not only assigned once for each object.
     changed_attributes: Option<HashSet<&'a str>>,
-    /// The values that the script has assigned to attributes of imported modules.
+    /// The values that the script has assigned to attributes of imported modules, and to methods for assertions of any
+    /// object. A method has a name that starts with a dot.
     replaced_functions: HashMap<String, Id>,
     /// The object that is being created, while its method `__init__` is followed.
     constructed: Option<Id>,
@@ -316,7 +318,9 @@ impl<'a> Interpreter<'a, '_> {
             Expr::Attribute(it) => {
                 let target = self.expression(target);
                 if let Some(path) = self.values.path_of(target).map(std::borrow::Cow::into_owned) {
-                    self.replaced_functions.insert(path, value);
+                    self.replace_function(&path, value);
+                } else if it.attr.starts_with("assert") {
+                    self.replace_function(&format!(".{}", it.attr), value);
                 } else if !self.bind_attribute(&it.value, it.attr.as_str(), value) {
                     self.change(&it.value);
                 }

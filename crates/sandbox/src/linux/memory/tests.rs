@@ -208,6 +208,19 @@ fn a_process_that_has_ended_and_that_nobody_has_taken_has_nothing() {
 }
 
 #[test]
+fn a_process_that_is_gone_exceeds_nothing() {
+    // The server may notice the end of a run late.
+    let mut script = Script::start("block = fill(8)\nready()");
+    let mut watch = watch(64);
+    assert!(matches!(watch.sample(script.pid(), None), Look::Within { .. }));
+    script.python.kill().unwrap();
+    script.python.wait().unwrap();
+    for _ in 0..=2 * INCOMPLETE_MAX {
+        assert!(matches!(watch.sample(script.pid(), None), Look::Within { .. }));
+    }
+}
+
+#[test]
 fn what_threads_have_counts_when_the_first_one_has_ended() {
     let script = "
 import threading

@@ -1,0 +1,87 @@
+//! The report of a script's process about the end of the script, as `python/bootstrap.py` sends it.
+//!
+//! A script that can write to the pipe can forge the report. So the report never makes a result better.
+
+use super::frames::{HEAD_BYTES, only_frame};
+use super::returned::{self, Returned};
+
+/// The letter of the frame that reports that the script has run to its last statement.
+const END: u8 = b'E';
+
+/// The letter of the frame with the value of the call of a test.
+const VALUE: u8 = b'R';
+
+/// The letter of the frame with the value that the script has assigned to `result`.
+const RETURNED: u8 = b'V';
+
+/// The maximum number of bytes of a value, as `python/values.py` encodes it.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// The maximum number of bytes of the frames of this module.
+pub(super) const FRAMES_BYTES_MAX: usize =
+    3 * HEAD_BYTES + VALUE_BYTES_MAX + returned::ENCODED_BYTES_MAX;
+
+/// The report about the end of a script.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct EndReport {
+    /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
+    /// signal, a timeout.
+    pub(crate) reached_end: bool,
+    /// The value of the call of a test, encoded. `None` if the run has not sent exactly one. The batch decodes it.
+    pub(crate) value: Option<Vec<u8>>,
+    /// The value that the script has assigned to `result`. `None` if there is none, or if the run has not sent exactly one.
+    pub(crate) returned: Option<Returned>,
+}
+
+/// Returns whether frames with this letter are for this module.
+pub(super) fn is_own(kind: u8) -> bool {
+    matches!(kind, END | VALUE | RETURNED)
+}
+
+impl EndReport {
+    /// Reads the report. A frame that was sent twice does not count, because the script has sent one of the two.
+    pub(super) fn from_frames(bytes: &[u8]) -> Self {
+        let value = only_frame(bytes, VALUE).filter(|value| value.len() <= VALUE_BYTES_MAX);
+        Self {
+            reached_end: only_frame(bytes, END).is_some_and(<[u8]>::is_empty),
+            value: value.map(<[u8]>::to_vec),
+            returned: only_frame(bytes, RETURNED).map(Returned::decode),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_reported_exactly_once() {
+        for (bytes, reached_end) in [
+            (&b"E\0\0\0\0"[..], true),
+            (b"", false),
+            (b"E\0\0\0\0E\0\0\0\0", false),
+            (b"E\x01\0\0\0x", false),
+            (b"E\0\0\0", false),
+            (b"C\x01\0\0\0xE\0\0\0\0", true),
+        ] {
+            assert_eq!(EndReport::from_frames(bytes).reached_end, reached_end, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_sent_exactly_once_and_bounded() {
+        let frame = |length: usize| {
+            let head = [b"R", &u32::try_from(length).unwrap().to_le_bytes()[..]].concat();
+            [head, vec![b'N'; length]].concat()
+        };
+        let value = |bytes: &[u8]| EndReport::from_frames(bytes).value;
+        assert_eq!(value(&frame(1)), Some(b"N".to_vec()));
+        assert_eq!(value(b"E\0\0\0\0"), None);
+        assert_eq!(value(&frame(1).repeat(2)), None);
+        assert!(value(&frame(VALUE_BYTES_MAX)).is_some());
+        assert_eq!(value(&frame(VALUE_BYTES_MAX + 1)), None);
+        assert!(include_str!("python/values.py").contains(
+            "VALUE_BYTES_MAX, RESULT_BYTES_MAX, DEPTH_MAX, NAME_MAX = 1 << 20, 1 << 17, 128, 80"
+        ));
+    }
+}

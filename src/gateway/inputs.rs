@@ -1,0 +1,421 @@
+//! The inputs of a script: files that the caller passes with it. The caller passes contents, never a path of this
+//! machine.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// The maximum number of inputs of a script.
+const INPUTS_MAX: usize = 16;
+/// The maximum size of the inputs of a script together, in bytes.
+pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The maximum length of a name, in bytes.
+const NAME_BYTES_MAX: usize = 100;
+/// The number of characters of a name that an error repeats.
+const SHOWN_CHARS: usize = 60;
+
+/// Names that are refused although they are plain, each with the reason. A row that starts with a dot is the end of a name.
+const NOT_DATA: &[(&str, &str)] = &[
+    (".py", CODE),
+    (".pyc", CODE),
+    (".pyd", CODE),
+    (".pyo", CODE),
+    (".pyw", CODE),
+    (".pyz", CODE),
+    (".pth", "Python runs lines of such a file at its start"),
+    (".so", NATIVE),
+    (".dll", NATIVE),
+    (".dylib", NATIVE),
+    (".egg", CODE),
+    (".whl", CODE),
+    (".mplstyle", SETTINGS),
+    ("matplotlibrc", SETTINGS),
+];
+const CODE: &str = "Python could import it as code";
+const NATIVE: &str = "it could be loaded as native code";
+const SETTINGS: &str = "matplotlib could read its settings from it";
+
+/// The reason why inputs are refused. The text is for the model.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum InputError {
+    #[error(
+        "'inputs' must be an object with file names and contents, such as {{\"orders.csv\": \"a,b\"}}."
+    )]
+    NotAnObject,
+    #[error("'inputs' has {0} files; at most {INPUTS_MAX} are allowed.")]
+    TooMany(usize),
+    #[error("'inputs' are larger than {} MiB together.", INPUT_BYTES_MAX / (1024 * 1024))]
+    TooLarge,
+    #[error(
+        "'inputs': {0} is not a plain file name. Use up to {NAME_BYTES_MAX} ASCII letters, digits, '.', '_', '-' and \
+         spaces, start with a letter or digit, and end with none of '.' and space."
+    )]
+    Name(String),
+    #[error("'inputs': {0} is not allowed as a name, because {1}.")]
+    NotData(String, &'static str),
+    #[error("'inputs': the names {0} and {1} are the same apart from upper and lower case.")]
+    Alike(String, String),
+    #[error("'inputs': the name {0} is given twice.")]
+    Twice(String),
+    #[error(
+        "'inputs': the content of {0} must be a text, {{\"base64\": \"…\"}} for other bytes, or {{\"json\": …}}."
+    )]
+    Content(String),
+    #[error("'inputs': the content of {0} is not valid base64.")]
+    Base64(String),
+}
+
+/// The form in which the mapping `inputs` shows a file to the script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Form {
+    /// As a string.
+    Text,
+    /// As bytes.
+    Bytes,
+    /// As the value that the file contains as JSON.
+    Json,
+}
+
+/// One file.
+#[derive(Clone, PartialEq, Eq)]
+struct Input {
+    name: String,
+    form: Form,
+    content: Vec<u8>,
+    /// The SHA-256 of the content, as hexadecimal digits.
+    sha256: String,
+}
+
+/// The files that a caller passes with a script. Cheap to clone. `Debug` never shows the contents, so that they do not reach
+/// a log.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Inputs(Arc<[Input]>);
+
+impl Inputs {
+    /// Parses the argument `inputs`: an object with a text, `{"base64": …}` or `{"json": …}` for each name. `null` counts
+    /// as an empty object.
+    pub(crate) fn from_json(inputs: Value) -> Result<Self, InputError> {
+        let inputs = match inputs {
+            Value::Null => Map::new(),
+            Value::Object(inputs) => inputs,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                return Err(InputError::NotAnObject);
+            }
+        };
+        // Count before decoding, so that too many files take no time.
+        if inputs.len() > INPUTS_MAX {
+            return Err(InputError::TooMany(inputs.len()));
+        }
+        let files = inputs.into_iter().map(|(name, content)| {
+            let (form, content) = content_of(&name, content)?;
+            Ok((name, form, content))
+        });
+        Self::new(files.collect::<Result<_, _>>()?)
+    }
+
+    /// Creates inputs from files that are not in JSON. A file shows as a string if it is UTF-8, otherwise as bytes.
+    pub(crate) fn from_files(files: Vec<(String, Vec<u8>)>) -> Result<Self, InputError> {
+        let with_form = |(name, content): (String, Vec<u8>)| {
+            let form = if std::str::from_utf8(&content).is_ok() { Form::Text } else { Form::Bytes };
+            (name, form, content)
+        };
+        Self::new(files.into_iter().map(with_form).collect())
+    }
+
+    /// Creates inputs from files with their forms.
+    pub(crate) fn new(files: Vec<(String, Form, Vec<u8>)>) -> Result<Self, InputError> {
+        let names: Vec<&str> = files.iter().map(|(name, ..)| &**name).collect();
+        Self::require_names(&names)?;
+        if files.iter().map(|(.., content)| content.len()).sum::<usize>() > INPUT_BYTES_MAX {
+            return Err(InputError::TooLarge);
+        }
+        let input = |(name, form, content): (String, Form, Vec<u8>)| {
+            let sha256 = hex::encode(Sha256::digest(&content));
+            Input { name, form, content, sha256 }
+        };
+        // By name, as in JSON, so that the script sees the same order in a replay.
+        let mut inputs: Vec<Input> = files.into_iter().map(input).collect();
+        inputs.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(Self(inputs.into()))
+    }
+
+    /// Refuses names that inputs must not have.
+    pub(crate) fn require_names(names: &[&str]) -> Result<(), InputError> {
+        if names.len() > INPUTS_MAX {
+            return Err(InputError::TooMany(names.len()));
+        }
+        for (place, name) in names.iter().enumerate() {
+            require_plain(name)?;
+            let mut others = names.iter().take(place);
+            if let Some(other) = others.find(|other| other.eq_ignore_ascii_case(name)) {
+                return Err(if other == name {
+                    InputError::Twice(shown(name))
+                } else {
+                    InputError::Alike(shown(other), shown(name))
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the names of the files.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.0.iter().map(|input| &*input.name).collect()
+    }
+
+    /// Returns each file with its name, form and content.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&str, Form, &[u8])> {
+        self.0.iter().map(|Input { name, form, content, .. }| (&**name, *form, &**content))
+    }
+
+    /// Returns the name and the SHA-256 of each file.
+    pub(crate) fn digests(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|Input { name, sha256, .. }| (&**name, &**sha256))
+    }
+
+    /// Returns the files in the form of the argument `inputs`, for a job that another replica runs.
+    pub(crate) fn to_json(&self) -> Value {
+        let of = |(name, form, content): (&str, Form, &[u8])| {
+            let content = match form {
+                Form::Text => json!(String::from_utf8_lossy(content)),
+                Form::Bytes => json!({ "base64": STANDARD.encode(content) }),
+                Form::Json => {
+                    json!({ "json": serde_json::from_slice::<Value>(content).unwrap_or_default() })
+                }
+            };
+            (name.to_owned(), content)
+        };
+        Value::Object(self.files().map(of).collect())
+    }
+
+    /// Returns the size and the SHA-256 of each file by its name, as a JSON object. Decisions, results and the audit log
+    /// contain this object instead of the contents.
+    pub(crate) fn description(&self) -> Map<String, Value> {
+        let of = |Input { name, content, sha256, .. }: &Input| {
+            (name.clone(), json!({ "bytes": content.len(), "sha256": sha256 }))
+        };
+        self.0.iter().map(of).collect()
+    }
+}
+
+impl fmt::Debug for Inputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes = self.0.iter().map(|input| (&input.name, input.content.len()));
+        f.debug_map().entries(sizes).finish()
+    }
+}
+
+fn content_of(name: &str, content: Value) -> Result<(Form, Vec<u8>), InputError> {
+    let unknown = || InputError::Content(shown(name));
+    match content {
+        Value::String(text) => Ok((Form::Text, text.into_bytes())),
+        Value::Object(of) if of.len() == 1 => match of.into_iter().next() {
+            Some((key, Value::String(text))) if key == "base64" => {
+                // Programs such as base64(1) break the lines.
+                let text: String = text.split_ascii_whitespace().collect();
+                let bytes = STANDARD.decode(text).map_err(|_| InputError::Base64(shown(name)))?;
+                Ok((Form::Bytes, bytes))
+            }
+            Some((key, value)) if key == "json" => Ok((Form::Json, value.to_string().into_bytes())),
+            Some(_) | None => Err(unknown()),
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(unknown())
+        }
+    }
+}
+
+/// Refuses a name that is not a plain file name, or with which other code than the script's own could use the file.
+fn require_plain(name: &str) -> Result<(), InputError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " ._-".contains(c);
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if !starts_well
+        || name.ends_with(['.', ' '])
+        || name.len() > NAME_BYTES_MAX
+        || !name.chars().all(is_plain)
+    {
+        return Err(InputError::Name(shown(name)));
+    }
+    let lower = name.to_ascii_lowercase();
+    let is_such =
+        |row: &str| if row.starts_with('.') { lower.ends_with(row) } else { lower == row };
+    match NOT_DATA.iter().find(|(row, _)| is_such(row)) {
+        Some((_, reason)) => Err(InputError::NotData(shown(name), reason)),
+        None => Ok(()),
+    }
+}
+
+/// Returns a name in quotes, without control characters, and shortened.
+fn shown(name: &str) -> String {
+    let mut text = String::from('"');
+    for c in name.chars().take(SHOWN_CHARS) {
+        // Characters outside of ASCII may look like others, or change the direction of the text.
+        let _ = if c.is_ascii_graphic() || c == ' ' {
+            write!(text, "{c}")
+        } else {
+            write!(text, "{}", c.escape_unicode())
+        };
+    }
+    if name.chars().nth(SHOWN_CHARS).is_some() {
+        text.push('…');
+    }
+    text + "\""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(inputs: Value) -> String {
+        Inputs::from_json(inputs).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn contents_are_text_bytes_or_json() {
+        let inputs = json!({ "a.csv": "x,é\n", "b.bin": { "base64": "AP\n8=\n" }, "c.json": { "json": [1, { "k": null }] } });
+        let inputs = Inputs::from_json(inputs).unwrap();
+        let files: Vec<_> = inputs.files().collect();
+        let expected: [(&str, Form, &[u8]); 3] = [
+            ("a.csv", Form::Text, "x,é\n".as_bytes()),
+            ("b.bin", Form::Bytes, b"\x00\xff"),
+            ("c.json", Form::Json, br#"[1,{"k":null}]"#),
+        ];
+        assert_eq!(files, expected);
+        assert_eq!(inputs.description()["b.bin"]["bytes"], 2);
+        assert_eq!(Inputs::from_json(inputs.to_json()), Ok(inputs.clone()));
+        assert!(!format!("{inputs:?}").contains("x,"));
+        assert!(Inputs::from_json(Value::Null).unwrap().is_empty());
+        assert!(Inputs::from_json(json!({})).unwrap().is_empty());
+    }
+
+    #[test]
+    fn only_plain_names_of_data_are_accepted() {
+        for name in ["a", "orders.csv", "Q3 2026.xlsx", "a-b_c.d.e", "9", "a..b", &"a".repeat(100)]
+        {
+            assert_eq!(require_plain(name), Ok(()), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "...",
+            ".a",
+            "-a",
+            " a",
+            "_a",
+            "a.",
+            "a ",
+            "/etc/passwd",
+            "../a",
+            "a/b",
+            "a\\b",
+            "./a",
+            "a\0",
+            "a\n",
+            "a\t",
+            "a:b",
+            "C:a",
+            "é.csv",
+            "ａ.csv",
+            "a\u{301}",
+            "a\u{202e}b",
+            "ﬁ",
+            "a|b",
+            "~a",
+            "a*",
+            "a?",
+            "$a",
+            "a;b",
+            "a&b",
+            "a'b",
+            "a\"b",
+            "a`b",
+            "<a>",
+            "a,b",
+            "a=b",
+            "a@b",
+            "a%00",
+            "(a)",
+            "{a}",
+            "[a]",
+            "\u{feff}a",
+            "a\u{200b}",
+            "a\u{7f}",
+            "К.csv",
+            &"a".repeat(101),
+        ] {
+            assert_eq!(require_plain(name), Err(InputError::Name(shown(name))), "{name:?}");
+        }
+        for name in [
+            "json.py",
+            "numpy.PY",
+            "a.so",
+            "a.pth",
+            "matplotlibrc",
+            "MATPLOTLIBRC",
+            "a.mplstyle",
+            "x.dylib",
+        ] {
+            assert!(matches!(require_plain(name), Err(InputError::NotData(..))), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_accepted_is_named() {
+        for (inputs, expected) in [
+            (
+                json!("a"),
+                "'inputs' must be an object with file names and contents, such as {\"orders.csv\": \"a,b\"}.",
+            ),
+            (
+                json!(["a"]),
+                "'inputs' must be an object with file names and contents, such as {\"orders.csv\": \"a,b\"}.",
+            ),
+            (
+                json!({ "a": 1 }),
+                "'inputs': the content of \"a\" must be a text, {\"base64\": \"…\"} for other bytes, or {\"json\": …}.",
+            ),
+            (
+                json!({ "a": { "base64": "x", "json": 1 } }),
+                "'inputs': the content of \"a\" must be a text, {\"base64\": \"…\"} for other bytes, or {\"json\": …}.",
+            ),
+            (
+                json!({ "a": { "path": "/etc/passwd" } }),
+                "'inputs': the content of \"a\" must be a text, {\"base64\": \"…\"} for other bytes, or {\"json\": …}.",
+            ),
+            (
+                json!({ "a": { "base64": "!" } }),
+                "'inputs': the content of \"a\" is not valid base64.",
+            ),
+            (
+                json!({ "A.csv": "", "a.CSV": "" }),
+                "'inputs': the names \"A.csv\" and \"a.CSV\" are the same apart from upper and lower case.",
+            ),
+            (
+                json!({ "x.py": "" }),
+                "'inputs': \"x.py\" is not allowed as a name, because Python could import it as code.",
+            ),
+        ] {
+            assert_eq!(error(inputs), expected);
+        }
+        let shown = error(json!({ "a\u{1b}[31m/\u{202e}": "" }));
+        assert!(shown.contains("\"a\\u{1b}[31m/\\u{202e}\" is not a plain file name"), "{shown}");
+        let many: Map<_, _> = (0..17).map(|n| (n.to_string(), json!(""))).collect();
+        assert_eq!(error(Value::Object(many)), "'inputs' has 17 files; at most 16 are allowed.");
+        let large = vec![("a".to_owned(), vec![0; INPUT_BYTES_MAX]), ("b".to_owned(), vec![0])];
+        assert_eq!(Inputs::from_files(large), Err(InputError::TooLarge));
+        let twice = vec![("a".to_owned(), Vec::new()), ("a".to_owned(), Vec::new())];
+        assert_eq!(Inputs::from_files(twice), Err(InputError::Twice("\"a\"".to_owned())));
+    }
+}
