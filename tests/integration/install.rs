@@ -14,7 +14,7 @@ use nix::unistd::mkfifo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{McpProcess, binary, ordinary_user, public, python};
+use crate::harness::{McpProcess, binary, ordinary_user, public, python, root};
 
 tests! {
     needs [Sandbox]:
@@ -521,6 +521,8 @@ fn the_gate_stays_as_it_was_unless_a_flag_opens_it() {
 
 fn a_dry_run_and_prints_change_nothing() {
     let user = User::new();
+    let page = fs::read_to_string(root().join("docs/CLIENTS.md")).unwrap();
+    let long_results = page.split("\n## ").find(|part| part.starts_with("Long results")).unwrap();
     for (client, file, _) in CLIENTS {
         user.write(file, with_other(client));
         let all = user.snapshot();
@@ -536,6 +538,12 @@ fn a_dry_run_and_prints_change_nothing() {
         fs::remove_file(user.path(file)).unwrap();
         user.done(&["--client", client, "--allow-code"]);
         assert_eq!(printed, fs::read_to_string(user.path(file)).unwrap(), "{client}");
+        // The documents list the clients that cut long results.
+        let set = printed.split("QWED_MCP_RESULT_CHARS").nth(1);
+        let set = set.map(|rest| rest.chars().filter(char::is_ascii_digit).collect::<String>());
+        let row = long_results.lines().find(|line| line.starts_with(&format!("| `{client}` |")));
+        let documented = row.and_then(|row| row.rsplit('|').nth(1)).map(str::trim);
+        assert_eq!(documented, set.as_deref(), "{client}");
     }
     for client in ["goose", "antigravity"] {
         let all = user.snapshot();
@@ -720,7 +728,10 @@ fn claude_code_changes_its_own_file() {
     );
     let entry: Value = serde_json::from_str(words[3]).unwrap();
     assert_eq!(entry["type"], "stdio");
-    assert_eq!(entry["env"], json!({ "QWED_MCP_TRUSTED_CODE_EXECUTION": "true" }));
+    assert_eq!(
+        entry["env"],
+        json!({ "QWED_MCP_TRUSTED_CODE_EXECUTION": "true", "QWED_MCP_RESULT_CHARS": "40000" })
+    );
     assert!(fs::read_to_string(&file).unwrap().contains("\"numStartups\": 7"));
     assert_eq!(fs::read(&backups(&file)[0]).unwrap(), b"{ \"numStartups\": 6 }");
 
@@ -792,7 +803,8 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
         json!({
             "command": "wsl.exe",
             "args": [
-                "-d", "Debian", "--exec", "env", "QWED_MCP_TRUSTED_CODE_EXECUTION=true", program,
+                "-d", "Debian", "--exec", "env", "QWED_MCP_TRUSTED_CODE_EXECUTION=true",
+                "QWED_MCP_RESULT_CHARS=40000", program,
             ],
         })
     );
@@ -807,6 +819,7 @@ fn claude_desktop_on_windows_is_reached_from_wsl() {
             "--exec",
             "env",
             "QWED_MCP_TRUSTED_CODE_EXECUTION=true",
+            "QWED_MCP_RESULT_CHARS=40000",
             "QWED_MCP_PYTHON=/bin/sh",
             program,
         ])

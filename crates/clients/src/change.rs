@@ -234,7 +234,7 @@ impl Change {
         let mut allows = target.server.is_some_and(|server| allows_code(&server.members));
         let (new, shown, entry) = match request.action {
             Action::Install { launch, variables } => {
-                let wanted = Wanted { launch, variables, distribution };
+                let wanted = Wanted::new(client, launch, variables, distribution);
                 let edits = wanted.edits(client.shape, known.as_ref());
                 let old_name = target.server.map(|server| server.name.as_str());
                 let rename_from = old_name.filter(|old_name| *old_name != target.name);

@@ -25,6 +25,9 @@ pub struct Client {
     pub programs: &'static [&'static str],
     pub writing: Writing,
     pub(super) windows: Windows,
+    /// The value of `QWED_MCP_RESULT_CHARS` in a new entry, in characters, if the client is known to pass only a part of a
+    /// longer result to the model.
+    pub(super) result_chars: Option<u32>,
     /// The reasons for the values in this row, with their source.
     pub why: &'static str,
 }
@@ -112,8 +115,9 @@ pub const CLIENTS: &[Client] = &[
         programs: &["claude-desktop"],
         writing: Writing::Ours,
         windows: Windows::FromWsl,
+        result_chars: Some(40_000),
         why: "Anthropic's guide for local servers; on Windows below %APPDATA%, which WSL reaches; \
-              on Linux the builds of others keep the name below the folder for configurations",
+              on Linux the builds of others keep the name below the folder for configurations; results above 1 MB are an error, and its coding agent writes those above 25,000 tokens to a file (claude-code#66519, #78478)",
     },
     Client {
         name: "claude-code",
@@ -127,8 +131,9 @@ pub const CLIENTS: &[Client] = &[
         programs: &["claude"],
         writing: Writing::ClientsOwn,
         windows: Windows::InWsl,
+        result_chars: Some(40_000),
         why: "Anthropic's reference of `claude mcp`; the user's file is also the program's state, \
-              which running sessions write",
+              which running sessions write; it writes results above 25,000 tokens to a file (claude-code#45766)",
     },
     Client {
         name: "cursor",
@@ -142,6 +147,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["cursor"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: None,
         why: "Cursor's page on MCP",
     },
     Client {
@@ -156,6 +162,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["code"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: None,
         why: "VS Code's reference of mcp.json; the key is another one than that of all others",
     },
     Client {
@@ -170,6 +177,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["windsurf"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: None,
         why: "Windsurf's page on Cascade and MCP; it has no file for a project",
     },
     Client {
@@ -184,6 +192,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["zed", "zeditor"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: None,
         why: "Zed's paths.rs: macOS too has it below ~/.config; the file is all of its settings",
     },
     Client {
@@ -198,7 +207,8 @@ pub const CLIENTS: &[Client] = &[
         programs: &["codex"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
-        why: "Codex's reference of config.toml; the file of a project counts once it is trusted",
+        result_chars: Some(40_000),
+        why: "Codex's reference of config.toml; the file of a project counts once it is trusted; it leaves out the middle of results above 10,000 tokens (codex#7906, #20260)",
     },
     Client {
         name: "gemini-cli",
@@ -212,7 +222,8 @@ pub const CLIENTS: &[Client] = &[
         programs: &["gemini"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
-        why: "Gemini CLI's page on MCP servers",
+        result_chars: Some(36_000),
+        why: "Gemini CLI's page on MCP servers; it leaves out a part of results above 40,000 characters (gemini-cli#18446)",
     },
     Client {
         name: "copilot-cli",
@@ -226,8 +237,9 @@ pub const CLIENTS: &[Client] = &[
         programs: &["copilot"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: Some(28_000),
         why: "GitHub's page on Copilot CLI; it takes `local` and `stdio` as types, and shares the \
-              file of a project with Claude Code, which takes `stdio` only",
+              file of a project with Claude Code, which takes `stdio` only; it writes results above 30 KB to a file (copilot-cli#1732)",
     },
     Client {
         name: "opencode",
@@ -241,7 +253,8 @@ pub const CLIENTS: &[Client] = &[
         programs: &["opencode"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
-        why: "opencode's page on MCP servers",
+        result_chars: Some(40_000),
+        why: "opencode's page on MCP servers; it shows the first 50 KiB or 2,000 lines (opencode#22565)",
     },
     Client {
         name: "cline",
@@ -255,6 +268,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &[],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: None,
         why: "Cline keeps it in VS Code's folder for the extension; it has no file for a project",
     },
     Client {
@@ -269,6 +283,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["kiro"],
         writing: Writing::Ours,
         windows: Windows::InWsl,
+        result_chars: None,
         why: "Kiro's page on MCP",
     },
     Client {
@@ -283,6 +298,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["goose"],
         writing: Writing::PrintOnly("no editor of YAML keeps its comments and layout"),
         windows: Windows::InWsl,
+        result_chars: None,
         why: "goose's page on its configuration",
     },
     Client {
@@ -297,6 +313,7 @@ pub const CLIENTS: &[Client] = &[
         programs: &["antigravity"],
         writing: Writing::PrintOnly("its file moves from version to version"),
         windows: Windows::InWsl,
+        result_chars: None,
         why: "its guides name ~/.gemini/config and ~/.gemini/antigravity",
     },
 ];

@@ -34,6 +34,8 @@ pub(super) enum Edit {
     /// Sets a key in the object that the named member contains. The second text is the key and the third is the value.
     /// The other keys stay.
     SetIn(&'static str, String, String),
+    /// Adds a key to the object that the named member contains, as `SetIn` does. If the key exists, its value stays.
+    DefaultIn(&'static str, String, String),
 }
 
 /// The entry of one server in a file.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::client::Shape;
+use super::client::{Client, Shape};
 use super::edit::{Edit, Member};
 use super::program::Launch;
 
@@ -16,6 +16,8 @@ use super::program::Launch;
 pub const ALLOW_CODE: &str = "QWED_MCP_TRUSTED_CODE_EXECUTION";
 /// The environment variable that names the interpreter for scripts.
 pub const PYTHON: &str = "QWED_MCP_PYTHON";
+/// The environment variable that limits the characters of a script's output in a result.
+const RESULT_CHARS: &str = "QWED_MCP_RESULT_CHARS";
 /// The default name of this server's entry.
 pub(super) const NAME_DEFAULT: &str = "qwed";
 
@@ -211,6 +213,7 @@ pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<St
     let is_own = |name: &str, value: &str| match name {
         ALLOW_CODE => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
         PYTHON => value.starts_with('/'),
+        RESULT_CHARS => value.parse::<u32>().is_ok(),
         _ => false,
     };
     let variables = ["env", "environment", "envs"].into_iter().filter_map(|name| members.get(name));
@@ -234,17 +237,34 @@ pub(super) struct Wanted<'a> {
     pub variables: &'a [(String, String)],
     /// The WSL distribution in which a client on Windows starts the server.
     pub distribution: Option<&'a str>,
+    /// The value of `QWED_MCP_RESULT_CHARS`, unless the entry already sets it.
+    pub result_chars: Option<u32>,
 }
 
-impl Wanted<'_> {
+impl<'a> Wanted<'a> {
+    pub(super) fn new(
+        client: &Client,
+        launch: &'a Launch,
+        variables: &'a [(String, String)],
+        distribution: Option<&'a str>,
+    ) -> Self {
+        Self { launch, variables, distribution, result_chars: client.result_chars }
+    }
+
     /// Returns the texts of the new entry that are not secret: values from the flags, and constants of this program.
     pub(crate) fn shown(&self) -> Vec<String> {
         let Launch { command, arguments, .. } = self.launch;
-        let assignments = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
-        let values = self.variables.iter().map(|(_, value)| value.clone());
+        let variables: Vec<_> = self.variables.iter().cloned().chain(self.default()).collect();
+        let assignments = variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let values = variables.iter().map(|(_, value)| value.clone());
         let known = CONSTANTS.into_iter().chain(self.distribution).map(str::to_owned);
         let launch = [command.clone()].into_iter().chain(arguments.iter().cloned());
         known.chain(launch).chain(assignments).chain(values).collect()
+    }
+
+    /// Returns the variable that the entry sets by default, with its value.
+    fn default(&self) -> Option<(String, String)> {
+        self.result_chars.map(|chars| (RESULT_CHARS.to_owned(), chars.to_string()))
     }
 
     /// Returns the edits that create the entry. `known` is the command line of an existing entry, which the edits
@@ -253,9 +273,12 @@ impl Wanted<'_> {
         let mut words = vec![self.launch.command.clone()];
         words.extend(self.launch.arguments.iter().cloned());
         let mut variables = self.variables.to_vec();
+        let mut default = self.default();
         if let Some(distribution) = self.distribution {
             // Let `env` set the variables, because WSL does not pass the variables of an entry on to the program.
             let mut assignments = known.map(CommandLine::assignments).unwrap_or_default();
+            let is_set = |name: &str| assignments.iter().any(|(known, _)| known == name);
+            variables.extend(default.take().filter(|(name, _)| !is_set(name)));
             assignments.retain(|(name, _)| variables.iter().all(|(known, _)| known != name));
             assignments.append(&mut variables);
             let start = ["wsl.exe", "-d", distribution, "--exec", "env"].map(str::to_owned);
@@ -294,12 +317,13 @@ impl Wanted<'_> {
                 Edit::Set("args", Member::List(arguments)),
             ];
         }
-        let default = |(name, value)| Edit::Default(name, value);
+        let member = |(name, value)| Edit::Default(name, value);
         let variables =
             variables.into_iter().map(|(name, value)| Edit::SetIn(environment, name, value));
-        let before = before.into_iter().map(default);
-        let after = after.into_iter().map(default);
-        before.chain(edits).chain(variables).chain(after).collect()
+        let default = default.map(|(name, value)| Edit::DefaultIn(environment, name, value));
+        let before = before.into_iter().map(member);
+        let after = after.into_iter().map(member);
+        before.chain(edits).chain(variables).chain(default).chain(after).collect()
     }
 }
 

@@ -82,11 +82,13 @@ impl JsoncFile {
                         entry.append(member, input(value));
                     }
                 }
-                Edit::SetIn(member, key, value) => {
+                Edit::SetIn(member, key, value) | Edit::DefaultIn(member, key, value) => {
                     unique(&entry, member)?;
                     let object = entry.object_value_or_create(member);
                     let object = object.ok_or_else(|| not_an_object(member))?;
-                    set(&object, key, &Member::Text(value.clone()))?;
+                    if matches!(edit, Edit::SetIn(..)) || unique(&object, key)?.is_none() {
+                        set(&object, key, &Member::Text(value.clone()))?;
+                    }
                 }
             }
         }

@@ -39,7 +39,7 @@ pub fn snippet(
     places: &Places,
 ) -> String {
     let distribution = places.distribution_for(client);
-    let wanted = Wanted { launch, variables, distribution };
+    let wanted = Wanted::new(client, launch, variables, distribution);
     let edits = wanted.edits(client.shape, None);
     if client.format == Format::Yaml {
         return yaml(client.key, name.as_str(), &edits);
@@ -62,7 +62,7 @@ pub fn link(
         "vscode" => Link::VsCode,
         _ => return Err(NoSnippet::NoLink(client.title)),
     };
-    let wanted = Wanted { launch, variables, distribution: None };
+    let wanted = Wanted::new(client, launch, variables, None);
     let mut entry = entry(&wanted.edits(Shape::Plain, None));
     Ok(match link {
         Link::Cursor => {
@@ -89,7 +89,7 @@ pub(crate) fn entry(edits: &[Edit]) -> Value {
             Edit::Set(name, value) | Edit::Default(name, value) => {
                 entry.insert((*name).to_owned(), value.to_json());
             }
-            Edit::SetIn(name, key, value) => {
+            Edit::SetIn(name, key, value) | Edit::DefaultIn(name, key, value) => {
                 let object = entry.entry(*name).or_insert_with(|| json!({}));
                 let members = object.as_object_mut();
                 members.and_then(|members| members.insert(key.clone(), json!(value)));
@@ -114,7 +114,7 @@ fn yaml(key: &str, name: &str, edits: &[Edit]) -> String {
                 };
                 let _ = writeln!(text, "    {name}: {value}");
             }
-            Edit::SetIn(name, key, value) => {
+            Edit::SetIn(name, key, value) | Edit::DefaultIn(name, key, value) => {
                 if nested.replace(*name) != Some(*name) {
                     let _ = writeln!(text, "    {name}:");
                 }

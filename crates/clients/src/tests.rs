@@ -16,7 +16,7 @@ fn launch() -> Launch {
 fn edits(client: &Client, allow_code: bool) -> Vec<Edit> {
     let variables: &[_] = &[(ALLOW_CODE.to_owned(), "true".to_owned())];
     let variables = if allow_code { variables } else { &[] };
-    Wanted { launch: &launch(), variables, distribution: None }.edits(client.shape, None)
+    Wanted::new(client, &launch(), variables, None).edits(client.shape, None)
 }
 
 fn read(client: &Client, text: &str) -> Document {
@@ -113,19 +113,27 @@ fn entries_have_their_clients_shape() {
          [],\n      \"env\": {{\n        \"{ALLOW_CODE}\": \"true\"\n      }}\n    }}\n  }}\n}}\n"
     );
     let typed = plain.replace("\"command\"", "\"type\": \"stdio\",\n      \"command\"");
-    for name in ["claude-desktop", "cursor", "windsurf", "gemini-cli", "cline", "kiro"] {
+    let shortened = |entry: &str, chars: &str| {
+        let own = format!("\"true\",\n        \"QWED_MCP_RESULT_CHARS\": \"{chars}\"");
+        entry.replace("\"true\"", &own)
+    };
+    for name in ["cursor", "windsurf", "cline", "kiro"] {
         assert_eq!(of(name), plain, "{name}");
     }
-    assert_eq!(of("claude-code"), typed);
+    assert_eq!(of("claude-desktop"), shortened(&plain, "40000"));
+    assert_eq!(of("gemini-cli"), shortened(&plain, "36000"));
+    assert_eq!(of("claude-code"), shortened(&typed, "40000"));
     assert_eq!(of("vscode"), typed.replace("mcpServers", "servers"));
     let zed = plain.replace("mcpServers", "context_servers");
     assert_eq!(of("zed"), zed.replace("\"command\"", "\"source\": \"custom\",\n      \"command\""));
     let all = "      },\n      \"tools\": [\"*\"]\n    }\n";
-    assert_eq!(of("copilot-cli"), typed.replacen("      }\n    }\n", all, 1));
+    let copilot = shortened(&typed, "28000").replacen("      }\n    }\n", all, 1);
+    assert_eq!(of("copilot-cli"), copilot);
     assert_eq!(
         of("codex"),
         format!(
-            "[mcp_servers.qwed]\ncommand = \"{path}\"\nargs = []\nenv = {{ {ALLOW_CODE} = \"true\" }}\n"
+            "[mcp_servers.qwed]\ncommand = \"{path}\"\nargs = []\n\
+             env = {{ {ALLOW_CODE} = \"true\", QWED_MCP_RESULT_CHARS = \"40000\" }}\n"
         )
     );
     let opencode: Value = serde_json::from_str(&of("opencode")).unwrap();
@@ -134,7 +142,7 @@ fn entries_have_their_clients_shape() {
         serde_json::json!({ "mcp": { "qwed": {
             "type": "local",
             "command": [path],
-            "environment": { ALLOW_CODE: "true" },
+            "environment": { ALLOW_CODE: "true", "QWED_MCP_RESULT_CHARS": "40000" },
             "enabled": true,
         } } })
     );
@@ -170,9 +178,17 @@ fn an_entry_that_is_there_keeps_what_no_flag_names() {
         format!(
             "[mcp_servers.qwed]\n# mine\ncommand = \"/opt/qwed/bin/qwed-mcp\" # here\n\
              startup_timeout_sec = 20\nargs = []\n\n[mcp_servers.qwed.env]\nA = \"b\" # too\n\
-             {ALLOW_CODE} = \"true\"\n\n[z]\n"
+             {ALLOW_CODE} = \"true\"\nQWED_MCP_RESULT_CHARS = \"40000\"\n\n[z]\n"
         )
     );
+    // The value of a default stays too.
+    let own = "A = \"b\" # too\nQWED_MCP_RESULT_CHARS = \"9000\"";
+    let after = put(codex, &before.replace("A = \"b\" # too", own), "qwed", false);
+    assert!(after.contains(own) && !after.contains("40000"), "{after}");
+    let claude = super::client("claude-code").unwrap();
+    let before = r#"{ "mcpServers": { "qwed": { "env": { "QWED_MCP_RESULT_CHARS": "9000" } } } }"#;
+    let after = put(claude, before, "qwed", false);
+    assert!(after.contains(r#""env": { "QWED_MCP_RESULT_CHARS": "9000" }"#), "{after}");
 }
 
 #[test]

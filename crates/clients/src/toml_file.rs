@@ -64,13 +64,15 @@ impl TomlFile {
                         set(entry, member, value);
                     }
                 }
-                Edit::SetIn(member, key, text) => {
+                Edit::SetIn(member, key, text) | Edit::DefaultIn(member, key, text) => {
                     if !entry.contains_key(member) {
                         entry.insert(member, value(InlineTable::new()));
                     }
                     let object = entry.get_mut(member).and_then(Item::as_table_like_mut);
                     let object = object.ok_or_else(|| not_an_object(member))?;
-                    set(object, key, &Member::Text(text.clone()));
+                    if matches!(edit, Edit::SetIn(..)) || !object.contains_key(key) {
+                        set(object, key, &Member::Text(text.clone()));
+                    }
                 }
             }
         }
