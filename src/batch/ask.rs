@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::value::Check;
 use crate::config::MEMORY_MB_MIN;
 use crate::executor::{DEPTH_MAX, Data};
-use crate::gateway::Inputs;
+use crate::gateway::{Inputs, WrittenInputs};
 use crate::plain_text::json_fault;
 use crate::safety::is_expression;
 use crate::verdict::shortened;
@@ -126,7 +126,7 @@ struct Line {
     id: Option<Id>,
     code: String,
     stdin: Option<String>,
-    inputs: Option<Value>,
+    inputs: Option<WrittenInputs>,
     timeout: Option<f64>,
     memory_mb: Option<u64>,
     expect: Option<Object<Expectation>>,
@@ -247,8 +247,8 @@ impl Ask {
             memory_mb: memory_mb
                 .map_or(Ok(most.memory_mb), |it| below_memory(it, most.memory_mb))?,
         };
-        let inputs = Inputs::from_json(inputs.unwrap_or_default());
-        let inputs = inputs.map_err(|error| error.to_string())?;
+        let inputs = inputs.map(Inputs::from_written).transpose();
+        let inputs = inputs.map_err(|error| error.to_string())?.unwrap_or_default();
         let digests = inputs.description();
         let hashed =
             Hashed { code: &code, has_tests, tests: &tests, inputs: digests, timeout, memory_mb };

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::Shard;
 
 /// The maximum length of a line, in bytes. A line with 64 MiB of inputs fits, as base64.
-pub(super) const LINE_BYTES_MAX: usize = 96 * 1024 * 1024;
+pub(crate) const LINE_BYTES_MAX: usize = 96 * 1024 * 1024;
 
 /// The maximum number of lines that wait for a worker.
 const LINES_AHEAD: usize = 4;

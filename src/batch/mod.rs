@@ -26,7 +26,7 @@ mod verifier;
 
 pub(crate) use answer::{Judge, Status};
 pub(crate) use ask::Bounds;
-pub(crate) use input::Input;
+pub(crate) use input::{Input, LINE_BYTES_MAX};
 pub(crate) use memory::available_memory_bytes;
 pub(crate) use output::{Output, is_same};
 pub(crate) use pump::{Ended, Pump, Pumped};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::answered::Ids;
-use super::ask::{Ask, Test};
+use super::ask::{Ask, Invalid, Test};
 use super::pump::{take_up, to_line};
 use super::{Bounds, Status, Verifier};
 use crate::gateway::Inputs;
@@ -39,6 +39,8 @@ pub(crate) struct AnswerLine {
 /// The maximum length of a line of a stream, in bytes. A line with a script of 1 MiB fits, with its tests. It is lower than
 /// for a file, because the lines of several clients share the memory of the server.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The length up to which a line is parsed at once, in bytes. It takes less than a millisecond.
+const SHORT_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// A line of a stream: its number, its bytes (`None` if it is too long), and the memory that is reserved for the bytes.
 type Line = (u64, Option<Vec<u8>>, Held);
@@ -193,10 +195,10 @@ pub(crate) struct Wanted {
 
 /// One script in a request.
 #[derive(Debug)]
-pub(crate) enum Single<'a> {
+pub(crate) enum Single {
     /// A script in the format of a line of a batch.
-    Line(&'a [u8]),
-    Wanted(&'a Wanted),
+    Line(Vec<u8>),
+    Wanted(Wanted),
 }
 
 /// The answer to one script.
@@ -235,13 +237,13 @@ impl OneAnswer {
 /// Runs one script and returns its answer.
 pub(crate) async fn answer_one(
     verifier: &Verifier,
-    single: Single<'_>,
+    single: Single,
     bounds: Bounds,
     presented: &Presented,
     cancel: CancellationToken,
 ) -> OneAnswer {
     let ask = match single {
-        Single::Line(line) => Ask::parse(1, line, bounds),
+        Single::Line(line) => parse(line, bounds).await,
         Single::Wanted(wanted) => Ok(Ask::wanted(wanted, bounds)),
     };
     let answer = match ask {
@@ -251,9 +253,20 @@ pub(crate) async fn answer_one(
     OneAnswer { answer }
 }
 
+/// Parses a line. A long line is parsed on another thread, because the server could not answer other requests meanwhile.
+async fn parse(line: Vec<u8>, bounds: Bounds) -> Result<Ask, Invalid> {
+    if line.len() <= SHORT_LINE_BYTES_MAX {
+        return Ask::parse(1, &line, bounds);
+    }
+    let parsed = spawn_blocking(move || Ask::parse(1, &line, bounds)).await;
+    parsed.unwrap_or_else(|_| {
+        Err(Invalid { number: 1, id: None, reason: "the line could not be read".to_owned() })
+    })
+}
+
 impl Ask {
-    fn wanted(wanted: &Wanted, most: Bounds) -> Self {
-        let Wanted { code, stdin, inputs, timeout, memory_mb } = wanted.clone();
+    fn wanted(wanted: Wanted, most: Bounds) -> Self {
+        let Wanted { code, stdin, inputs, timeout, memory_mb } = wanted;
         Self {
             id: "1".to_owned(),
             code,

@@ -11,8 +11,10 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use super::written::{Content, Files, Scalar, VALUES_MAX};
+
 /// The maximum number of inputs of a script.
-const INPUTS_MAX: usize = 16;
+pub(super) const INPUTS_MAX: usize = 16;
 /// The maximum size of the inputs of a script together, in bytes.
 pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The maximum length of a name, in bytes.
@@ -40,6 +42,11 @@ const NOT_DATA: &[(&str, &str)] = &[
 const CODE: &str = "Python could import it as code";
 const NATIVE: &str = "it could be loaded as native code";
 const SETTINGS: &str = "matplotlib could read its settings from it";
+
+/// Inputs as they are in JSON: a text, `{"base64": …}` or `{"json": …}` for each name.
+pub(crate) type WrittenInputs = Files<Content>;
+/// Files in the format of `SandboxFusion`: base64 or `null` for each name.
+pub(crate) type Base64Files = Files<Scalar>;
 
 /// The reason why inputs are refused. The text is for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -69,6 +76,8 @@ pub(crate) enum InputError {
     Content(String),
     #[error("'inputs': the content of {0} is not valid base64.")]
     Base64(String),
+    #[error("'inputs': {0} has more than {VALUES_MAX} values; pass it as a text.")]
+    TooManyValues(String),
 }
 
 /// The form in which the mapping `inputs` shows a file to the script.
@@ -102,22 +111,34 @@ impl Inputs {
     /// Parses the argument `inputs`: an object with a text, `{"base64": …}` or `{"json": …}` for each name. `null` counts
     /// as an empty object.
     pub(crate) fn from_json(inputs: Value) -> Result<Self, InputError> {
-        let inputs = match inputs {
-            Value::Null => Map::new(),
-            Value::Object(inputs) => inputs,
-            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                return Err(InputError::NotAnObject);
-            }
-        };
-        // Count before decoding, so that too many files take no time.
-        if inputs.len() > INPUTS_MAX {
-            return Err(InputError::TooMany(inputs.len()));
-        }
-        let files = inputs.into_iter().map(|(name, content)| {
+        // An error is impossible, because every JSON value can be read.
+        let written = WrittenInputs::deserialize(inputs).map_err(|_| InputError::NotAnObject)?;
+        Self::from_written(written)
+    }
+
+    /// Decodes inputs that were read from JSON.
+    pub(crate) fn from_written(written: WrittenInputs) -> Result<Self, InputError> {
+        let files = of_object(written)?.into_iter().map(|(name, content)| {
             let (form, content) = content_of(&name, content)?;
             Ok((name, form, content))
         });
         Self::new(files.collect::<Result<_, _>>()?)
+    }
+
+    /// Decodes files with base64 as their contents. Files without content are left out. A name may start with `./`.
+    pub(crate) fn from_base64(written: Base64Files) -> Result<Self, InputError> {
+        let mut files = Vec::new();
+        for (name, content) in of_object(written)? {
+            let name = name.strip_prefix("./").unwrap_or(&name);
+            match content {
+                Scalar::Text(text) => {
+                    files.push((name.to_owned(), Form::Bytes, decoded(name, &text)?));
+                }
+                Scalar::Null => {}
+                Scalar::Other => return Err(InputError::Base64(shown(name))),
+            }
+        }
+        Self::new(files)
     }
 
     /// Creates inputs from files that are not in JSON. A file shows as a string if it is UTF-8, otherwise as bytes.
@@ -216,24 +237,32 @@ impl fmt::Debug for Inputs {
     }
 }
 
-fn content_of(name: &str, content: Value) -> Result<(Form, Vec<u8>), InputError> {
-    let unknown = || InputError::Content(shown(name));
-    match content {
-        Value::String(text) => Ok((Form::Text, text.into_bytes())),
-        Value::Object(of) if of.len() == 1 => match of.into_iter().next() {
-            Some((key, Value::String(text))) if key == "base64" => {
-                // Programs such as base64(1) break the lines.
-                let text: String = text.split_ascii_whitespace().collect();
-                let bytes = STANDARD.decode(text).map_err(|_| InputError::Base64(shown(name)))?;
-                Ok((Form::Bytes, bytes))
-            }
-            Some((key, value)) if key == "json" => Ok((Form::Json, value.to_string().into_bytes())),
-            Some(_) | None => Err(unknown()),
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            Err(unknown())
-        }
+/// Returns the files of an object, if there are not too many.
+fn of_object<C>(files: Files<C>) -> Result<Vec<(String, C)>, InputError> {
+    let Files { first, count, is_object } = files;
+    match (is_object, count <= INPUTS_MAX) {
+        (true, true) => Ok(first),
+        (true, false) => Err(InputError::TooMany(count)),
+        (false, _) => Err(InputError::NotAnObject),
     }
+}
+
+fn content_of(name: &str, content: Content) -> Result<(Form, Vec<u8>), InputError> {
+    match content {
+        Content::Text(text) => Ok((Form::Text, text.into_bytes())),
+        Content::Base64(text) => Ok((Form::Bytes, decoded(name, &text)?)),
+        Content::Json(value) => Ok((Form::Json, value.to_string().into_bytes())),
+        Content::TooManyValues => Err(InputError::TooManyValues(shown(name))),
+        Content::Other => Err(InputError::Content(shown(name))),
+    }
+}
+
+fn decoded(name: &str, text: &str) -> Result<Vec<u8>, InputError> {
+    // Programs such as base64(1) break the lines.
+    let joined = text.contains(|c: char| c.is_ascii_whitespace());
+    let joined = joined.then(|| text.split_ascii_whitespace().collect::<String>());
+    let bytes = STANDARD.decode(joined.as_deref().unwrap_or(text));
+    bytes.map_err(|_| InputError::Base64(shown(name)))
 }
 
 /// Refuses a name that is not a plain file name, or with which other code than the script's own could use the file.
@@ -297,6 +326,34 @@ mod tests {
         assert!(!format!("{inputs:?}").contains("x,"));
         assert!(Inputs::from_json(Value::Null).unwrap().is_empty());
         assert!(Inputs::from_json(json!({})).unwrap().is_empty());
+    }
+
+    #[test]
+    fn no_more_is_read_from_json_than_inputs_may_have() {
+        let read = |text: &str| {
+            let written: WrittenInputs = serde_json::from_str(text).unwrap();
+            Inputs::from_written(written).map(|inputs| inputs.files().count())
+        };
+        let many = |value: &str, count: usize| vec![value; count].join(",");
+        let a = || "\"a\"".to_owned();
+        for (text, expected) in [
+            (r#"{"a": {"json": [1, {"k": null}]}, "b": "x"}"#.to_owned(), Ok(2)),
+            (format!("{{\"a\": {{\"json\": [{}]}}}}", many("{\"\":0}", VALUES_MAX / 2 - 1)), Ok(1)),
+            (
+                format!("{{\"a\": {{\"json\": [{}]}}}}", many("{\"\":0}", VALUES_MAX / 2)),
+                Err(InputError::TooManyValues(a())),
+            ),
+            (format!("{{\"a\": [{}]}}", many("[0]", 1000)), Err(InputError::Content(a()))),
+            (r#"{"a": {"base64": [1]}}"#.to_owned(), Err(InputError::Content(a()))),
+            (r#"{"a": {"base64": "", "json": 1}}"#.to_owned(), Err(InputError::Content(a()))),
+            (r#"{"a": "", "a": ""}"#.to_owned(), Err(InputError::Twice(a()))),
+            (format!("{{{}}}", many("\"a\":1", 5000)), Err(InputError::TooMany(5000))),
+            ("null".to_owned(), Ok(0)),
+            ("[{}]".to_owned(), Err(InputError::NotAnObject)),
+            ("1.5".to_owned(), Err(InputError::NotAnObject)),
+        ] {
+            assert_eq!(read(&text), expected, "{}", text.chars().take(80).collect::<String>());
+        }
     }
 
     #[test]

@@ -21,9 +21,10 @@ pub(crate) mod tests;
 mod tool;
 mod verification_id;
 mod verified;
+mod written;
 
 pub use decision::{DecisionFinding, DecisionRecord, ErrorCode, RiskLevel, Status};
-pub(crate) use inputs::{Form, INPUT_BYTES_MAX, Inputs};
+pub(crate) use inputs::{Base64Files, Form, INPUT_BYTES_MAX, Inputs, WrittenInputs};
 pub(crate) use job_id::JobId;
 pub(crate) use reporting::ReportingGateway;
 pub(crate) use script::{AskedBy, AuthorizedScript, JobOwner, ScriptNames, SourceCode, Stdin};

@@ -68,6 +68,7 @@ impl Callers {
             | Refusal::MediaType
             | Refusal::NotAcceptable
             | Refusal::TooLarge
+            | Refusal::ScriptTooLarge
             | Refusal::Incomplete
             | Refusal::UserBound(_)
             | Refusal::Full

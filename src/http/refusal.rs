@@ -30,6 +30,8 @@ pub(super) enum Refusal {
     /// The client does not accept the media types that the server responds with.
     NotAcceptable,
     TooLarge,
+    /// The body of a request with one script is too large.
+    ScriptTooLarge,
     /// The body did not arrive in time, or the connection ended before the end of the body.
     Incomplete,
     /// The user has reached the maximum number of requests in flight or the maximum rate. The client should retry after
@@ -62,7 +64,7 @@ impl Refusal {
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge | Self::ScriptTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UserBound(_) | Self::Connections => StatusCode::TOO_MANY_REQUESTS,
             Self::Full | Self::Draining | Self::Store => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -86,6 +88,9 @@ impl Refusal {
                 "the Accept header must list application/json and text/event-stream"
             }
             Self::TooLarge => "the body is longer than 4 MiB",
+            Self::ScriptTooLarge => {
+                "the body is longer than 96 MiB, or longer than 4 MiB without a Content-Length"
+            }
             Self::Incomplete => "the body did not arrive in time, or is incomplete",
             Self::UserBound(_) => "this user has reached the limit of requests",
             Self::Full => "too many requests are in flight; send this one again later",
@@ -111,6 +116,7 @@ impl Refusal {
             | Self::NoScope
             | Self::Forbidden
             | Self::TooLarge
+            | Self::ScriptTooLarge
             | Self::Incomplete
             | Self::UserBound(_)
             | Self::Full
@@ -156,7 +162,7 @@ impl Refusal {
                 headers.insert(RETRY_AFTER, HeaderValue::from(1));
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            Self::TooLarge | Self::Incomplete | Self::Target => {
+            Self::TooLarge | Self::ScriptTooLarge | Self::Incomplete | Self::Target => {
                 // The body of the request may not be read yet, so close the connection. The next bytes on it may be the
                 // rest of the body.
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -9,6 +9,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::batch::LINE_BYTES_MAX;
 use crate::ledger::UserName;
 use crate::shares::{Held, NotTaken, Pool, Share};
 
@@ -18,8 +19,15 @@ use super::refusal::Refusal;
 const REQUESTS_MAX: usize = 256;
 /// The maximum total size of the request bodies and batch lines in memory, of all users together.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The maximum size of the body of one request, in bytes. A script of 1 MiB fits, even if JSON escapes it.
+/// The maximum size of the body of one request, in bytes, unless it is one script of a pipeline. A script of 1 MiB fits, even
+/// if JSON escapes it.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. A body takes about four times its
+/// size until its script has ended. One user may have one.
+const LARGE_BODIES_MAX: usize = 4;
+/// The maximum time to wait for the place of a large body. Meanwhile its client cannot send. A client that is refused before
+/// it has sent its body often reports a broken connection instead of the refusal.
+const LARGE_BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The minimum share of `BYTES_MAX` that each user has.
 const USER_BYTES_MIN: usize = BODY_BYTES_MAX + 1024 * 1024;
 /// The timeout for receiving a body.
@@ -40,6 +48,7 @@ const STRANGERS_MAX: usize = 128;
 pub(super) struct Room {
     requests: Pool,
     bytes: Pool,
+    large_bodies: Pool,
     batches: Pool,
     connections: Pool,
     /// The maximum number of requests in flight of one user, if the admin configured it.
@@ -57,6 +66,7 @@ impl Room {
             // Even the smallest share has room for one body, or for one long line of a batch and other lines that have
             // just begun.
             bytes: Pool::new(BYTES_MAX, share.of(BYTES_MAX).max(USER_BYTES_MIN)),
+            large_bodies: Pool::new(LARGE_BODIES_MAX, 1),
             batches: pool(BATCHES_MAX),
             connections: pool(CONNECTIONS_MAX),
             user_requests,
@@ -89,44 +99,79 @@ impl Room {
         self.bytes.wait(user.map(UserName::as_str), count).await
     }
 
-    /// Reads the body of a request that has begun. Takes bytes from the limit as they arrive, so that a client cannot
-    /// reserve memory for bytes that it does not send. Then takes a request from the limit of all users.
+    /// Reads the body of a message. See [`Room::read_up_to`].
     pub(super) async fn read(
         &self,
         body: Incoming,
         user: Option<&UserName>,
     ) -> Result<(Vec<u8>, Vec<Held>), Refusal> {
-        let is_too_large =
-            |length: u64| usize::try_from(length).is_ok_and(|it| it > BODY_BYTES_MAX);
-        if body.size_hint().lower() > u64::from(u32::MAX) || is_too_large(body.size_hint().lower())
-        {
+        self.read_up_to(BODY_BYTES_MAX, body, user).await
+    }
+
+    /// Reads a body with one script of a pipeline. The inputs of the script may be large. See [`Room::read_up_to`].
+    pub(super) async fn read_script(
+        &self,
+        body: Incoming,
+        user: Option<&UserName>,
+    ) -> Result<(Vec<u8>, Vec<Held>), Refusal> {
+        let read = self.read_up_to(LINE_BYTES_MAX, body, user).await;
+        read.map_err(
+            |refusal| {
+                if refusal == Refusal::TooLarge { Refusal::ScriptTooLarge } else { refusal }
+            },
+        )
+    }
+
+    /// Reads the body of a request that has begun. Takes bytes from the limit as they arrive, so that a client cannot
+    /// reserve memory for bytes that it does not send. A body that is declared to be large waits for the place
+    /// of a large body before its first byte is read. Then takes a request from the limit of all users.
+    async fn read_up_to(
+        &self,
+        bytes_max: usize,
+        body: Incoming,
+        user: Option<&UserName>,
+    ) -> Result<(Vec<u8>, Vec<Held>), Refusal> {
+        let user = user.map(UserName::as_str);
+        let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if declared > bytes_max {
             return Err(Refusal::TooLarge);
         }
-        let read = timeout(BODY_TIMEOUT, self.read_all(body, user)).await;
-        let (bytes, held) = read.unwrap_or(Err(Refusal::Incomplete))?;
+        let is_large = declared > BODY_BYTES_MAX;
+        let large = if is_large {
+            let place = timeout(LARGE_BODY_TIMEOUT, self.large_bodies.wait(user, 1)).await;
+            Some(place.map_err(|_| Refusal::Full)?)
+        } else {
+            None
+        };
+        let bytes = (!is_large).then_some(&self.bytes);
+        let read = timeout(BODY_TIMEOUT, read_all(body, declared.max(BODY_BYTES_MAX), bytes, user));
+        let (body, held) = read.await.unwrap_or(Err(Refusal::Incomplete))?;
         // Take the request from the limit only now, so that a client that sends its body slowly blocks no other
         // request.
         let place = self.requests.take_whole(1).map_err(refusal)?;
-        Ok((bytes, vec![held, place]))
+        Ok((body, [held, place].into_iter().chain(large).collect()))
     }
+}
 
-    async fn read_all(
-        &self,
-        mut body: Incoming,
-        user: Option<&UserName>,
-    ) -> Result<(Vec<u8>, Held), Refusal> {
-        let (mut bytes, mut held) = (Vec::new(), Held::default());
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| Refusal::Incomplete)?.into_data() else { continue };
-            if bytes.len() + data.len() > BODY_BYTES_MAX {
-                return Err(Refusal::TooLarge);
-            }
-            let room = self.bytes.take(user.map(UserName::as_str), data.len());
-            held.merge(room.map_err(refusal)?);
-            bytes.extend_from_slice(&data);
+/// Reads a body of at most `bytes_max` bytes, and takes its bytes from `pool` as they arrive.
+async fn read_all(
+    mut body: Incoming,
+    bytes_max: usize,
+    pool: Option<&Pool>,
+    user: Option<&str>,
+) -> Result<(Vec<u8>, Held), Refusal> {
+    let (mut bytes, mut held) = (Vec::new(), Held::default());
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| Refusal::Incomplete)?.into_data() else { continue };
+        if bytes.len() + data.len() > bytes_max {
+            return Err(Refusal::TooLarge);
         }
-        Ok((bytes, held))
+        if let Some(pool) = pool {
+            held.merge(pool.take(user, data.len()).map_err(refusal)?);
+        }
+        bytes.extend_from_slice(&data);
     }
+    Ok((bytes, held))
 }
 
 /// The unauthenticated connections of a listener. Their number is limited.

@@ -9,14 +9,16 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::batch::{Batch, Bounds, Chunk, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
-use crate::gateway::Inputs;
+use crate::gateway::{Base64Files, Inputs};
 use crate::ledger::{Presented, UserName};
 use crate::shares;
 
@@ -53,8 +55,10 @@ struct RunCode {
     run_timeout: Option<f64>,
     #[serde(rename = "memory_limit_MB")]
     memory_limit_mb: Option<i64>,
-    files: Option<serde_json::Map<String, Value>>,
-    fetch_files: Option<Vec<Value>>,
+    /// The files that the script may read. A name may start with `./`.
+    files: Option<Base64Files>,
+    /// The files to return after the run. None can be returned, because the folder of a run is removed.
+    fetch_files: Option<Vec<IgnoredAny>>,
 }
 
 impl Scripts {
@@ -87,8 +91,8 @@ impl Scripts {
         room: &Room,
         known: Known,
     ) -> Result<Response<Content>, Refusal> {
-        let (line, held) = room.read(body, known.user()).await?;
-        let (answer, held) = self.one(Owned::Line(line), held, known).await?;
+        let (line, held) = room.read_script(body, known.user()).await?;
+        let (answer, held) = self.one(Single::Line(line), held, known).await?;
         let status = match answer.status() {
             Status::Invalid => StatusCode::BAD_REQUEST,
             // Return the status 503, from which a load balancer detects the failure.
@@ -113,32 +117,17 @@ impl Scripts {
         room: &Room,
         known: Known,
     ) -> Result<Response<Content>, Refusal> {
-        let (body, held) = room.read(body, known.user()).await?;
-        let wanted: RunCode = serde_json::from_slice(&body).map_err(|_| Refusal::Invalid)?;
-        drop(body);
-        if wanted.language != "python" || wanted.code.trim().is_empty() {
-            return Err(Refusal::Invalid);
-        }
-        let inputs = match inputs_of(
-            wanted.files.unwrap_or_default(),
-            &wanted.fetch_files.unwrap_or_default(),
-        ) {
-            Ok(inputs) => inputs,
+        let (body, held) = room.read_script(body, known.user()).await?;
+        // On another thread, because a body with inputs can take long.
+        let wanted = spawn_blocking(move || wanted_by(&body)).await;
+        let wanted = match wanted.map_err(|_| Refusal::Draining)?? {
+            Ok(wanted) => wanted,
             Err(reason) => {
                 let reply = sandbox_error(&reason);
                 return Ok(json_response(StatusCode::OK, reply.to_string().into_bytes(), held));
             }
         };
-        let timeout = wanted.run_timeout.filter(|seconds| *seconds > 0.0);
-        let wanted = Wanted {
-            code: wanted.code,
-            stdin: wanted.stdin.unwrap_or_default(),
-            inputs,
-            timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-            // In the format of `SandboxFusion`, -1 means no limit.
-            memory_mb: wanted.memory_limit_mb.and_then(|mb| u64::try_from(mb).ok()),
-        };
-        let (answer, held) = self.one(Owned::Wanted(wanted), held, known).await?;
+        let (answer, held) = self.one(Single::Wanted(wanted), held, known).await?;
         let json = in_shape(&answer).to_string().into_bytes();
         drop(answer);
         self.written(StatusCode::OK, json, held).await
@@ -160,7 +149,7 @@ impl Scripts {
     /// ended.
     async fn one(
         &self,
-        script: Owned,
+        script: Single,
         held: Vec<shares::Held>,
         known: Known,
     ) -> Result<(OneAnswer, Arc<Held>), Refusal> {
@@ -171,8 +160,7 @@ impl Scripts {
         let cancel = self.stop.child_token();
         let _cancelled_with_this = cancel.clone().drop_guard();
         let run = self.tasks.spawn(async move {
-            let answer =
-                answer_one(&verifier, script.single(), bounds, &kept.presented, cancel).await;
+            let answer = answer_one(&verifier, script, bounds, &kept.presented, cancel).await;
             drop(kept);
             answer
         });
@@ -300,42 +288,28 @@ struct Held {
     _own: shares::Held,
 }
 
-/// A script that has not run yet.
-enum Owned {
-    Line(Vec<u8>),
-    Wanted(Wanted),
-}
-
-impl Owned {
-    fn single(&self) -> Single<'_> {
-        match self {
-            Self::Line(line) => Single::Line(line),
-            Self::Wanted(wanted) => Single::Wanted(wanted),
-        }
+/// Reads a request in the format of `SandboxFusion`. The inner error is for a request that is valid and not supported.
+fn wanted_by(body: &[u8]) -> Result<Result<Wanted, String>, Refusal> {
+    let asked: RunCode = serde_json::from_slice(body).map_err(|_| Refusal::Invalid)?;
+    if asked.language != "python" || asked.code.trim().is_empty() {
+        return Err(Refusal::Invalid);
     }
-}
-
-/// Converts the files of a request to inputs. In the format of `SandboxFusion`, the content of a file is base64, and its name
-/// may start with `./`. Files cannot be fetched, because nothing keeps what a script writes.
-fn inputs_of(
-    files: serde_json::Map<String, Value>,
-    fetch_files: &[Value],
-) -> Result<Inputs, String> {
-    if !fetch_files.is_empty() {
-        return Err("fetch_files is not supported: print the content instead".to_owned());
+    if asked.fetch_files.is_some_and(|files| !files.is_empty()) {
+        return Ok(Err("fetch_files is not supported: print the content instead".to_owned()));
     }
-    let input = |(name, content): (String, Value)| {
-        let name = name.strip_prefix("./").unwrap_or(&name).to_owned();
-        (name, json!({ "base64": content }))
+    let inputs = match asked.files.map(Inputs::from_base64).transpose() {
+        Ok(inputs) => inputs.unwrap_or_default(),
+        Err(error) => return Ok(Err(error.to_string())),
     };
-    let files = files.into_iter().filter(|(_, content)| !content.is_null());
-    let files: Vec<_> = files.map(input).collect();
-    let count = files.len();
-    let files = serde_json::Map::from_iter(files);
-    if files.len() < count {
-        return Err("two files have the same name".to_owned());
-    }
-    Inputs::from_json(Value::Object(files)).map_err(|error| error.to_string())
+    let timeout = asked.run_timeout.filter(|seconds| *seconds > 0.0);
+    Ok(Ok(Wanted {
+        code: asked.code,
+        stdin: asked.stdin.unwrap_or_default(),
+        inputs,
+        timeout: timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        // In the format of `SandboxFusion`, -1 means no limit.
+        memory_mb: asked.memory_limit_mb.and_then(|mb| u64::try_from(mb).ok()),
+    }))
 }
 
 /// Converts an answer to the format of `SandboxFusion`.

@@ -444,7 +444,7 @@ mod tests {
         if route == Route::Pipelines {
             let line = json!({ "code": code }).to_string();
             let bounds = Bounds { timeout: Duration::from_secs(1), memory_mb: 64 };
-            let single = Single::Line(line.as_bytes());
+            let single = Single::Line(line.into_bytes());
             answer_one(verifier, single, bounds, &presented, CancellationToken::new()).await;
             return;
         }

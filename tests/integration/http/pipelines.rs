@@ -11,6 +11,7 @@ tests! {
     needs [Sandbox]:
         one_script_is_answered_as_a_line_of_a_batch,
         a_script_in_the_shape_of_sandbox_fusion_is_run,
+        inputs_above_a_message_reach_the_script,
         each_line_of_a_batch_is_answered_when_it_ends,
         metrics_are_on_the_admin_address_only,
         the_log_can_be_json;
@@ -154,6 +155,56 @@ fn a_script_in_the_shape_of_sandbox_fusion_is_run() {
     }
     assert_eq!(run("print(1)", json!({ "language": "cpp" })).status, 400);
     assert_eq!(post(&server, "/run_code", "{").status, 400);
+}
+
+fn inputs_above_a_message_reach_the_script() {
+    const MIB: usize = 1024 * 1024;
+    let server = HttpServer::start(ServerBuilder::new(), &[]);
+    let code = "text = open('data.csv').read()\nprint(len(text), set(text))";
+    let line = json!({ "code": code, "inputs": { "data.csv": "x".repeat(40 * MIB) } }).to_string();
+    let answer = post(&server, "/run", &line).json();
+    assert_eq!(answer["stdout"], "41943040 {'x'}", "{answer}");
+    let files = json!({ "data.csv": "eHh4".repeat(8 * MIB) });
+    let body = json!({ "code": code, "language": "python", "files": files }).to_string();
+    let reply = post(&server, "/run_code", &body).json();
+    assert_eq!(reply["run_result"]["stdout"], "25165824 {'x'}", "{reply}");
+    let large = json!({ "code": code, "inputs": { "data.csv": "x".repeat(65 * MIB) } });
+    let refused = post(&server, "/run", &large.to_string());
+    assert_eq!(refused.status, 400);
+    let error = refused.json()["error"].take();
+    assert_eq!(error, "'inputs' are larger than 64 MiB together.");
+    // A body without a declared length cannot be large.
+    let head = "POST /run HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n";
+    let mut connection = server.connect();
+    connection.write(format!("{head}{JSON}\r\n").as_bytes()).unwrap();
+    let chunk = format!("100000\r\n{}\r\n", "x".repeat(MIB));
+    // The server may close the connection before it has read the last part.
+    let _ = (0..5).try_for_each(|_| connection.write(chunk.as_bytes()));
+    assert_eq!(connection.response().unwrap().status, 413);
+    // Four large bodies have a place before they arrive. A fifth waits, and other requests do not.
+    let begin = || {
+        let mut connection = server.connect();
+        let length = line.len();
+        let head = format!(
+            "POST /run HTTP/1.1\r\nHost: localhost\r\n{JSON}Expect: 100-continue\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        connection.write(head.as_bytes()).unwrap();
+        connection
+    };
+    let is_continued = |connection: &mut super::Connection| {
+        connection.head().is_some_and(|head| head.contains(" 100 "))
+    };
+    let mut first = [(); 4].map(|()| begin());
+    assert!(first.iter_mut().all(is_continued));
+    let mut fifth = begin();
+    assert_eq!(post(&server, "/run", r#"{"code":"print(1)"}"#).json()["stdout"], "1");
+    assert!(!fifth.reads_within(Duration::from_secs(1)));
+    drop(first);
+    fifth.stream.get_mut().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert!(is_continued(&mut fifth));
+    fifth.write(line.as_bytes()).unwrap();
+    assert_eq!(fifth.response().unwrap().status, 200);
 }
 
 fn each_line_of_a_batch_is_answered_when_it_ends() {
