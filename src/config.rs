@@ -155,6 +155,9 @@ pub struct Settings {
     pub(crate) dumpable: bool,
     /// The interpreter for scripts: its path, or its name, which is looked up on `PATH` (`QWED_MCP_PYTHON`).
     pub python: Option<OsString>,
+    /// The names of packages that the server installs for scripts that list them in their header (`QWED_MCP_ENV_ALLOW`,
+    /// separated by commas). Without names it installs nothing.
+    pub env_allow: Vec<String>,
     /// Whether interpreters are kept warm (`QWED_MCP_WARM`).
     pub warm: bool,
     /// The time for which an idle warm interpreter is kept (`QWED_MCP_WARM_IDLE_SECONDS`). `None` keeps it forever.
@@ -282,6 +285,7 @@ impl Settings {
             apple_parts: variables.test_switch("QWED_MCP_TEST_APPLE_PARTS").map(PathBuf::from),
             dumpable: variables.test_switch("QWED_MCP_TEST_DUMPABLE").is_some(),
             python: variables.present("QWED_MCP_PYTHON"),
+            env_allow: variables.env_allow(),
             warm: variables.is_on("QWED_MCP_WARM"),
             warm_idle: variables.warm_idle(),
             preload: variables.preload(),
@@ -330,6 +334,13 @@ impl Settings {
         };
         (settings, variables.warnings)
     }
+}
+
+/// Returns whether a text can be the name of a package (PEP 508).
+pub(crate) fn is_package_name(text: &str) -> bool {
+    let is_end = |c: char| c.is_ascii_alphanumeric();
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    text.starts_with(is_end) && text.ends_with(is_end) && text.chars().all(is_of_name)
 }
 
 /// The variable that contains the log filter.
@@ -513,6 +524,15 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
                        using the default";
         self.warnings.push(SettingsWarning(warning.to_owned()));
         default()
+    }
+
+    fn env_allow(&mut self) -> Vec<String> {
+        let parse = |text: &str| {
+            let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+            names.map(|name| is_package_name(name).then(|| name.to_owned())).collect()
+        };
+        let is = "not a list of package names with commas between them; installing nothing";
+        self.parsed("QWED_MCP_ENV_ALLOW", Vec::new(), parse, is)
     }
 
     fn result_chars(&mut self) -> Option<usize> {

@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::{Data, EndReport, Lane, Outcome, RunError, RunLimits, Turn};
+use crate::executor::{Data, EndReport, Lane, Outcome, RunError, RunLimits};
 use crate::gateway::{Accompanying, Arguments, AskedBy, DecisionRecord, ErrorCode};
 use crate::ledger::{Presented, UserName};
 use crate::sandbox::Tier;
-use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
+use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, ScriptTurn, Scripts};
 use crate::shares::Held;
 use crate::verdict::Conclusion;
 use crate::verification::{Subject, verdict_without_run};
@@ -236,7 +236,7 @@ impl Verifier {
     async fn run_once(
         &self,
         permit: &Permit,
-        turn: Turn,
+        turn: ScriptTurn,
         (test, call): (&Test, Option<usize>),
         limits: RunLimits,
         cancel: &CancellationToken,

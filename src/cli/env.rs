@@ -93,7 +93,8 @@ fn create(
     };
     let Create { python, with, offline, .. } = options;
     let python = python.unwrap_or(PythonWanted::Any);
-    let order = Order { lock, with, python, is_offline: offline };
+    let constraints = lock.clone();
+    let order = Order { lock, constraints, with, python, is_offline: offline };
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let turn = environments.turn()?;
     clean_up(&turn);
@@ -196,12 +197,16 @@ fn hint(settings: &Settings) -> &'static str {
 
 fn list(environments: &Environments, format: Format) -> anyhow::Result<ExitCode> {
     clean_up_if_free(environments)?;
-    let all = environments.list()?;
+    let of_scripts = environments.of_scripts();
+    let mut all: Vec<(&Environments, Environment)> = Vec::new();
+    for place in [environments, &of_scripts] {
+        all.extend(place.list()?.into_iter().map(|environment| (place, environment)));
+    }
     let text = match format {
-        Format::Text => as_table(environments, &all),
+        Format::Text => as_table(&all),
         Format::Json => {
-            let object = |environment| as_json(environments, environment);
-            document(json!({ "environments": all.iter().map(object).collect::<Vec<_>>() }))
+            let objects = all.iter().map(|(place, environment)| as_json(place, environment));
+            document(json!({ "environments": objects.collect::<Vec<_>>() }))
         }
     };
     print("the environments", &text)?;
@@ -235,23 +240,31 @@ fn clean_up_if_free(environments: &Environments) -> anyhow::Result<()> {
 fn remove(name: Option<&str>, environments: &Environments) -> anyhow::Result<ExitCode> {
     let turn = environments.turn()?;
     clean_up(&turn);
-    let all = environments.list()?;
-    let chosen: Vec<&Environment> =
-        all.iter().filter(|it| name.is_none_or(|name| name == it.name)).collect();
-    if let (Some(name), true) = (name, chosen.is_empty()) {
-        tracing::error!("there is no environment {name}; see `qwed-mcp env list`");
-        return Ok(ExitCode::FAILURE);
-    }
-    let mut code = ExitCode::SUCCESS;
-    for environment in chosen {
-        let name = &environment.name;
-        match turn.remove(environment)? {
-            Removal::Removed => print("the changes", &format!("{name} is removed\n"))?,
-            Removal::InUse => {
-                tracing::error!("{name} is in use by a running server; stop the server first");
-                code = ExitCode::FAILURE;
+    let of_scripts = environments.of_scripts();
+    // Packages of a script may be installed now. Other environments can still be removed.
+    let may_be_of_scripts =
+        name.is_none_or(|name| name.contains('/')) && of_scripts.path().exists();
+    let turn_of_scripts = may_be_of_scripts.then(|| of_scripts.turn()).transpose()?;
+    let (mut is_found, mut code) = (name.is_none(), ExitCode::SUCCESS);
+    for turn in [Some(turn), turn_of_scripts].into_iter().flatten() {
+        for environment in turn.environments().list()? {
+            let shown = turn.environments().shown_name(&environment);
+            if name.is_some_and(|name| name != shown) {
+                continue;
+            }
+            is_found = true;
+            match turn.remove(&environment)? {
+                Removal::Removed => print("the changes", &format!("{shown} is removed\n"))?,
+                Removal::InUse => {
+                    tracing::error!("{shown} is in use by a running server; stop the server first");
+                    code = ExitCode::FAILURE;
+                }
             }
         }
+    }
+    if let (Some(name), false) = (name, is_found) {
+        tracing::error!("there is no environment {name}; see `qwed-mcp env list`");
+        return Ok(ExitCode::FAILURE);
     }
     Ok(code)
 }
@@ -265,7 +278,7 @@ fn path(environments: &Environments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_table(environments: &Environments, all: &[Environment]) -> String {
+fn as_table(all: &[(&Environments, Environment)]) -> String {
     let mut table = Table::new([
         ("NAME", 6),
         ("STATE", 10),
@@ -274,13 +287,18 @@ fn as_table(environments: &Environments, all: &[Environment]) -> String {
         ("PACKAGES", 8),
         ("WITH", 0),
     ]);
-    for environment in all {
+    for (environments, environment) in all {
         let marker = &environment.marker;
         let with = if marker.with.is_empty() { "-".to_owned() } else { marker.with.join(", ") };
         let packages = marker.packages.len().to_string();
-        let kind = if marker.is_sdk { "QWED" } else { "own lock" };
+        let shown_name = environments.shown_name(environment);
+        let kind = match (marker.is_sdk, shown_name == environment.name) {
+            (true, _) => "QWED",
+            (false, true) => "own lock",
+            (false, false) => "of a script",
+        };
         table.row([
-            &environment.name,
+            &shown_name,
             if environments.is_in_use(environment) { "in use" } else { "not in use" },
             &seconds(&time_text(marker.created)),
             &marker.python,
@@ -292,9 +310,9 @@ fn as_table(environments: &Environments, all: &[Environment]) -> String {
 }
 
 fn as_json(environments: &Environments, environment: &Environment) -> Value {
-    let Environment { name, path, marker } = environment;
+    let Environment { path, marker, .. } = environment;
     json!({
-        "name": name,
+        "name": environments.shown_name(environment),
         "path": path,
         "in_use": environments.is_in_use(environment),
         "created": time_text(marker.created),

@@ -319,7 +319,8 @@ fn replay(
     // Use an executor that starts a new interpreter for each replay, so that earlier runs cannot affect the result.
     let executor = Arc::new(OneShotExecutor::new(settings, untrusted));
     let again = async {
-        let scripts = Scripts::new(settings, Gateway::blocking(settings), executor.clone());
+        let scripts = Scripts::new(settings, Gateway::blocking(settings), executor.clone())
+            .without_installing();
         let predicate = &predicate;
         let replayed =
             Again { executor: &executor, scripts: &scripts, settings, options, predicate };
@@ -349,7 +350,8 @@ impl Again<'_> {
         let may_differ_by = self.predicate.may_differ_by.iter().flatten().map(ToString::to_string);
         let mut replayed =
             Replayed { may_differ_by: may_differ_by.collect(), ..Replayed::default() };
-        match self.environment().await {
+        let permit = self.decide(script, inputs).await;
+        match self.environment(permit.as_ref().ok()).await {
             Ok(differences) => replayed.environment = differences,
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         }
@@ -357,7 +359,7 @@ impl Again<'_> {
             let reason = "the environment differs from the receipt (--strict)".to_owned();
             return Replayed { not_run: Some(reason), ..replayed };
         }
-        let permit = match self.decide(script, inputs).await {
+        let permit = match permit {
             Ok(permit) => permit,
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
@@ -421,10 +423,14 @@ impl Again<'_> {
 
     /// Lists the differences between the environment in the receipt and the present environment. Fails if the present
     /// environment cannot be described.
-    async fn environment(&self) -> Result<Vec<String>, String> {
+    async fn environment(&self, permit: Option<&Permit>) -> Result<Vec<String>, String> {
+        let surroundings = match permit {
+            Some(permit) => self.scripts.surroundings(permit).await,
+            None => self.executor.surroundings().await,
+        };
         // Without surroundings no script can run. The decision about the script then reports the reason, so return no
         // differences.
-        let Some(surroundings) = self.executor.surroundings().await else { return Ok(Vec::new()) };
+        let Some(surroundings) = surroundings else { return Ok(Vec::new()) };
         let now = describe(&surroundings).map_err(|error| error.to_string())?;
         let then = self.predicate.environment.as_deref();
         let mut differences = then.map(|then| then.differences(&now)).unwrap_or_default();

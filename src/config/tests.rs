@@ -24,6 +24,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             dumpable: false,
             code_analysis: CodeAnalysis::On,
             python: None,
+            env_allow: Vec::new(),
             warm: true,
             verdict_note: VerdictNote::Vacuous,
             vacuity: false,
@@ -182,6 +183,7 @@ fn an_empty_data_folder_is_none() {
 fn warnings_say_what_is_used_instead() {
     let variables = [
         ("QWED_MCP_BACKGROUND_TIMEOUT", "x"),
+        ("QWED_MCP_ENV_ALLOW", "polars>=1"),
         ("QWED_MCP_SYNC_CONCURRENCY", "x"),
         ("QWED_MCP_WARM_IDLE_SECONDS", "x"),
         ("QWED_MCP_MEMORY_MB", "x"),
@@ -196,6 +198,8 @@ fn warnings_say_what_is_used_instead() {
         texts,
         [
             "QWED_MCP_BACKGROUND_TIMEOUT is not a positive number of seconds; using 120",
+            "QWED_MCP_ENV_ALLOW is not a list of package names with commas between them; installing \
+             nothing",
             "QWED_MCP_MEMORY_MB is not a whole number from 128 to 1048576; using 1024",
             "QWED_MCP_PRELOAD is not a list of module names with commas between them; using the \
              default",

@@ -29,10 +29,24 @@ const REQUIREMENTS_FILE: &str = "requirements.in";
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) lock: Lock,
+    /// The versions that the packages in `with` must keep to.
+    pub(crate) constraints: Lock,
     pub(crate) with: Vec<Requirement>,
     pub(crate) python: PythonWanted,
     /// Whether downloads are forbidden.
     pub(crate) is_offline: bool,
+}
+
+impl Order {
+    /// Returns the hash that identifies the versions that all packages keep to.
+    pub(crate) fn lock_sha256(&self) -> String {
+        self.constraints.sha256()
+    }
+
+    /// Returns the added packages, as the marker lists them.
+    pub(crate) fn with(&self) -> Vec<String> {
+        self.with.iter().map(ToString::to_string).collect()
+    }
 }
 
 /// An error in building an environment. After an error, no environment is left behind.
@@ -85,7 +99,7 @@ impl<'t> Builder<'t> {
     pub(crate) async fn build(
         &self,
         order: &Order,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Draft<'t>, BuildError> {
         let tool = Tool::find(&order.python).await?;
         let mut draft = self.begin(order, &tool)?;
@@ -99,7 +113,7 @@ impl<'t> Builder<'t> {
         let mut locked = order.lock.clone();
         if !order.with.is_empty() {
             let with: Vec<&str> = order.with.iter().map(Requirement::as_str).collect();
-            let constraints = draft.write(CONSTRAINTS_FILE, &order.lock.constraints())?;
+            let constraints = draft.write(CONSTRAINTS_FILE, &order.constraints.constraints())?;
             let requirements = draft.write(REQUIREMENTS_FILE, &(with.join("\n") + "\n"))?;
             progress(Progress::Step(&format!("Resolving {}", with.join(", "))));
             let resolved = tool.resolve(&job, &requirements, &constraints, progress).await?;
@@ -137,8 +151,8 @@ impl<'t> Builder<'t> {
             python: String::new(),
             tool: tool.as_text(),
             is_sdk: order.lock.is_sdk(),
-            lock_sha256: order.lock.sha256(),
-            with: order.with.iter().map(ToString::to_string).collect(),
+            lock_sha256: order.lock_sha256(),
+            with: order.with(),
             packages: BTreeMap::new(),
             startup: Startup::default(),
         };

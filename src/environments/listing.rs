@@ -21,6 +21,9 @@ use crate::strict_modes::{Unprotected, require_protected};
 /// The name of the folder with all environments, in the data folder.
 pub(crate) const FOLDER: &str = "environments";
 
+/// The name of the folder with the environments for packages of scripts, in [`FOLDER`].
+const OF_SCRIPTS: &str = "scripts";
+
 /// The file that is locked by the process that makes or removes environments.
 const LOCK: &str = ".lock";
 
@@ -57,6 +60,13 @@ impl Environment {
     /// Returns the path of the interpreter.
     pub(crate) fn python(&self) -> PathBuf {
         self.path.join("bin/python")
+    }
+
+    /// Fails if other users could have written code into the environment, or if it was changed.
+    fn require_usable(&self) -> Result<(), Unusable> {
+        let protected = require_protected(&self.path.join(MARKER));
+        protected.map_err(|reason| Unusable::Unprotected { path: self.path.clone(), reason })?;
+        self.require_unchanged()
     }
 
     /// Fails if the interpreter would start with other files than when the environment was made.
@@ -135,11 +145,42 @@ impl Environments {
         let Some(found) = numbers.into_iter().find_map(|number| self.take(&name_of(number))) else {
             return Ok(None);
         };
-        let path = &found.environment.path;
-        let protected = require_protected(&path.join(MARKER));
-        protected.map_err(|reason| Unusable::Unprotected { path: path.clone(), reason })?;
-        found.environment.require_unchanged()?;
+        found.environment.require_usable()?;
         Ok(Some(found))
+    }
+
+    /// Returns the name of one of these environments for people.
+    pub(crate) fn shown_name(&self, environment: &Environment) -> String {
+        let name = &environment.name;
+        if self.path.ends_with(OF_SCRIPTS) { format!("{OF_SCRIPTS}/{name}") } else { name.clone() }
+    }
+
+    /// Returns the environments for packages of scripts, which are never the newest of all servers.
+    pub(crate) fn of_scripts(&self) -> Self {
+        Self { path: self.path.join(OF_SCRIPTS) }
+    }
+
+    /// Returns the newest usable environment with this lock and exactly these added packages, and with a Python made from
+    /// `base`.
+    pub(crate) fn matching(
+        &self,
+        lock_sha256: &str,
+        with: &[String],
+        base: &Path,
+    ) -> Option<InUse> {
+        let made = self.list().unwrap_or_default();
+        let is_fitting = |it: &&Environment| {
+            let has_packages = it.marker.with == with && it.marker.lock_sha256 == lock_sha256;
+            has_packages && it.python().canonicalize().is_ok_and(|python| python == base)
+        };
+        let mut fitting = made.iter().filter(is_fitting).filter_map(|it| self.take(&it.name));
+        fitting.find(|found| match found.environment.require_usable() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::info!(%error, "an environment is not used");
+                false
+            }
+        })
     }
 
     /// Returns the environment that contains a program, if any. The environment is not removed while the returned value
@@ -262,6 +303,35 @@ impl Turn<'_> {
     /// Removes incomplete and superseded environments. Returns the names of superseded environments that are in use.
     pub(crate) fn clean_up(&self) -> Result<Vec<String>, ChangeError> {
         let complete = self.environments.list()?;
+        self.remove_incomplete(&complete)?;
+        let mut kept = Vec::new();
+        for older in complete.iter().skip(1) {
+            match self.remove(older)? {
+                Removal::Removed => {}
+                Removal::InUse => kept.push(older.name.clone()),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Removes incomplete environments, and the oldest that are not in use, until fewer than `count_max` are left. Returns
+    /// whether fewer are left.
+    pub(crate) fn make_room(&self, count_max: usize) -> Result<bool, ChangeError> {
+        let complete = self.environments.list()?;
+        self.remove_incomplete(&complete)?;
+        let mut count = complete.len();
+        for oldest in complete.iter().rev() {
+            if count < count_max {
+                break;
+            }
+            if self.remove(oldest)? == Removal::Removed {
+                count -= 1;
+            }
+        }
+        Ok(count < count_max)
+    }
+
+    fn remove_incomplete(&self, complete: &[Environment]) -> Result<(), ChangeError> {
         let is_complete = |name: &str| complete.iter().any(|environment| environment.name == name);
         let numbers = self.environments.numbers();
         let numbers = numbers.map_err(|source| self.environments.unlisted(source))?;
@@ -271,14 +341,7 @@ impl Turn<'_> {
                 self.remove_tree(&name)?;
             }
         }
-        let mut kept = Vec::new();
-        for older in complete.iter().skip(1) {
-            match self.remove(older)? {
-                Removal::Removed => {}
-                Removal::InUse => kept.push(older.name.clone()),
-            }
-        }
-        Ok(kept)
+        Ok(())
     }
 
     /// Removes an environment, unless it is in use.
@@ -337,7 +400,7 @@ impl Turn<'_> {
         self.lock.try_clone()
     }
 
-    pub(super) fn environments(&self) -> &Environments {
+    pub(crate) fn environments(&self) -> &Environments {
         self.environments
     }
 

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::package::{is_name, is_version, normalised};
+use super::package::{is_version, normalised};
+use crate::config::is_package_name;
 
 /// The lock of the QWED packages and all their dependencies, made by `tests/environments/lock`.
 const SDK: &str = include_str!("requirements.lock");
@@ -38,8 +39,8 @@ const LOCK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// The hash algorithms that pip accepts, with their numbers of hexadecimal digits.
 const HASHES: [(&str, usize); 3] = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
 
-/// The packages of an environment, from a lock file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The packages of an environment, from a lock file. By default no packages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Lock {
     pins: Vec<Pin>,
     is_sdk: bool,
@@ -276,10 +277,10 @@ impl Pin {
 
 fn is_name_with_extras(text: &str) -> bool {
     match text.split_once('[') {
-        None => is_name(text),
+        None => is_package_name(text),
         Some((name, extras)) => {
             let extras = extras.strip_suffix(']').unwrap_or_default();
-            is_name(name) && extras.split(',').all(|extra| is_name(extra.trim()))
+            is_package_name(name) && extras.split(',').all(|extra| is_package_name(extra.trim()))
         }
     }
 }

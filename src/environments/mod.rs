@@ -2,7 +2,7 @@
 //!
 //! Each environment is a folder of its own, such as `environments/env-1`. `builder` makes a new one and writes `marker`
 //! last. A complete environment never changes. Only an environment with a marker is ever used, and servers use the
-//! newest. A process that uses an environment holds a lock on its marker. A process that removes the environment must
+//! newest. The folder `scripts` in the same folder has the environments with packages that scripts list. A process that uses an environment holds a lock on its marker. A process that removes the environment must
 //! get this lock first. One process at a time makes and removes environments.
 //!
 //! No code of a package runs in this module. Packages are wheels, which are unpacked and then compiled by the Python
@@ -18,11 +18,11 @@ mod startup;
 mod step;
 mod tool;
 
-pub(crate) use builder::{Builder, Order};
+pub(crate) use builder::{BuildError, Builder, Order};
 pub(crate) use listing::{
     ChangeError, Environment, Environments, FOLDER, InUse, Removal, Turn, Unusable,
 };
-pub(crate) use lock::Lock;
+pub(crate) use lock::{Lock, LockError};
 pub(crate) use package::Requirement;
 pub(crate) use step::Progress;
 pub(crate) use tool::PythonWanted;

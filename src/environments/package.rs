@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::config::is_package_name;
+
 /// The maximum number of characters of a requirement. This is enough for a name and a few version conditions.
 const REQUIREMENT_CHARS_MAX: usize = 200;
 
@@ -35,6 +37,28 @@ impl Requirement {
     /// Returns whether the requirement is for the package `name`, in any spelling.
     pub(crate) fn is_for(&self, name: &str) -> bool {
         normalised(name) == self.name
+    }
+
+    /// Returns the requirement in the spelling that equal requirements share: with the normalised name, and with sorted
+    /// extras and conditions.
+    pub(crate) fn normal(&self) -> Self {
+        let end = self.text.find(|c: char| !is_of_name(c)).unwrap_or(self.text.len());
+        let rest = self.text.get(end..).unwrap_or_default();
+        let (extras, conditions) =
+            match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+                Some((extras, conditions)) => (Some(extras), conditions),
+                None => (None, rest),
+            };
+        let sorted = |list: String| {
+            let mut parts: Vec<&str> = list.split(',').collect();
+            parts.sort_unstable();
+            parts.dedup();
+            parts.join(",")
+        };
+        let extras = extras.map(|extras| format!("[{}]", sorted(extras.to_ascii_lowercase())));
+        let (name, extras) = (self.name.clone(), extras.unwrap_or_default());
+        let text = format!("{name}{extras}{}", sorted(conditions.to_owned()));
+        Self { name, text }
     }
 
     /// Returns the whole requirement, without spaces.
@@ -69,11 +93,15 @@ impl FromStr for Requirement {
             None => rest,
             Some(rest) => {
                 let (extras, conditions) = rest.split_once(']').ok_or(InvalidRequirement)?;
-                extras.split(',').all(is_name).then_some(conditions).ok_or(InvalidRequirement)?
+                extras
+                    .split(',')
+                    .all(is_package_name)
+                    .then_some(conditions)
+                    .ok_or(InvalidRequirement)?
             }
         };
         let are_conditions = conditions.is_empty() || conditions.split(',').all(is_condition);
-        if !is_name(name) || !are_conditions {
+        if !is_package_name(name) || !are_conditions {
             return Err(InvalidRequirement);
         }
         Ok(Self { name: normalised(name), text })
@@ -82,12 +110,6 @@ impl FromStr for Requirement {
 
 fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || "._-".contains(c)
-}
-
-/// Returns whether a text can be the name of a package (PEP 508).
-pub(super) fn is_name(text: &str) -> bool {
-    let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    is_end(text.chars().next()) && is_end(text.chars().next_back()) && text.chars().all(is_of_name)
 }
 
 fn is_condition(text: &str) -> bool {
@@ -154,6 +176,19 @@ mod tests {
             &"p".repeat(201),
         ] {
             assert_eq!(text.parse::<Requirement>(), Err(InvalidRequirement), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn equal_requirements_have_the_same_spelling() {
+        let normal = |text: &str| text.parse::<Requirement>().unwrap().normal().to_string();
+        for (text, expected) in [
+            ("Zope.Interface", "zope-interface"),
+            ("polars >= 1, <2", "polars<2,>=1"),
+            ("pandas[HTML,excel,html]==2.*", "pandas[excel,html]==2.*"),
+        ] {
+            assert_eq!(normal(text), expected);
+            assert_eq!(normal(expected), expected);
         }
     }
 

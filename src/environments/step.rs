@@ -111,7 +111,7 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 pub(super) async fn run(
     mut command: Command,
     lock: File,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<Vec<String>, StepError> {
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     command.stdin(lock).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
@@ -173,7 +173,7 @@ impl Output {
         &mut self,
         stdout: Option<impl AsyncRead + Unpin>,
         stderr: Option<impl AsyncRead + Unpin>,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) {
         let (mut stdout, mut stderr) = (Stream::new(stdout), Stream::new(stderr));
         while !(stdout.is_over() && stderr.is_over()) {

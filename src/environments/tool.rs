@@ -76,9 +76,9 @@ pub(crate) enum ToolError {
     NoEnsurepip { python: String, version: String },
     #[error("failed to create the virtual environment")]
     Make(#[source] StepError),
-    #[error("failed to resolve the packages of --with")]
+    #[error("failed to resolve the added packages")]
     Resolve(#[source] StepError),
-    #[error("the versions of the packages of --with are unknown")]
+    #[error("the versions of the added packages are unknown")]
     Unresolved,
     #[error("the packages cannot be installed")]
     Install(#[source] StepError),
@@ -197,7 +197,7 @@ impl Tool {
     pub(super) async fn create(
         &self,
         job: &Job<'_>,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<(), ToolError> {
         let make = match self {
             Self::Uv { program, python, .. } => {
@@ -235,7 +235,7 @@ impl Tool {
         job: &Job<'_>,
         requirements: &Path,
         constraints: &Path,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Lock, ToolError> {
         let found = job.folder.join("resolved");
         let mut resolve = match self {
@@ -268,7 +268,7 @@ impl Tool {
         &self,
         job: &Job<'_>,
         lock: &Path,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<(), ToolError> {
         let mut install = match self {
             Self::Uv { program, .. } => {
@@ -310,7 +310,7 @@ impl Job<'_> {
     pub(super) async fn compile(
         &self,
         base: &Path,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<(), ToolError> {
         let mut compile = self.command(base);
         compile.args(COMPILE);

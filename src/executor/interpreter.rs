@@ -107,7 +107,8 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct InterpreterFinder {
     configured: Option<OsString>,
-    /// The environments of `qwed-mcp env create`; `None` if the server has no data folder.
+    /// The environments of `qwed-mcp env create`; `None` if the server has no data folder. Its folder also contains the
+    /// environments for packages of scripts.
     environments: Option<Environments>,
     virtual_env: Option<PathBuf>,
     untrusted: Untrusted,
@@ -208,8 +209,11 @@ impl InterpreterFinder {
     /// Returns the environment of `env create` that contains the candidate. While the returned value exists, the
     /// environment is not removed.
     fn environment_of(&self, candidate: &Path) -> Result<Option<InUse>, FindError> {
-        let environments = self.environments.as_ref();
-        let held = environments.map_or(Ok(None), |environments| environments.holding(candidate));
+        let Some(environments) = &self.environments else { return Ok(None) };
+        let held = match environments.holding(candidate) {
+            Ok(None) => environments.of_scripts().holding(candidate),
+            held => held,
+        };
         held.map_err(|unusable| not_used(&unusable))
     }
 

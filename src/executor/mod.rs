@@ -93,6 +93,7 @@ use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
 use crate::aibom::InstalledPackages;
+use crate::config::Settings;
 use crate::gateway::AuthorizedScript;
 pub(crate) use crate::sandbox::ArtifactFolder;
 use crate::sandbox::{LaunchError, Tier};
@@ -131,6 +132,12 @@ pub(crate) trait Executor: Send + Sync + 'static {
     /// Returns the interpreter and the sandbox that scripts run in. After the first success, each call returns the same
     /// value. Returns `None` if no script can run.
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>>;
+
+    /// Returns an executor for the interpreter of other settings. It shares the processes and limits of this executor, and
+    /// starts a new interpreter for each run. Returns `None` if this executor has no other interpreters.
+    fn with_interpreter(&self, _settings: &Settings) -> Option<Arc<dyn Executor>> {
+        None
+    }
 
     /// Starts preparations for the first calls, in the background. By default it does nothing.
     fn warm_up(&self) {}

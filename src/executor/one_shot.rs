@@ -52,7 +52,7 @@ pub(crate) struct OneShotExecutor {
     /// The maximum number of concurrent runs.
     runs_max: u64,
     /// Locked while a supervisor starts, so that supervisors start one at a time.
-    starts: Mutex<()>,
+    starts: Arc<Mutex<()>>,
     /// The interpreter and the sandbox of scripts. The first request for them sets this field.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
@@ -87,7 +87,7 @@ impl OneShotExecutor {
             removals: Arc::new(Semaphore::new(REMOVALS_MAX)),
             runs: Arc::default(),
             runs_max: runs_max(settings),
-            starts: Mutex::default(),
+            starts: Arc::default(),
             surroundings: OnceLock::new(),
         }
     }
@@ -360,6 +360,21 @@ impl Executor for OneShotExecutor {
             let contained = self.contained().await.ok()?;
             Some(Arc::clone(self.surroundings.get_or_init(|| Arc::new(contained.surroundings()))))
         })
+    }
+
+    fn with_interpreter(&self, settings: &Settings) -> Option<Arc<dyn Executor>> {
+        Some(Arc::new(Self {
+            containment: Containment::new(settings, self.untrusted.clone()),
+            untrusted: self.untrusted.clone(),
+            supervisors: self.supervisors.clone(),
+            groups: Arc::clone(&self.groups),
+            takes_pictures: self.takes_pictures,
+            removals: Arc::clone(&self.removals),
+            runs: Arc::clone(&self.runs),
+            runs_max: self.runs_max,
+            starts: Arc::clone(&self.starts),
+            surroundings: OnceLock::new(),
+        }))
     }
 
     fn shut_down(&self) -> BoxFuture<'_, ()> {

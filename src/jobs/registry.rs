@@ -12,10 +12,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits, Turn};
+use crate::executor::{Ending, JOBS_AT_ONCE_MAX, Lane, RunLimits};
 use crate::gateway::JobId;
 use crate::ledger::UserName;
-use crate::scripts::{Permit, RunRequest, Scripts};
+use crate::scripts::{Permit, RunRequest, ScriptTurn, Scripts};
 use crate::shares::Share;
 use crate::verification::Subject;
 
@@ -281,7 +281,7 @@ impl Shared {
         }
     }
 
-    async fn run(&self, permit: &Permit, turn: &Turn, cancel: CancellationToken) -> JobEnd {
+    async fn run(&self, permit: &Permit, turn: &ScriptTurn, cancel: CancellationToken) -> JobEnd {
         let request = RunRequest::new(self.limits.run, cancel);
         match self.scripts.run(permit, turn, request).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,

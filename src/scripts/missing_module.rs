@@ -31,7 +31,7 @@ const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 
 /// The packages that a script requires, according to its header (PEP 723).
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Dependencies(Vec<Requirement>);
+pub(super) struct Dependencies(pub(super) Vec<Requirement>);
 
 #[derive(Deserialize)]
 struct Header {
@@ -58,6 +58,11 @@ impl Dependencies {
         let named = named.iter().filter_map(|text| text.parse().ok());
         Self(named.take(DEPENDENCIES_MAX).collect())
     }
+
+    /// Returns the packages that are not in these folders of installed packages, in any version.
+    pub(super) fn missing(self, installed: &[PathBuf]) -> Vec<Requirement> {
+        self.0.into_iter().filter(|it| !has_distribution(installed, it)).collect()
+    }
 }
 
 /// Returns the name of the module that a script did not find. `None` if the script did not end with this error.
@@ -76,11 +81,24 @@ fn is_identifier(text: &str) -> bool {
         && text.chars().all(|c| c == '_' || c.is_alphanumeric())
 }
 
+/// The packages that the server installs for scripts that list them in their header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Installs {
+    Nothing,
+    /// The packages with these names.
+    Listed(Vec<String>),
+    /// The packages with these names. The script runs with the packages of its header.
+    AsListed(Vec<String>),
+    /// The packages of this script could not be installed.
+    Failed,
+}
+
 /// Returns the advice about a missing module. Reads folders, and starts no process.
 pub(super) fn advice(
     module: &str,
     Dependencies(dependencies): &Dependencies,
     installation: &Installation,
+    installs: &Installs,
 ) -> String {
     let installed = modules(&installation.packages);
     let top = module.split('.').next().unwrap_or(module);
@@ -103,16 +121,36 @@ pub(super) fn advice(
     );
     let missing = dependencies.iter().filter(|it| !has_distribution(&installation.packages, it));
     let missing: Vec<&Requirement> = missing.collect();
-    let remedy = match locked_package(top).filter(|_| missing.is_empty()) {
-        Some(package) => remedy_of_locked(&package, &installation.source),
-        None => remedy(&missing, &installation.source),
+    let remedy = match (locked_package(top).filter(|_| missing.is_empty()), installs) {
+        (_, Installs::Failed) => {
+            "The packages in the script's header could not be installed; the admin finds the reason in the \
+             server's log."
+                .to_owned()
+        }
+        (_, Installs::AsListed(names)) => format!(
+            "Add the package that brings it to the dependencies in the script's header. This server may install {}, and \
+             the packages of `qwed-mcp env create`.",
+            names.join(", ")
+        ),
+        (Some(package), Installs::Listed(names)) if names.contains(&package) => listing(names),
+        (Some(package), _) => remedy_of_locked(&package, &installation.source),
+        (None, Installs::Listed(names)) if missing.is_empty() => listing(names),
+        (None, _) => remedy(&missing, &installation.source),
     };
     format!("{there} {remedy}")
 }
 
+fn listing(names: &[String]) -> String {
+    format!(
+        "This server may install {}, if the script begins with the lines `# /// script`, \
+         `# dependencies = [\"NAME\"]` and `# ///`.",
+        names.join(", ")
+    )
+}
+
 /// Returns the package that contains a module, if `qwed-mcp env create` installs the package. A module and its package
 /// may have different names: the module `z3` is in a package of another name, and the package `z3` on `PyPI` is not Z3.
-fn locked_package(module: &str) -> Option<String> {
+pub(super) fn locked_package(module: &str) -> Option<String> {
     let package = verification_package(module).or_else(|| Lock::sdk_package(module));
     let package = package.unwrap_or(module);
     let package: Requirement = package.parse().ok()?;
@@ -282,7 +320,7 @@ mod tests {
         let there =
             "What can be imported, besides the standard library: sympy, scipy, native, six, zoo.";
         assert_eq!(
-            advice("polars", &none, &installation(Source::Path)),
+            advice("polars", &none, &installation(Source::Path), &Installs::Nothing),
             format!(
                 "polars is not installed for scripts. {there} The admin can add the package that brings \
                  it: `qwed-mcp env create --with PACKAGE`."
@@ -291,7 +329,7 @@ mod tests {
         let asked =
             Dependencies::of("# /// script\n# dependencies = ['polars>=1', 'Zoo', 'rich']\n# ///");
         assert_eq!(
-            advice("polars", &asked, &installation(Source::Path)),
+            advice("polars", &asked, &installation(Source::Path), &Installs::Nothing),
             format!(
                 "polars is not installed for scripts. {there} The script's header asks for polars>=1, \
                  rich; the admin can add that: `qwed-mcp env create --with 'polars>=1' --with rich`."
@@ -300,31 +338,33 @@ mod tests {
         for module in
             ["z3", "z3.z3util", "qwed_new", "qwed_sdk.guards", "qwed_legal", "matplotlib.pyplot"]
         {
-            let advice = advice(module, &none, &installation(Source::Path));
+            let advice = advice(module, &none, &installation(Source::Path), &Installs::Nothing);
             let remedy = "The admin can add it with the other packages: `qwed-mcp env create`.";
             assert!(advice.ends_with(remedy), "{module}: {advice}");
         }
         for (module, package) in
             [("z3", "z3-solver"), ("qwed_new", "qwed"), ("qwed_ucp", "qwed-ucp")]
         {
-            let advice = advice(module, &none, &installation(Source::Configured));
+            let advice =
+                advice(module, &none, &installation(Source::Configured), &Installs::Nothing);
             let remedy =
                 format!("can install {package} for the interpreter that QWED_MCP_PYTHON names.");
             assert!(advice.ends_with(&remedy), "{module}: {advice}");
         }
-        let configured = advice("polars", &none, &installation(Source::Configured));
+        let configured =
+            advice("polars", &none, &installation(Source::Configured), &Installs::Nothing);
         assert!(
             configured.ends_with("for the interpreter that QWED_MCP_PYTHON names."),
             "{configured}"
         );
         assert_eq!(
-            advice("zoo.lions", &none, &installation(Source::Path)),
+            advice("zoo.lions", &none, &installation(Source::Path), &Installs::Nothing),
             "zoo is installed for scripts, and has no module zoo.lions."
         );
         for number in 0..50 {
             fs::write(packages.join(format!("m{number}.py")), "").unwrap();
         }
-        let long = advice("polars", &none, &installation(Source::Path));
+        let long = advice("polars", &none, &installation(Source::Path), &Installs::Nothing);
         assert!(long.contains(": sympy, scipy, m0, ") && long.contains(" and 15 more."), "{long}");
     }
 }

@@ -10,6 +10,7 @@
 mod decide;
 mod error;
 mod missing_module;
+mod packages;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -32,12 +33,16 @@ use crate::receipt::Receipts;
 pub(crate) use decide::PlacedScript;
 pub(crate) use decide::{Decided, Permit, Request, count_decision};
 pub(crate) use error::ScriptError;
-pub(crate) use run::RunRequest;
+pub(crate) use run::{RunRequest, ScriptTurn};
+
+use packages::ScriptPackages;
 
 /// The resources that scripts need, for the lifetime of the process.
 pub(crate) struct Scripts {
     gateway: Gateway,
     executor: Arc<dyn Executor>,
+    /// The environments with packages that scripts list, if the admin allows packages.
+    packages: Option<ScriptPackages>,
     /// The audit log, if the admin has configured a policy.
     governance: Option<Arc<Governance>>,
     /// The store of tokens. It is not set if the server has no store.
@@ -65,6 +70,7 @@ impl Scripts {
     pub(crate) fn new(settings: &Settings, gateway: Gateway, executor: Arc<dyn Executor>) -> Self {
         Self {
             gateway,
+            packages: ScriptPackages::new(settings, &executor),
             executor,
             governance: None,
             tokens: OnceLock::new(),
@@ -97,6 +103,11 @@ impl Scripts {
     /// Makes every run and every refusal leave a receipt, if `receipts` applies to scripts.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
         Self { receipts: receipts.and_then(Receipts::of_scripts).cloned(), ..self }
+    }
+
+    /// Makes scripts use packages that are installed, and installs nothing.
+    pub(crate) fn without_installing(self) -> Self {
+        Self { packages: self.packages.map(ScriptPackages::that_exist), ..self }
     }
 
     #[cfg(test)]
@@ -166,6 +177,11 @@ impl Scripts {
             runs.await;
             self.settle().await;
         };
-        tokio::join!(settled, self.executor.shut_down());
+        let packages = async {
+            if let Some(packages) = &self.packages {
+                packages.shut_down().await;
+            }
+        };
+        tokio::join!(settled, packages, self.executor.shut_down());
     }
 }

@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::instrument;
 
 use crate::aibom;
-use crate::executor::{Echo, Ending, Lane, Outcome, RunError, RunLimits, Start, Turn};
+use crate::executor::{
+    Echo, Ending, Executor, Lane, Outcome, RunError, RunLimits, Start, Surroundings, Turn,
+};
 use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
 use crate::gateway::{DecisionRecord, JobOwner};
 use crate::governance::until_reached;
@@ -25,7 +27,8 @@ use crate::receipt::{Draft, WriteError};
 use crate::sandbox::Tier;
 use crate::verification::{Circumstances, Variants, verdict_on_run};
 
-use super::missing_module::{Dependencies, advice, missing_module};
+use super::missing_module::{Dependencies, Installs, advice, missing_module};
+use super::packages::{Chosen, ScriptPackages};
 use super::variants::Judged;
 use super::{Permit, ScriptError, Scripts};
 
@@ -49,8 +52,19 @@ impl RunRequest {
     }
 }
 
+/// The packages that are chosen for a script.
+#[derive(Default)]
+pub(crate) struct Packages(Chosen);
+
+/// A turn of a script, with the packages that are chosen for the script.
+pub(crate) struct ScriptTurn {
+    chosen: Chosen,
+    _turn: Turn,
+}
+
 impl Scripts {
-    /// Waits for a turn of the permit's user in a lane. See [`Turns::take`](crate::executor::Turns::take).
+    /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the permit's user
+    /// in a lane. See [`Turns::take`](crate::executor::Turns::take).
     #[instrument(target = SPANS, name = "queue.wait", skip_all)]
     pub(crate) async fn turn(
         &self,
@@ -58,8 +72,24 @@ impl Scripts {
         lane: Lane,
         waits: &AtomicBool,
         cancel: &CancellationToken,
-    ) -> Option<Turn> {
-        self.turns.take(lane, permit.user().map(UserName::as_str), waits, cancel).await
+    ) -> Option<ScriptTurn> {
+        waits.store(true, Ordering::Relaxed);
+        let packages = self.packages_for(permit, cancel).await?;
+        self.turn_with(packages, permit, lane, waits, cancel).await
+    }
+
+    /// Waits for a turn of the permit's user in a lane. The packages of the script are chosen before.
+    pub(crate) async fn turn_with(
+        &self,
+        Packages(chosen): Packages,
+        permit: &Permit,
+        lane: Lane,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<ScriptTurn> {
+        let user = permit.user().map(UserName::as_str);
+        let turn = self.turns.take(lane, user, waits, cancel).await?;
+        Some(ScriptTurn { chosen, _turn: turn })
     }
 
     /// Runs the script of a permit in a turn, until the script ends or is cancelled. The script starts only if the
@@ -75,7 +105,7 @@ impl Scripts {
     pub(crate) async fn run(
         &self,
         permit: &Permit,
-        _turn: &Turn,
+        turn: &ScriptTurn,
         request: RunRequest,
     ) -> Result<Outcome, ScriptError> {
         let RunRequest { limits, stdin, call, echo, cancel } = request;
@@ -93,7 +123,8 @@ impl Scripts {
         let dependencies = Dependencies::of(script.source().as_str());
         let engines =
             aibom::engines(script.imports().unwrap_or_default().iter().map(String::as_str));
-        let mut draft = self.begin_receipt(&script, limits).await?;
+        let executor = turn.chosen.executor(&self.executor);
+        let mut draft = self.begin_receipt(&script, limits, executor).await?;
         if let Some(governance) = &self.governance {
             let started = governance.script_started(&id, proof, patience).await;
             if !started.map_err(|_| ScriptError::NotAudited)? {
@@ -105,7 +136,7 @@ impl Scripts {
         }
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
         let judged = script.clone();
-        let run = self.execute(script, limits, cancel, echo);
+        let run = executor.run(script, limits, cancel, echo);
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
         match &mut outcome {
@@ -120,17 +151,17 @@ impl Scripts {
             }
         }
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
-            self.account(&engines);
+            self.account(&engines, executor);
         }
         // Add the advice before the end is audited. The row about the end contains a hash of everything that the job's
         // user receives, including the advice.
         if let Ok(outcome) = &mut outcome
             && let Some(module) = missing_module(outcome)
         {
-            outcome.advice = self.advice(module, dependencies).await;
+            outcome.advice = self.advice(module, dependencies, &turn.chosen).await;
         }
         if let Ok(outcome) = &mut outcome {
-            self.judge(outcome, &judged, limits, proof, &ended).await;
+            self.judge(outcome, &judged, limits, proof, &ended, executor).await;
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -148,15 +179,23 @@ impl Scripts {
         Ok(outcome)
     }
 
-    /// Passes a script to the executor.
-    pub(super) async fn execute(
+    /// Returns the interpreter and the sandbox of a script, with the packages that the script lists.
+    pub(crate) async fn surroundings(&self, permit: &Permit) -> Option<Arc<Surroundings>> {
+        let Packages(chosen) = self.packages_for(permit, &CancellationToken::new()).await?;
+        chosen.executor(&self.executor).surroundings().await
+    }
+
+    /// Chooses the packages of a script, and makes the environment with the packages that the script lists, if the admin
+    /// allows them. Returns `None` if `cancel` is cancelled first.
+    pub(crate) async fn packages_for(
         &self,
-        script: AuthorizedScript,
-        limits: RunLimits,
-        cancel: CancellationToken,
-        echo: Echo,
-    ) -> Result<Outcome, RunError> {
-        self.executor.run(script, limits, cancel, echo).await
+        permit: &Permit,
+        cancel: &CancellationToken,
+    ) -> Option<Packages> {
+        match &self.packages {
+            Some(packages) => packages.choose(permit.script(), cancel).await.map(Packages),
+            None => Some(Packages::default()),
+        }
     }
 
     /// Fails if the proof of a caller no longer holds. Only this function checks the proof at the start of a run of a
@@ -249,9 +288,10 @@ impl Scripts {
         &self,
         script: &AuthorizedScript,
         limits: RunLimits,
+        executor: &Arc<dyn Executor>,
     ) -> Result<Option<Box<Draft>>, ScriptError> {
         let Some(receipts) = &self.receipts else { return Ok(None) };
-        let draft = Box::pin(receipts.begin(script, limits, &*self.executor)).await;
+        let draft = Box::pin(receipts.begin(script, limits, &**executor)).await;
         draft.map(|draft| Some(Box::new(draft))).map_err(|error| {
             error.log();
             ScriptError::NoReceipt(error)
@@ -269,9 +309,22 @@ impl Scripts {
     }
 
     /// Returns the advice about a missing module. Returns `None` if the interpreter is unknown.
-    async fn advice(&self, module: String, dependencies: Dependencies) -> Option<String> {
-        let installation = self.executor.installation().await?;
-        let advice = move || advice(&module, &dependencies, &installation);
+    async fn advice(
+        &self,
+        module: String,
+        dependencies: Dependencies,
+        chosen: &Chosen,
+    ) -> Option<String> {
+        let installation = chosen.executor(&self.executor).installation().await?;
+        let allowed = self.packages.iter().flat_map(ScriptPackages::allowed).map(str::to_owned);
+        let allowed: Vec<String> = allowed.collect();
+        let installs = match chosen {
+            Chosen::NotInstalled => Installs::Failed,
+            Chosen::Usual | Chosen::Own(_) if allowed.is_empty() => Installs::Nothing,
+            Chosen::Usual => Installs::Listed(allowed),
+            Chosen::Own(_) => Installs::AsListed(allowed),
+        };
+        let advice = move || advice(&module, &dependencies, &installation, &installs);
         tokio::task::spawn_blocking(advice).await.ok()
     }
 
@@ -284,14 +337,16 @@ impl Scripts {
         limits: RunLimits,
         proof: Option<Proof>,
         cancel: &CancellationToken,
+        executor: &Arc<dyn Executor>,
     ) {
-        let circumstances = self.circumstances().await;
+        let circumstances = self.circumstances(executor).await;
         let verdict_with = |variants, outcome: &_| {
             verdict_on_run(script, limits, &circumstances, outcome, variants)
         };
         let mut verdict = verdict_with(Variants::NotRun, outcome);
         if self.vacuity {
-            let run = Judged { script, limits, outcome, verdict: &verdict, proof, cancel };
+            let run =
+                Judged { script, limits, outcome, verdict: &verdict, proof, cancel, executor };
             let variants = self.run_variants(run).await;
             verdict = verdict_with(variants, outcome);
         }
@@ -302,8 +357,8 @@ impl Scripts {
     }
 
     /// Returns the interpreter and the packages of scripts, as far as they are known.
-    async fn circumstances(&self) -> Circumstances {
-        let Some(surroundings) = self.executor.surroundings().await else {
+    async fn circumstances(&self, executor: &Arc<dyn Executor>) -> Circumstances {
+        let Some(surroundings) = executor.surroundings().await else {
             return Circumstances::default();
         };
         if let Some(environment) = self.environment.known(&surroundings) {
@@ -316,10 +371,10 @@ impl Scripts {
 
     /// Records the engines of a run in the session. Looks up the versions of the engines at once, because the end of
     /// the session may leave no time for the lookup.
-    fn account(&self, engines: &[String]) {
+    fn account(&self, engines: &[String], executor: &Arc<dyn Executor>) {
         let Some(session) = &self.session else { return };
         let Some(modules) = session.record_script(engines) else { return };
-        let (executor, session) = (Arc::clone(&self.executor), Arc::clone(session));
+        let (executor, session) = (Arc::clone(executor), Arc::clone(session));
         self.lookups.spawn(async move {
             if let Some(installed) = executor.inventory(modules).await {
                 session.record_packages(installed);

@@ -2,11 +2,12 @@
 //!
 //! A variant is a part of the script's own run: it has the same turn, sandbox and limits, and its output is dropped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::{Echo, Outcome, RunLimits};
+use crate::executor::{Echo, Executor, Outcome, RunLimits};
 use crate::gateway::{AuthorizedScript, ScriptNames};
 use crate::ledger::Proof;
 use crate::safety::{Change, variant};
@@ -22,7 +23,6 @@ const OF_NUMBERS: [Change; 3] = [Change::Larger, Change::Smaller, Change::Slight
 const EXTRA_TIME: Duration = Duration::from_secs(1);
 
 /// A run of a script that may have variants.
-#[derive(Debug)]
 pub(super) struct Judged<'r> {
     pub(super) script: &'r AuthorizedScript,
     pub(super) limits: RunLimits,
@@ -31,6 +31,7 @@ pub(super) struct Judged<'r> {
     /// The proof of the caller, which must still hold when a variant starts.
     pub(super) proof: Option<Proof>,
     pub(super) cancel: &'r CancellationToken,
+    pub(super) executor: &'r Arc<dyn Executor>,
 }
 
 impl Scripts {
@@ -68,8 +69,8 @@ impl Scripts {
         }
         let variant = self.permitted_variant(run.script, variant).await?;
         let cancel = run.cancel.clone();
-        let outcome =
-            self.execute(variant.clone(), run.limits, cancel, Echo::default()).await.ok()?;
+        let ran = run.executor.run(variant.clone(), run.limits, cancel, Echo::default());
+        let outcome = ran.await.ok()?;
         has_failed(&variant.names()?.checks, &outcome)
     }
 }

@@ -153,6 +153,7 @@ pub(super) fn tools(settings: &Settings) -> [Tool; 2] {
                 "inputs": {
                     "type": "object",
                     "description": inputs,
+                    // An example, because the Gemini API refuses an object without properties.
                     "properties": { "data.csv": property("string", "The content of one file.") },
                 },
                 "background": { "type": "boolean", "default": false, "description": background },

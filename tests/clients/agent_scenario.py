@@ -117,6 +117,7 @@ async def run(framework: Framework, *further: Callable[[Scenario], Awaitable[Non
         check_refuted_claims,
         check_refusal,
         check_picture,
+        check_inputs,
         check_background_job,
         check_unknown_job,
         check_timeout,
@@ -258,6 +259,19 @@ async def check_picture(scenario: Scenario) -> None:
         drawn = [block["data"] for content in contents for block in content if block["type"] == "image"]
         equal("pictures on the wire", len(drawn), 1)
         assert conversation.pictures == drawn, f"shown are {[text[:40] for text in conversation.pictures]}"
+
+
+async def check_inputs(scenario: Scenario) -> None:
+    """Passes a table of 3 MB, next to JSON."""
+    row = "1,two,3.5,2026-01-01\n"
+    count = 3_000_000 // len(row)
+    code = "import csv\nwith open('table.csv') as file:\n    print(len(list(csv.reader(file))) == inputs['n']['rows'])"
+    call = execute(code, inputs={"table.csv": row * count, "n": {"json": {"rows": count}}})
+    async with scenario.check("a table of 3 MB reaches the script") as server:
+        async with scenario.framework.connect(server) as agent:
+            shown, end = await converse(agent, call)
+        equal("shown", shown, [scenario.framework.result("STDOUT:\nTrue\n\nExecution completed successfully.")])
+        equal("end", end, DONE)
 
 
 async def check_background_job(scenario: Scenario) -> None:

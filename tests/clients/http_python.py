@@ -83,6 +83,12 @@ async def run(url: str, pid: int) -> int:
             assert not is_error and "AssertionError" in texts[0], texts
             is_error, texts = await session.call("execute_python_code", {"code": "import os; os.system('id')"})
             assert is_error and texts[1] == "Error code: QWED-MCP-RISK-005", texts
+    async with report.check("inputs of 3 MB"):
+        async with connect(url) as session:
+            code = "print(len(open('a.txt').read()), len(inputs['b']))"
+            inputs = {"a.txt": "é" * 400_000, "b": {"base64": "AAAA" * 250_000}}
+            _, texts = await session.call("execute_python_code", {"code": code, "inputs": inputs})
+            equal("texts", texts, ["STDOUT:\n400000 750000\n\nExecution completed successfully."])
     async with report.check("a background job polled to success"):
         async with connect(url) as session:
             _, [text] = await session.call("execute_python_code", {"code": "print(42)", "background": True})

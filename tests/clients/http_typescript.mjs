@@ -58,8 +58,8 @@ function descendants() {
 
 const report = new Report(`http-typescript-${mode}`);
 const { client, version } = await connect();
-const call = async (code, options) => {
-  const args = [{ name: 'execute_python_code', arguments: { code } }];
+const call = async (code, options, inputs) => {
+  const args = [{ name: 'execute_python_code', arguments: { code, inputs } }];
   const result = mode === '1' ? await client.callTool(...args, undefined, options) : await client.callTool(...args, options);
   return [result.isError ?? false, result.content.map(({ text }) => text)];
 };
@@ -72,6 +72,11 @@ await report.check('a correct script, a refused script', async () => {
   equal('answer', await call('print(6 * 7)'), [false, ['STDOUT:\n42\n\nExecution completed successfully.']]);
   const [isError, texts] = await call("import os; os.system('id')");
   equal('refused', [isError, texts[1]], [true, 'Error code: QWED-MCP-RISK-005']);
+});
+await report.check('inputs of 3 MB', async () => {
+  const inputs = { 'a.txt': 'é'.repeat(400_000), b: { base64: 'AAAA'.repeat(250_000) } };
+  const answer = await call("print(len(open('a.txt').read()), len(inputs['b']))", undefined, inputs);
+  equal('answer', answer, [false, ['STDOUT:\n400000 750000\n\nExecution completed successfully.']]);
 });
 await report.check('rising progress, and then the result', async () => {
   const seen = [];

@@ -38,4 +38,10 @@ await report.check('--tool-arg background=true arrives as a boolean', async () =
   assert.match(result.content[0].text, JOB_PLACED);
 });
 
+await report.check('--tool-arg inputs={…} arrives as an object', async () => {
+  const code = "code=print(open('a.txt').read(), inputs['b'])";
+  const result = await inspect(...call, '--tool-arg', code, 'inputs={"a.txt": "é", "b": {"json": [1]}}');
+  equal('text', result.content[0].text, 'STDOUT:\né [1]\n\nExecution completed successfully.');
+});
+
 process.exit(report.failed ? 1 : 0);

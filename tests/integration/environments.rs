@@ -26,7 +26,11 @@ tests! {
         the_newest_complete_environment_is_taken,
         an_environment_that_others_can_change_is_not_used,
         an_environment_that_starts_with_other_files_is_not_used,
-        a_missing_module_is_answered_with_the_installed_packages;
+        a_missing_module_is_answered_with_the_installed_packages,
+        packages_that_a_script_lists_are_installed_if_the_admin_allows_them,
+        packages_of_scripts_stay_for_servers_and_replays_until_they_are_removed,
+        packages_of_scripts_that_cannot_be_installed_are_reported,
+        a_server_keeps_eight_environments_for_packages_of_scripts;
     needs [Root, Tier3, Packages, Venv]:
         a_full_disk_leaves_no_environment,
         an_environment_that_cannot_be_removed_stops_no_command;
@@ -451,7 +455,7 @@ fn packages_are_wheels_that_the_lock_has_and_that_can_be_imported() {
             .status();
         assert!(packed.unwrap().success());
         let said = fixture.not_created(&["--with", "source_only"]);
-        assert!(said.contains("failed to resolve the packages of --with: "), "{said}");
+        assert!(said.contains("failed to resolve the added packages: "), "{said}");
         assert!(!ran.exists(), "{said}");
 
         // The digest of the wheel does not match the lock.
@@ -712,6 +716,200 @@ fn a_missing_module_is_answered_with_the_installed_packages() {
         server.execute("try:\n    import polars\nexcept ImportError:\n    print('without')");
     assert_eq!(caught.text(), "STDOUT:\nwithout\n\nExecution completed successfully.");
     server.finish();
+}
+
+/// Returns a script with a header that lists these packages.
+fn listing(packages: &[&str], code: &str) -> String {
+    format!("# /// script\n# dependencies = {packages:?}\n# ///\n{code}")
+}
+
+/// The names of the environments for packages of scripts.
+fn of_scripts(fixture: &Fixture) -> Vec<Value> {
+    let is_of_scripts = |it: &Value| it["name"].as_str().unwrap().starts_with("scripts/");
+    fixture.listed().into_iter().filter(is_of_scripts).collect()
+}
+
+/// A fixture with an environment, for servers that install packages from the fixture's wheels.
+fn installing(with_uv: bool) -> Fixture {
+    let mut fixture = if with_uv { Fixture::with_uv() } else { Fixture::with_pip() };
+    fixture.prepend("PIP_NO_INDEX", "1");
+    fixture.prepend("UV_OFFLINE", "1");
+    fixture.created(&[]);
+    fixture
+}
+
+const USES_TINY_TWO: &str =
+    "import tiny_two, tiny_one\nassert tiny_two.value == 7\nprint(tiny_two)";
+
+fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
+    let fixture = installing(true);
+    let script = listing(&["tiny-two>=2"], USES_TINY_TWO);
+    // Without a list, nothing is installed.
+    let mut server = fixture.server().connect();
+    let result = server.execute(&script);
+    assert!(result.texts[1].contains("`qwed-mcp env create --with 'tiny-two>=2'`"), "{result:?}");
+    server.finish();
+    assert_eq!(of_scripts(&fixture).len(), 0);
+
+    let allowing = fixture.server().variable("QWED_MCP_ENV_ALLOW", "Tiny_Two, tiny.one,other");
+    let mut server = allowing.connect();
+    let plain = server.execute("import tiny_one\nprint(tiny_one.value)");
+    assert_eq!(plain.text(), "STDOUT:\n42\n\nExecution completed successfully.");
+    let without = server.execute("import tiny_two");
+    let remedy = "This server may install other, tiny-one, tiny-two, if the script begins with the \
+                  lines `# /// script`, `# dependencies = [\"NAME\"]` and `# ///`.";
+    assert!(without.texts[1].ends_with(remedy), "{without:?}");
+    // Equal lists have the same environment.
+    let other = listing(&["TINY_two >=2", "tiny-two>=2"], USES_TINY_TWO);
+    for script in [&script, &script, &other] {
+        let result = server.execute(script);
+        assert!(result.text().contains("environments/scripts/env-1/lib"), "{result:?}");
+        assert_eq!(result.meta["qwed.ai/verification"]["outcome"], "verified");
+    }
+    let absent = server.execute(&listing(&["tiny-two>=2"], "import absent"));
+    let remedy = "This server may install other, tiny-one, tiny-two, and the packages of \
+                  `qwed-mcp env create`.";
+    assert!(absent.texts[1].ends_with(remedy), "{absent:?}");
+    let job = server.place(&script);
+    assert!(server.wait_for_job(&job).texts[0].contains("scripts/env-1"));
+    // The script of the documents, with other packages. One of them is there anyway.
+    let page = fs::read_to_string(root().join("docs/CONFIGURATION.md")).unwrap();
+    let sample = page.split("```").find_map(|block| block.strip_prefix("python\n")).unwrap();
+    let sample = sample.replace("networkx>=3", "tiny-two").replace("numpy", "tiny-one");
+    let result = server.execute(&sample.replace("networkx", "tiny_two"));
+    assert_eq!(result.text(), "Execution completed successfully.", "{sample}");
+    // Other packages need the admin's permission, also if they are there.
+    for other in ["tell-tale-two", "tell-tale"] {
+        let refused = server.execute(&listing(&["tiny-two", other], "import tiny_two"));
+        assert!(refused.texts[1].contains("qwed-mcp env create --with tiny-two"), "{refused:?}");
+    }
+    let made = of_scripts(&fixture);
+    let facts = |it: &Value| (it["name"].clone(), it["with"].clone(), it["in_use"].clone());
+    let both = [facts(&made[0]), facts(&made[1])];
+    let expected = [
+        (json!("scripts/env-2"), json!(["tiny-one", "tiny-two"]), json!(true)),
+        (json!("scripts/env-1"), json!(["tiny-two>=2"]), json!(true)),
+    ];
+    assert_eq!((both, made.len()), (expected, 2));
+    server.finish();
+}
+
+fn packages_of_scripts_stay_for_servers_and_replays_until_they_are_removed() {
+    for with_uv in [true, false] {
+        let fixture = installing(with_uv);
+        let script = listing(&["tiny-two>=2"], USES_TINY_TWO);
+        assert!(fixture.run(&["receipt", "keygen"]).status.success());
+        let receipts = fixture.at("receipts");
+        let allowing = fixture
+            .server()
+            .variable("QWED_MCP_ENV_ALLOW", "tiny-two")
+            .variable("QWED_MCP_RECEIPTS", receipts.to_str().unwrap());
+        let mut receipt = Value::Null;
+        for _ in 0..2 {
+            let mut server = allowing.clone().connect();
+            let mut result = server.execute(&script);
+            assert!(result.text().contains("scripts/env-1"), "{result:?}");
+            receipt = result.meta["qwed.ai/receipt"]["path"].take();
+            server.finish();
+        }
+        let file = fixture.at("script.py");
+        fs::write(&file, &script).unwrap();
+        let replay = |builder: ServerBuilder| -> Value {
+            let mut command = builder.command();
+            command.args(["replay", "--format", "json", "--script"]).arg(&file);
+            let output = command.arg(receipts.join(receipt.as_str().unwrap())).output().unwrap();
+            serde_json::from_slice(&output.stdout).unwrap()
+        };
+        let is_without = |replayed: &Value| {
+            let differences = replayed["environment"].as_array().unwrap();
+            differences.contains(&json!("package tiny-two: 2.0 → none"))
+        };
+        let replayed = replay(allowing.clone());
+        assert!(!is_without(&replayed) && replayed["verdict"] == "identical", "{replayed}");
+        let replayed = replay(allowing.clone().without("QWED_MCP_ENV_ALLOW"));
+        assert!(is_without(&replayed) && replayed["verdict"] == "differs", "{replayed}");
+        // The environment is not the newest of all servers.
+        let newest = fixture.interpreter()["program"].as_str().unwrap().to_owned();
+        assert!(!newest.contains("scripts"), "{newest}");
+        let removed = fixture.run(&["env", "remove", "scripts/env-1"]);
+        assert_eq!(String::from_utf8_lossy(&removed.stdout), "scripts/env-1 is removed\n");
+        assert!(!fixture.environments().join("scripts/env-1").exists());
+        // A replay installs nothing. A server does, also if the environment is removed while it runs.
+        assert!(is_without(&replay(allowing.clone())));
+        let mut server = allowing.clone().connect();
+        assert!(server.execute(&script).text().contains("scripts/env-1"));
+        fs::remove_dir_all(fixture.environments().join("scripts/env-1")).unwrap();
+        assert!(server.execute(&script).text().contains("scripts/env-1"));
+        server.finish();
+        // An environment whose interpreter starts with other files is not used.
+        let changed = fixture.environments().join("scripts/env-1/pyvenv.cfg");
+        fs::write(&changed, fs::read_to_string(&changed).unwrap() + "\n").unwrap();
+        let mut server = allowing.connect();
+        assert!(server.execute(&script).text().contains("scripts/env-2"));
+        server.finish();
+        let removed = fixture.run(&["env", "remove"]);
+        let told = String::from_utf8_lossy(&removed.stdout).into_owned();
+        assert_eq!(told, "env-1 is removed\nscripts/env-2 is removed\nscripts/env-1 is removed\n");
+        let mark = fixture.at("marks/mark");
+        assert!(!mark.exists(), "no code of a package runs outside of the sandbox");
+    }
+}
+
+fn packages_of_scripts_that_cannot_be_installed_are_reported() {
+    let mut fixture = Fixture::with_uv();
+    fixture.prepend("UV_OFFLINE", "1");
+    fixture.created(&[]);
+    // A package that changes what the interpreter starts with.
+    fixture.wheel("hostile", "1.0", "", &[("hostile-1.0.data/data/pyvenv.cfg", "home = /")]);
+    let allowing = fixture.server().variable("QWED_MCP_ENV_ALLOW", "missing,hostile,tiny-two");
+    let mut server = allowing.connect();
+    for (package, module) in
+        [("missing", "missing"), ("hostile", "hostile"), ("tiny-two>=3", "tiny_two")]
+    {
+        for _ in 0..2 {
+            let result = server.execute(&listing(&[package], &format!("import {module}")));
+            let remedy = "The packages in the script's header could not be installed; the admin finds \
+                          the reason in the server's log.";
+            assert!(result.texts[1].ends_with(remedy), "{result:?}");
+        }
+    }
+    assert_eq!(of_scripts(&fixture).len(), 0);
+    // A call that is cancelled while packages are installed, and a server that ends meanwhile, leave nothing.
+    fixture.stop_uv_at("install");
+    let call = server.start_execute(&listing(&["tiny-two"], "import tiny_two"));
+    fixture.reached();
+    server.cancel(call);
+    assert!(server.execute("print(1)").text().starts_with("STDOUT:\n1\n"));
+    server.finish();
+    let left = || fs::read_dir(fixture.environments().join("scripts")).unwrap().flatten();
+    let names: Vec<_> = left().map(|entry| entry.file_name().into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| name == ".lock"), "{names:?}");
+}
+
+fn a_server_keeps_eight_environments_for_packages_of_scripts() {
+    let mut fixture = Fixture::with_uv();
+    fixture.prepend("UV_OFFLINE", "1");
+    fixture.created(&[]);
+    let mut server = fixture.server().variable("QWED_MCP_ENV_ALLOW", "tiny-two").connect();
+    for number in 1..=10 {
+        let script =
+            listing(&[&format!("tiny-two>=0.{number}")], "import tiny_two\nprint(tiny_two)");
+        let result = server.execute(&script);
+        assert!(result.text().contains(&format!("scripts/env-{number}/lib")), "{result:?}");
+    }
+    let names: Vec<_> = of_scripts(&fixture).iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names.len(), 8);
+    assert!(names.contains(&json!("scripts/env-10")) && !names.contains(&json!("scripts/env-1")));
+    server.finish();
+    // With a policy, nothing is installed.
+    let policy = fixture.at("policy.toml");
+    fs::write(&policy, "").unwrap();
+    let allowing = fixture.server().variable("QWED_MCP_ENV_ALLOW", "tiny-two");
+    let mut server = allowing.variable("QWED_MCP_POLICY", policy.to_str().unwrap()).connect();
+    let result = server.execute(&listing(&["tiny-two>=0.1"], "import tiny_two"));
+    assert!(result.texts[1].contains("`qwed-mcp env create --with 'tiny-two>=0.1'`"), "{result:?}");
+    assert_eq!(of_scripts(&fixture).len(), 8);
+    assert!(server.finish().contains("QWED_MCP_ENV_ALLOW is not used"));
 }
 
 fn a_full_disk_leaves_no_environment() {

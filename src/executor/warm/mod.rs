@@ -373,6 +373,10 @@ impl Executor for WarmExecutor {
         self.alone.surroundings()
     }
 
+    fn with_interpreter(&self, settings: &Settings) -> Option<Arc<dyn Executor>> {
+        self.alone.with_interpreter(settings)
+    }
+
     fn warm_up(&self) {
         // Without this, the first call would start a fork server. The fork servers start one after another, so that the
         // first, which suits most scripts, is ready as soon as possible. The fork server for drawing starts with the

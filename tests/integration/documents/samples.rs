@@ -93,6 +93,11 @@ const OTHERS: &[(&str, &str, Other)] = &[
     ),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
     ("docs/BATCHES.md", "{\"id\":\"sum\"", Other::File("scripts.jsonl")),
+    (
+        "docs/CONFIGURATION.md",
+        "# /// script",
+        Other::Test("packages_that_a_script_lists_are_installed_if_the_admin_allows_them"),
+    ),
     ("docs/PYTHON.md", "from qwed_mcp", PYTHON),
     ("docs/PIPELINES.md", "from qwed_mcp", PIPELINES),
     ("docs/PIPELINES.md", "import ray", Other::Script("check_the_document")),
@@ -294,6 +299,7 @@ fn every_sample_is_run_or_listed() {
                 read("src/executor/obstacle.rs"),
                 read("tests/integration/terminal.rs"),
                 read("tests/integration/verdicts.rs"),
+                read("tests/integration/environments.rs"),
             ];
             assert!(
                 tests.iter().any(|file| file.contains(&format!("fn {name}"))),

@@ -16,7 +16,7 @@ use super::machine::{self, Need};
 
 /// The tests that also need [`Need::Time`], so that `cargo test` takes minutes: each takes more than 15 seconds while both
 /// processors are busy (`report_times` prints the times), or downloads packages.
-const LONG: [&str; 57] = [
+const LONG: [&str; 59] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
     "abuse::nothing_gets_out_of_a_batch_that_reports",
@@ -34,9 +34,11 @@ const LONG: [&str; 57] = [
     "environments::a_full_disk_leaves_no_environment",
     "environments::a_package_cannot_bring_what_the_environment_starts_with",
     "environments::a_package_that_is_needed_by_its_address_is_not_built",
+    "environments::a_server_keeps_eight_environments_for_packages_of_scripts",
     "environments::an_environment_is_made_with_uv",
     "environments::an_environment_is_made_with_venv_and_pip",
     "environments::an_environment_that_a_server_uses_stays_until_it_has_ended",
+    "environments::packages_of_scripts_stay_for_servers_and_replays_until_they_are_removed",
     "environments::packages_are_wheels_that_the_lock_has_and_that_can_be_imported",
     "environments::settings_of_pip_and_uv_do_not_lead_packages_elsewhere",
     "environments::the_newest_complete_environment_is_taken",
