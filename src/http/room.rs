@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The maximum size of the body of one request, in bytes, unless it is one script of a pipeline. A script of 1 MiB fits, even
 /// if JSON escapes it.
 pub(super) const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. A body takes about four times its
+/// The maximum number of bodies above [`BODY_BYTES_MAX`] in memory, of all users together. A body takes about three times its
 /// size until its script has ended. One user may have one.
 const LARGE_BODIES_MAX: usize = 4;
 /// The maximum time to wait for the place of a large body. Meanwhile its client cannot send. A client that is refused before

@@ -62,6 +62,14 @@ c.executemany('insert into t values (?)', [(1,), (2,)])
 c.commit()
 sys.stdout.buffer.write(c.serialize())";
 
+const BOOK: &str = "
+import io, openpyxl, sys
+book, buffer = openpyxl.Workbook(write_only=True), io.BytesIO()
+sheet = book.create_sheet()
+for number in range(10_000): sheet.append([number, number / 7, f'row {number}'])
+book.save(buffer)
+sys.stdout.buffer.write(buffer.getvalue())";
+
 fn assert_files(server: &mut McpProcess) {
     let csv = json!({ "orders.csv": "a,b\n1,é\n2,x\r\n" });
     for (code, expected) in [
@@ -106,6 +114,11 @@ fn assert_files(server: &mut McpProcess) {
     ] {
         assert_prints(&call(server, code, &several), expected);
     }
+    let book = json!({ "book.xlsx": { "base64": STANDARD.encode(made_by(BOOK)) } });
+    let code = "import openpyxl\nwith open('book.xlsx', 'rb') as f:\n    \
+                rows = openpyxl.load_workbook(f, read_only=True).active.iter_rows(values_only=True)\n    \
+                print(sum(row[0] for row in rows))";
+    assert_prints(&call(server, code, &book), "49995000");
     // Three megabytes arrive complete.
     let large = "1234567,89\n".repeat(280_000);
     let digest = hex::encode(Sha256::digest(&large));
