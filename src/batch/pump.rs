@@ -187,13 +187,17 @@ impl Pump {
 
 /// Parses a line, and refuses it if an earlier line has the same id. `line` is the maximum length if the
 /// line is too long.
-pub(super) fn take_up(
+fn take_up(
     number: u64,
     line: Result<&[u8], usize>,
     bounds: Bounds,
     ids: &mut Ids,
 ) -> Result<Ask, Invalid> {
-    let ask = Ask::take(number, line, bounds)?;
+    with_new_id(Ask::take(number, line, bounds)?, number, ids)
+}
+
+/// Refuses a line with the id of an earlier line.
+pub(super) fn with_new_id(ask: Ask, number: u64, ids: &mut Ids) -> Result<Ask, Invalid> {
     let reason = match ids.add(&ask.id) {
         Ok(()) => return Ok(ask),
         Err(NotAdded::Known) => "an earlier line has the same id".to_owned(),

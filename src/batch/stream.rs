@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answer;
 use super::answered::Ids;
 use super::ask::{Ask, Invalid, Test};
-use super::pump::{take_up, to_line};
+use super::pump::{to_line, with_new_id};
 use super::{Bounds, Status, Verifier};
 use crate::gateway::Inputs;
 use crate::ledger::Presented;
@@ -88,12 +88,8 @@ impl Batch {
                 break;
             }
             for (number, bytes, room) in lines.split(chunk.unwrap_or_default(), is_end) {
-                let ask = match take_up(
-                    number,
-                    bytes.as_deref().ok_or(LINE_BYTES_MAX),
-                    self.bounds,
-                    &mut ids,
-                ) {
+                let parsed = parse(number, bytes, self.bounds).await;
+                let ask = match parsed.and_then(|ask| with_new_id(ask, number, &mut ids)) {
                     Ok(ask) => ask,
                     Err(invalid) => {
                         let line = AnswerLine::small(to_line(&invalid.into()));
@@ -243,7 +239,7 @@ pub(crate) async fn answer_one(
     cancel: CancellationToken,
 ) -> OneAnswer {
     let ask = match single {
-        Single::Line(line) => parse(line, bounds).await,
+        Single::Line(line) => parse(1, Some(line), bounds).await,
         Single::Wanted(wanted) => Ok(Ask::wanted(wanted, bounds)),
     };
     let answer = match ask {
@@ -253,14 +249,18 @@ pub(crate) async fn answer_one(
     OneAnswer { answer }
 }
 
-/// Parses a line. A long line is parsed on another thread, because the server could not answer other requests meanwhile.
-async fn parse(line: Vec<u8>, bounds: Bounds) -> Result<Ask, Invalid> {
-    if line.len() <= SHORT_LINE_BYTES_MAX {
-        return Ask::parse(1, &line, bounds);
+/// Parses the line with this number; `None` is a line that is too long. A long line is parsed on another thread, because the
+/// server could not answer other requests meanwhile.
+async fn parse(number: u64, line: Option<Vec<u8>>, bounds: Bounds) -> Result<Ask, Invalid> {
+    let take = move |line: Option<Vec<u8>>| {
+        Ask::take(number, line.as_deref().ok_or(LINE_BYTES_MAX), bounds)
+    };
+    if line.as_ref().is_none_or(|line| line.len() <= SHORT_LINE_BYTES_MAX) {
+        return take(line);
     }
-    let parsed = spawn_blocking(move || Ask::parse(1, &line, bounds)).await;
+    let parsed = spawn_blocking(move || take(line)).await;
     parsed.unwrap_or_else(|_| {
-        Err(Invalid { number: 1, id: None, reason: "the line could not be read".to_owned() })
+        Err(Invalid { number, id: None, reason: "the line could not be read".to_owned() })
     })
 }
 

@@ -30,6 +30,9 @@ const ATTEMPTS_MAX: u8 = 2;
 /// The pause between two attempts to answer a line.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(500);
 
+/// The error for a script without the packages that it lists.
+const NOT_INSTALLED: &str = "the packages in the script's header could not be installed";
+
 /// The reason in the answer if a script timed out because other processes kept it from the processors. Such a timeout
 /// does not count as a failure of the script.
 const STARVED: &str = "it timed out because other processes kept it from the processors or from pipes of the usual size";
@@ -203,6 +206,10 @@ impl Verifier {
                 runs.add(test, Outcome::never_started());
                 break;
             };
+            if turn.lacks_packages() {
+                runs.error = Some((NOT_INSTALLED.to_owned(), false));
+                return runs;
+            }
             let run = self.run_once(permit, turn, (test, call), limits, cancel).await;
             match run {
                 // A starved run has no result. If a test has failed before, the failed test decides, so the starved run

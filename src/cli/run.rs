@@ -188,7 +188,11 @@ fn run_script(options: &Options, settings: &Settings) -> anyhow::Result<ExitCode
     let receipts = super::receipt::writer_of_scripts(settings)?;
     let server = Server::new(settings, executor, None, None, receipts.as_ref());
     super::in_runtime(|runtime| {
-        runtime.block_on(call(&server, (code, stdin, inputs), options, folder.as_deref()))
+        runtime.block_on(async {
+            let called = call(&server, (code, stdin, inputs), options, folder.as_deref()).await;
+            server.shut_down().await;
+            called
+        })
     })
 }
 

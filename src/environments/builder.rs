@@ -117,7 +117,7 @@ impl<'t> Builder<'t> {
             let requirements = draft.write(REQUIREMENTS_FILE, &(with.join("\n") + "\n"))?;
             progress(Progress::Step(&format!("Resolving {}", with.join(", "))));
             let resolved = tool.resolve(&job, &requirements, &constraints, progress).await?;
-            locked = locked.with(&resolved);
+            locked = locked.with(&resolved, &order.constraints);
         }
         let lock_file = draft.write(LOCK_FILE, &locked.text())?;
         let names = locked.names().len();

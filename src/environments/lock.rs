@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -117,6 +118,13 @@ impl Lock {
         Ok(Self { is_sdk: true, ..Self::parse(SDK)? })
     }
 
+    /// Returns the names of the packages in the lock of the QWED packages.
+    pub(crate) fn sdk_names() -> &'static BTreeSet<String> {
+        static NAMES: LazyLock<BTreeSet<String>> =
+            LazyLock::new(|| Lock::sdk().map(|lock| lock.names()).unwrap_or_default());
+        &NAMES
+    }
+
     /// Returns the QWED package that contains `module`, if the package and the module have different names.
     pub(crate) fn sdk_package(module: &str) -> Option<&'static str> {
         MODULES.into_iter().find_map(|(known, package)| (known == module).then_some(package))
@@ -168,13 +176,13 @@ impl Lock {
     }
 
     /// Merges the packages of this lock with `resolved`, the packages that were resolved for additions. A resolved
-    /// package replaces the package with the same name. If both have the same version, the hashes of this lock are
-    /// kept.
-    pub(super) fn with(&self, resolved: &Self) -> Self {
+    /// package replaces the package with the same name. If `known` has a resolved package in the same version, its hashes
+    /// there are used.
+    pub(super) fn with(&self, resolved: &Self, known: &Self) -> Self {
         let is_resolved = |pin: &Pin| resolved.pins.iter().any(|other| other.is_of(pin));
         let kept = self.pins.iter().filter(|pin| !is_resolved(pin)).cloned();
         let known = |pin: &Pin| {
-            let same = self.pins.iter().find(|own| own.is_of(pin) && own.version == pin.version);
+            let same = known.pins.iter().find(|own| own.is_of(pin) && own.version == pin.version);
             same.map(|own| Pin { marker: None, ..own.clone() })
         };
         let added = resolved.pins.iter().map(|pin| known(pin).unwrap_or_else(|| pin.clone()));
@@ -354,12 +362,13 @@ mod tests {
         let lock = Lock::parse(&format!(
             "a==1 ; os_name == 'nt' --hash={HASH}\nb_x==2 ; os_name == 'posix' --hash={HASH}\nc==3 \
              --hash={HASH}\n"
-        ));
+        ))
+        .unwrap();
         let resolved = Lock::parse(&format!(
             "a==9 --hash={other}\nB.x==2 --hash={other}\nd==4 --hash={other}\n"
         ));
         assert_eq!(
-            lock.unwrap().with(&resolved.unwrap()).text(),
+            lock.with(&resolved.unwrap(), &lock).text(),
             format!(
                 "c==3 --hash={HASH}\na==9 --hash={other}\nb_x==2 --hash={HASH}\nd==4 \
                  --hash={other}\n"

@@ -55,7 +55,10 @@ impl Requirement {
             parts.dedup();
             parts.join(",")
         };
-        let extras = extras.map(|extras| format!("[{}]", sorted(extras.to_ascii_lowercase())));
+        let extras = extras.map(|extras| {
+            let extras: Vec<String> = extras.split(',').map(normalised).collect();
+            format!("[{}]", sorted(extras.join(",")))
+        });
         let (name, extras) = (self.name.clone(), extras.unwrap_or_default());
         let text = format!("{name}{extras}{}", sorted(conditions.to_owned()));
         Self { name, text }

@@ -11,10 +11,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::written::{Content, Files, Scalar, VALUES_MAX};
+use super::written::{Content, Files, INPUTS_MAX, Scalar, VALUES_MAX};
 
-/// The maximum number of inputs of a script.
-pub(super) const INPUTS_MAX: usize = 16;
 /// The maximum size of the inputs of a script together, in bytes.
 pub(crate) const INPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The maximum length of a name, in bytes.
@@ -251,7 +249,7 @@ fn content_of(name: &str, content: Content) -> Result<(Form, Vec<u8>), InputErro
     match content {
         Content::Text(text) => Ok((Form::Text, text.into_bytes())),
         Content::Base64(text) => Ok((Form::Bytes, decoded(name, &text)?)),
-        Content::Json(value) => Ok((Form::Json, value.to_string().into_bytes())),
+        Content::Json(text) => Ok((Form::Json, text)),
         Content::TooManyValues => Err(InputError::TooManyValues(shown(name))),
         Content::Other => Err(InputError::Content(shown(name))),
     }

@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+/// The maximum number of inputs of a script.
+pub(super) const INPUTS_MAX: usize = 16;
 /// The maximum number of values in an input that is passed as JSON.
-pub(super) const VALUES_MAX: usize = 100_000;
+pub(super) const VALUES_MAX: usize = 10_000;
 
 /// Files by name, in their order. The content of a file has the type `C`.
 #[derive(Debug)]
@@ -27,7 +29,8 @@ pub(crate) struct Files<C> {
 pub(crate) enum Content {
     Text(String),
     Base64(String),
-    Json(Value),
+    /// Compact JSON. Only one input is in memory as values, because these can take a hundred times the size of the text.
+    Json(Vec<u8>),
     /// JSON with more than [`VALUES_MAX`] values.
     TooManyValues,
     Other,
@@ -151,7 +154,7 @@ impl<'de, C: Deserialize<'de>> Kinds<'de> for OfFiles<C> {
 
     fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<Files<C>, A::Error> {
         let mut first = Vec::new();
-        while first.len() < super::inputs::INPUTS_MAX {
+        while first.len() < INPUTS_MAX {
             match map.next_entry()? {
                 Some(file) => first.push(file),
                 None => return Ok(Files { count: first.len(), first, is_object: true }),
@@ -183,7 +186,7 @@ impl<'de> Kinds<'de> for OfContent {
             Some("json") => {
                 let mut values_left = VALUES_MAX;
                 match map.next_value_seed(Limited(&mut values_left))? {
-                    Some(value) => Content::Json(value),
+                    Some(value) => Content::Json(value.to_string().into_bytes()),
                     None => Content::TooManyValues,
                 }
             }

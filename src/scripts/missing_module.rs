@@ -31,7 +31,11 @@ const TOOLS: [&str; 4] = ["pip", "setuptools", "pkg_resources", "wheel"];
 
 /// The packages that a script requires, according to its header (PEP 723).
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Dependencies(pub(super) Vec<Requirement>);
+pub(super) struct Dependencies {
+    pub(super) packages: Vec<Requirement>,
+    /// Whether the header lists more than `packages`.
+    has_unread: bool,
+}
 
 #[derive(Deserialize)]
 struct Header {
@@ -55,14 +59,18 @@ impl Dependencies {
         let header: Option<Header> = toml::from_str(&header).ok().filter(|_| is_closed);
         let named = header.map(|header| header.dependencies).unwrap_or_default();
         // Skip URLs, which do not parse. An admin should not copy an address from a script into a command.
-        let named = named.iter().filter_map(|text| text.parse().ok());
-        Self(named.take(DEPENDENCIES_MAX).collect())
+        let packages = named.iter().filter_map(|text| text.parse().ok());
+        let packages: Vec<Requirement> = packages.take(DEPENDENCIES_MAX).collect();
+        Self { has_unread: packages.len() < named.len(), packages }
     }
+}
 
-    /// Returns the packages that are not in these folders of installed packages, in any version.
-    pub(super) fn missing(self, installed: &[PathBuf]) -> Vec<Requirement> {
-        self.0.into_iter().filter(|it| !has_distribution(installed, it)).collect()
-    }
+/// Returns the packages that are not in folders of installed packages, in any version.
+pub(super) fn missing<'r>(
+    packages: &'r [Requirement],
+    installed: &[PathBuf],
+) -> Vec<&'r Requirement> {
+    packages.iter().filter(|it| !has_distribution(installed, it)).collect()
 }
 
 /// Returns the name of the module that a script did not find. `None` if the script did not end with this error.
@@ -96,7 +104,7 @@ pub(super) enum Installs {
 /// Returns the advice about a missing module. Reads folders, and starts no process.
 pub(super) fn advice(
     module: &str,
-    Dependencies(dependencies): &Dependencies,
+    Dependencies { packages: dependencies, has_unread }: &Dependencies,
     installation: &Installation,
     installs: &Installs,
 ) -> String {
@@ -119,8 +127,15 @@ pub(super) fn advice(
         "{module} is not installed for scripts. What can be imported, besides the standard library: \
          {there}{more}."
     );
-    let missing = dependencies.iter().filter(|it| !has_distribution(&installation.packages, it));
-    let missing: Vec<&Requirement> = missing.collect();
+    let missing = missing(dependencies, &installation.packages);
+    let unread = if *has_unread {
+        format!(
+            " A part of the script's header was not read: it may list {DEPENDENCIES_MAX} names, with conditions on the \
+             version, without addresses and without conditions after `;`."
+        )
+    } else {
+        String::new()
+    };
     let remedy = match (locked_package(top).filter(|_| missing.is_empty()), installs) {
         (_, Installs::Failed) => {
             "The packages in the script's header could not be installed; the admin finds the reason in the \
@@ -129,21 +144,20 @@ pub(super) fn advice(
         }
         (_, Installs::AsListed(names)) => format!(
             "Add the package that brings it to the dependencies in the script's header. This server may install {}, and \
-             the packages of `qwed-mcp env create`.",
+             the packages of `qwed-mcp env create`.{unread}",
             names.join(", ")
         ),
-        (Some(package), Installs::Listed(names)) if names.contains(&package) => listing(names),
+        (_, Installs::Listed(names)) if missing.is_empty() => listing(names, &unread),
         (Some(package), _) => remedy_of_locked(&package, &installation.source),
-        (None, Installs::Listed(names)) if missing.is_empty() => listing(names),
         (None, _) => remedy(&missing, &installation.source),
     };
     format!("{there} {remedy}")
 }
 
-fn listing(names: &[String]) -> String {
+fn listing(names: &[String], unread: &str) -> String {
     format!(
-        "This server may install {}, if the script begins with the lines `# /// script`, \
-         `# dependencies = [\"NAME\"]` and `# ///`.",
+        "This server may install {}, and the packages of `qwed-mcp env create`, if the script begins with the lines \
+         `# /// script`, `# dependencies = [\"NAME\"]` and `# ///`.{unread}",
         names.join(", ")
     )
 }
@@ -154,8 +168,7 @@ pub(super) fn locked_package(module: &str) -> Option<String> {
     let package = verification_package(module).or_else(|| Lock::sdk_package(module));
     let package = package.unwrap_or(module);
     let package: Requirement = package.parse().ok()?;
-    let names = Lock::sdk().ok()?.names();
-    names.into_iter().find(|name| package.is_for(name))
+    Lock::sdk_names().get(package.name()).cloned()
 }
 
 fn remedy_of_locked(package: &str, source: &Source) -> String {
@@ -259,7 +272,7 @@ mod tests {
     #[test]
     fn the_header_of_a_script_names_its_dependencies() {
         let of = |source: &str| {
-            let Dependencies(found) = Dependencies::of(source);
+            let found = Dependencies::of(source).packages;
             found.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let header = "\"\"\"x\"\"\"\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \

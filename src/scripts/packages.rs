@@ -11,11 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared};
 use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -33,12 +31,10 @@ use crate::executor::{Executor, Installation};
 use crate::gateway::AuthorizedScript;
 use crate::logging::Causes;
 
-use super::missing_module::{Dependencies, locked_package};
+use super::missing_module::{Dependencies, locked_package, missing};
 
 /// The maximum number of environments. Before one more is made, the oldest environment that no server uses is removed.
 const ENVIRONMENTS_MAX: usize = 8;
-/// The maximum number of environments that wait to be made. It bounds the time that calls wait for each other.
-const WAITING_MAX: usize = 8;
 /// The maximum time to make an environment, including the time for which another process makes one.
 const MAKE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The pause after which packages that could not be installed are tried again.
@@ -55,23 +51,24 @@ pub(super) struct ScriptPackages {
     settings: Settings,
     /// The executor of scripts without packages of their own.
     executor: Arc<dyn Executor>,
-    environments: Mutex<BTreeMap<Vec<String>, Made>>,
+    environments: Arc<Mutex<BTreeMap<Vec<String>, Made>>>,
     /// The right to make an environment.
     maker: Arc<Semaphore>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// The making of an environment. All calls that need the environment wait for it.
-type Making = Shared<BoxFuture<'static, Result<Own, NotMade>>>;
-
 /// An environment that is being made, is complete, or could not be made.
+#[derive(Clone)]
 struct Made {
     /// The time of the last script that needed the environment.
     needed: Instant,
     /// The number of calls that wait for the environment.
     waiting: Arc<AtomicUsize>,
-    result: Making,
+    /// Set when the making has ended.
+    result: Arc<OnceLock<Result<Own, NotMade>>>,
+    /// Cancelled after `result` is set.
+    has_ended: CancellationToken,
 }
 
 /// A complete environment.
@@ -170,7 +167,7 @@ impl ScriptPackages {
             makes: true,
             settings: settings.clone(),
             executor: Arc::clone(executor),
-            environments: Mutex::default(),
+            environments: Arc::default(),
             maker: Arc::new(Semaphore::new(1)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -198,16 +195,14 @@ impl ScriptPackages {
             return Some(Chosen::Usual);
         };
         loop {
-            let Some((made, _waiting)) = self.made(&wanted, &installation) else {
-                return Some(Chosen::NotInstalled);
-            };
-            match cancel.run_until_cancelled(made).await? {
-                Ok(own) => return Some(Chosen::Own(own.executor)),
-                Err(NotMade::Failed(at)) if at.elapsed() < RETRY_PAUSE => {
-                    return Some(Chosen::NotInstalled);
-                }
+            let made = self.made(&wanted, &installation);
+            let _waiting = Waiting::new(&made.waiting);
+            cancel.run_until_cancelled(made.has_ended.cancelled()).await?;
+            match made.result.get() {
+                Some(Ok(own)) => return Some(Chosen::Own(Arc::clone(&own.executor))),
                 // This call came when it was decided that no call needs the environment.
-                Err(NotMade::Failed(_) | NotMade::NotNeeded) => {}
+                Some(Err(NotMade::NotNeeded)) => {}
+                Some(Err(NotMade::Failed(_))) | None => return Some(Chosen::NotInstalled),
             }
         }
     }
@@ -223,24 +218,25 @@ impl ScriptPackages {
     /// script lists no packages, if all are installed, or if it lists a package that is neither allowed nor one of
     /// `qwed-mcp env create`.
     async fn wanted(&self, script: &AuthorizedScript) -> Option<(Vec<Requirement>, Installation)> {
-        let Dependencies(listed) = Dependencies::of(script.source().as_str());
-        let locked = Lock::sdk().ok()?.names();
-        let may_be_installed =
-            |it: &Requirement| self.allowed.contains(it.name()) || locked.contains(it.name());
+        let listed = Dependencies::of(script.source().as_str()).packages;
+        let may_be_installed = |it: &Requirement| {
+            self.allowed.contains(it.name()) || Lock::sdk_names().contains(it.name())
+        };
         if listed.is_empty() || !listed.iter().all(may_be_installed) {
             return None;
         }
         let installation = self.executor.installation().await?;
         let (folders, names) = (installation.packages.clone(), listed.clone());
-        let missing = move || Dependencies(names).missing(&folders);
-        let missing = tokio::task::spawn_blocking(missing).await.ok()?;
-        if missing.is_empty() {
+        let is_missing = move || !missing(&names, &folders).is_empty();
+        if !tokio::task::spawn_blocking(is_missing).await.ok()? {
             return None;
         }
         let mut wanted: Vec<Requirement> = listed.iter().map(Requirement::normal).collect();
         // A header often omits the packages that scripts can import anyway.
-        for module in script.imports().unwrap_or_default() {
-            let top = module.split('.').next().unwrap_or(module);
+        let modules = script.imports().unwrap_or_default().iter();
+        let modules: BTreeSet<&str> =
+            modules.filter_map(|module| module.split('.').next()).collect();
+        for top in modules {
             let package = locked_package(top).and_then(|package| package.parse().ok());
             let is_listed = |it: &Requirement| wanted.iter().any(|other| other.is_for(it.name()));
             wanted.extend(package.filter(|it| !is_listed(it)));
@@ -251,42 +247,29 @@ impl ScriptPackages {
     }
 
     /// Returns the environment with these packages. Starts to make it, unless it exists or could not be made a moment ago.
-    /// Returns `None` if too many environments wait to be made.
-    fn made(
-        &self,
-        wanted: &[Requirement],
-        installation: &Installation,
-    ) -> Option<(Making, Waiting)> {
+    fn made(&self, wanted: &[Requirement], installation: &Installation) -> Made {
         let mut environments = self.environments.lock().unwrap_or_else(PoisonError::into_inner);
         let key: Vec<String> = wanted.iter().map(ToString::to_string).collect();
         if let Some(known) = environments.get_mut(&key)
             && known.is_current()
         {
             known.needed = Instant::now();
-            return Some((known.result.clone(), Waiting::new(&known.waiting)));
+            return known.clone();
         }
         environments.retain(|_, made| made.is_current());
-        if environments.values().filter(|made| made.result.peek().is_none()).count() >= WAITING_MAX
-        {
-            tracing::warn!(names = %key.join(", "), "too many scripts wait for packages");
-            return None;
-        }
-        forget_oldest(&mut environments);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let this = Waiting::new(&waiting);
-        let result = self.make(wanted, installation, &waiting);
-        let made = Made { needed: Instant::now(), waiting, result: result.clone() };
-        environments.insert(key, made);
-        Some((result, this))
+        let made = Made {
+            needed: Instant::now(),
+            waiting: Arc::new(AtomicUsize::new(0)),
+            result: Arc::default(),
+            has_ended: CancellationToken::new(),
+        };
+        self.make(wanted, installation, made.clone());
+        environments.insert(key, made.clone());
+        made
     }
 
-    /// Makes an environment on a thread of its own.
-    fn make(
-        &self,
-        wanted: &[Requirement],
-        installation: &Installation,
-        waiting: &Arc<AtomicUsize>,
-    ) -> Making {
+    /// Makes an environment on a thread of its own, when it is the turn of the environment.
+    fn make(&self, wanted: &[Requirement], installation: &Installation, made: Made) {
         let work = Work {
             wanted: wanted.to_vec(),
             python: installation.program.clone(),
@@ -294,37 +277,44 @@ impl ScriptPackages {
             settings: self.settings.clone(),
             executor: Arc::clone(&self.executor),
         };
-        let (maker, stop) = (Arc::clone(&self.maker), self.stop.clone());
-        let (waiting, runtime) = (Arc::clone(waiting), Handle::current());
-        let task = self.tasks.spawn(async move {
-            let turn = stop.run_until_cancelled(maker.acquire_owned()).await;
-            if turn.is_none() || waiting.load(Ordering::Relaxed) == 0 {
-                return Err(NotMade::NotNeeded);
+        let (maker, stop, runtime) =
+            (Arc::clone(&self.maker), self.stop.clone(), Handle::current());
+        let environments = Arc::clone(&self.environments);
+        self.tasks.spawn(async move {
+            // Also after a panic, so that no call waits forever.
+            let _ended = made.has_ended.clone().drop_guard();
+            let failed = || Err(NotMade::Failed(Instant::now()));
+            let Some(_turn) = stop.run_until_cancelled(maker.acquire_owned()).await else { return };
+            if made.waiting.load(Ordering::Relaxed) == 0 {
+                let _ = made.result.set(Err(NotMade::NotNeeded));
+                return;
             }
-            let made = tokio::task::spawn_blocking(move || {
+            forget_oldest(&mut environments.lock().unwrap_or_else(PoisonError::into_inner));
+            let environment = tokio::task::spawn_blocking(move || {
                 let environment = timeout(MAKE_TIMEOUT, Box::pin(work.environment()));
-                let made = runtime.block_on(stop.run_until_cancelled(environment));
-                made.map(|made| work.reported(made.unwrap_or(Err(MakeError::TimedOut))))
+                let environment = runtime.block_on(stop.run_until_cancelled(environment))?;
+                Some(work.reported(environment.unwrap_or(Err(MakeError::TimedOut))))
             });
-            made.await.ok().flatten().unwrap_or(Err(NotMade::NotNeeded))
+            let environment = environment.await.ok().flatten().unwrap_or_else(failed);
+            // Nothing else sets it.
+            let _ = made.result.set(environment);
         });
-        let result = async move { task.await.unwrap_or(Err(NotMade::Failed(Instant::now()))) };
-        result.boxed().shared()
     }
 }
 
-/// Forgets the environment that was needed longest ago, if there are too many. An environment can only be removed when
-/// no executor uses it.
+/// Forgets the complete environment that was needed longest ago, if there are too many. An environment can only be removed
+/// when no executor uses it.
 fn forget_oldest(environments: &mut BTreeMap<Vec<String>, Made>) {
-    if environments.len() < ENVIRONMENTS_MAX {
+    let complete = environments.iter().filter_map(|(key, made)| {
+        let own = made.result.get()?.as_ref().ok()?;
+        Some((key, made.needed, Arc::strong_count(&own.executor) == 1))
+    });
+    let complete: Vec<_> = complete.collect();
+    if complete.len() < ENVIRONMENTS_MAX {
         return;
     }
-    let is_unused = |made: &Made| match made.result.peek() {
-        Some(Ok(own)) => Arc::strong_count(&own.executor) == 1,
-        Some(Err(_)) | None => false,
-    };
-    let unused = environments.iter().filter(|(_, made)| is_unused(made));
-    let oldest = unused.min_by_key(|(_, made)| made.needed).map(|(key, _)| key.clone());
+    let unused = complete.into_iter().filter(|(.., is_unused)| *is_unused);
+    let oldest = unused.min_by_key(|(_, needed, _)| *needed).map(|(key, ..)| key.clone());
     if let Some(oldest) = oldest {
         environments.remove(&oldest);
     }
@@ -333,8 +323,8 @@ fn forget_oldest(environments: &mut BTreeMap<Vec<String>, Made>) {
 impl Made {
     /// Returns whether the environment is there or is being made, or could not be made a moment ago.
     fn is_current(&self) -> bool {
-        match self.result.peek() {
-            None => true,
+        match self.result.get() {
+            None => !self.has_ended.is_cancelled(),
             Some(Ok(own)) => own.python.exists(),
             Some(Err(NotMade::Failed(at))) => at.elapsed() < RETRY_PAUSE,
             Some(Err(NotMade::NotNeeded)) => false,

@@ -62,6 +62,13 @@ pub(crate) struct ScriptTurn {
     _turn: Turn,
 }
 
+impl ScriptTurn {
+    /// Returns whether packages that the script lists could not be installed. The script then runs without them.
+    pub(crate) fn lacks_packages(&self) -> bool {
+        matches!(self.chosen, Chosen::NotInstalled)
+    }
+}
+
 impl Scripts {
     /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the permit's user
     /// in a lane. See [`Turns::take`](crate::executor::Turns::take).
@@ -136,7 +143,7 @@ impl Scripts {
         }
         let shortages = self.pipe_shortages.load(Ordering::Relaxed);
         let judged = script.clone();
-        let run = executor.run(script, limits, cancel, echo);
+        let run = Self::execute(executor, script, limits, cancel, echo);
         let outcome = AssertUnwindSafe(run).catch_unwind().await;
         let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
         match &mut outcome {
@@ -177,6 +184,17 @@ impl Scripts {
         let mut outcome = outcome?;
         outcome.receipt = receipt.map(|receipt| json!(receipt));
         Ok(outcome)
+    }
+
+    /// Passes a script to an executor. A panic of the executor, also at its start, is one of this future.
+    pub(super) async fn execute(
+        executor: &Arc<dyn Executor>,
+        script: AuthorizedScript,
+        limits: RunLimits,
+        cancel: CancellationToken,
+        echo: Echo,
+    ) -> Result<Outcome, RunError> {
+        executor.run(script, limits, cancel, echo).await
     }
 
     /// Returns the interpreter and the sandbox of a script, with the packages that the script lists.

@@ -69,7 +69,7 @@ impl Scripts {
         }
         let variant = self.permitted_variant(run.script, variant).await?;
         let cancel = run.cancel.clone();
-        let ran = run.executor.run(variant.clone(), run.limits, cancel, Echo::default());
+        let ran = Self::execute(run.executor, variant.clone(), run.limits, cancel, Echo::default());
         let outcome = ran.await.ok()?;
         has_failed(&variant.names()?.checks, &outcome)
     }

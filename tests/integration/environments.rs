@@ -756,8 +756,8 @@ fn packages_that_a_script_lists_are_installed_if_the_admin_allows_them() {
     let plain = server.execute("import tiny_one\nprint(tiny_one.value)");
     assert_eq!(plain.text(), "STDOUT:\n42\n\nExecution completed successfully.");
     let without = server.execute("import tiny_two");
-    let remedy = "This server may install other, tiny-one, tiny-two, if the script begins with the \
-                  lines `# /// script`, `# dependencies = [\"NAME\"]` and `# ///`.";
+    let remedy = "This server may install other, tiny-one, tiny-two, and the packages of \
+                  `qwed-mcp env create`, if the script begins with the lines `# /// script`, `# dependencies = [\"NAME\"]` and `# ///`.";
     assert!(without.texts[1].ends_with(remedy), "{without:?}");
     // Equal lists have the same environment.
     let other = listing(&["TINY_two >=2", "tiny-two>=2"], USES_TINY_TWO);
@@ -859,13 +859,25 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
     let mut fixture = Fixture::with_uv();
     fixture.prepend("UV_OFFLINE", "1");
     fixture.created(&[]);
+    // The hashes of the program's lock are used, also where another wheel has the same name and version.
+    fixture.wheel("et_xmlfile", "2.0.0", "", &[("et_xmlfile/__init__.py", "")]);
     // A package that changes what the interpreter starts with.
     fixture.wheel("hostile", "1.0", "", &[("hostile-1.0.data/data/pyvenv.cfg", "home = /")]);
     let allowing = fixture.server().variable("QWED_MCP_ENV_ALLOW", "missing,hostile,tiny-two");
+    let lines = fixture.at("lines.jsonl");
+    let line = json!({ "id": "a", "code": listing(&["missing"], "import missing") });
+    fs::write(&lines, line.to_string()).unwrap();
+    let output = allowing.command().args(["run", "--batch"]).arg(&lines).output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = "the packages in the script's header could not be installed";
+    assert_eq!((&answer["status"], &answer["error"]), (&json!("infra_error"), &json!(error)));
     let mut server = allowing.connect();
-    for (package, module) in
-        [("missing", "missing"), ("hostile", "hostile"), ("tiny-two>=3", "tiny_two")]
-    {
+    for (package, module) in [
+        ("missing", "missing"),
+        ("hostile", "hostile"),
+        ("tiny-two>=3", "tiny_two"),
+        ("et-xmlfile", "et_xmlfile"),
+    ] {
         for _ in 0..2 {
             let result = server.execute(&listing(&[package], &format!("import {module}")));
             let remedy = "The packages in the script's header could not be installed; the admin finds \
@@ -874,16 +886,20 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
         }
     }
     assert_eq!(of_scripts(&fixture).len(), 0);
+    // A part of a header that is not read is named.
+    let with_condition = listing(&["tiny-two", "tiny-one; os_name == 'x'"], "import absent");
+    let result = server.execute(&with_condition);
+    assert!(result.texts[1].contains("A part of the script's header was not read"), "{result:?}");
     // A call that is cancelled while packages are installed, and a server that ends meanwhile, leave nothing.
     fixture.stop_uv_at("install");
-    let call = server.start_execute(&listing(&["tiny-two"], "import tiny_two"));
+    let call = server.start_execute(&listing(&["tiny-two>=1"], "import tiny_two"));
     fixture.reached();
     server.cancel(call);
     assert!(server.execute("print(1)").text().starts_with("STDOUT:\n1\n"));
     server.finish();
     let left = || fs::read_dir(fixture.environments().join("scripts")).unwrap().flatten();
     let names: Vec<_> = left().map(|entry| entry.file_name().into_string().unwrap()).collect();
-    assert!(names.iter().all(|name| name == ".lock"), "{names:?}");
+    assert!(names.iter().all(|name| name == ".lock" || name == "env-1"), "{names:?}");
 }
 
 fn a_server_keeps_eight_environments_for_packages_of_scripts() {
@@ -900,7 +916,22 @@ fn a_server_keeps_eight_environments_for_packages_of_scripts() {
     let names: Vec<_> = of_scripts(&fixture).iter().map(|it| it["name"].clone()).collect();
     assert_eq!(names.len(), 8);
     assert!(names.contains(&json!("scripts/env-10")) && !names.contains(&json!("scripts/env-1")));
-    server.finish();
+    // The first of these calls is cancelled while uv runs, and the others before. They do not stop later calls.
+    fixture.program("uv", &format!("sleep 0.5\nexec {} \"$@\"", uv().display()));
+    let calls: Vec<i64> = (1..=9)
+        .map(|number| {
+            let script = listing(&[&format!("tiny-two>=1.{number}")], "import tiny_two");
+            server.start_execute(&script)
+        })
+        .collect();
+    assert!(server.execute("print(1)").text().starts_with("STDOUT:\n1\n"));
+    for call in calls {
+        server.cancel(call);
+    }
+    let script = listing(&["tiny-two>=1.10"], "import tiny_two\nprint(tiny_two)");
+    let result = server.execute(&script);
+    let log = server.finish();
+    assert!(result.texts[0].contains("scripts/env-12/lib"), "{result:?} {log}");
     // With a policy, nothing is installed.
     let policy = fixture.at("policy.toml");
     fs::write(&policy, "").unwrap();
