@@ -33,9 +33,12 @@ tests! {
 
 /// The counts of a bare run of pytest, by the words of its last line.
 fn bare_counts(workspace: &Path, path: &str) -> BTreeMap<String, u64> {
+    // pytest refuses its usual folder in /tmp if an earlier user of the same name owns the folder.
+    let temporary = tempfile::tempdir().unwrap();
     let output = Command::new(python())
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", path])
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTEST_DEBUG_TEMPROOT", temporary.path())
         .current_dir(workspace)
         .output()
         .unwrap();
