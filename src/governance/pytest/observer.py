@@ -23,6 +23,8 @@ LINE_BYTES_MAX = 64 * 1024
 LISTED_MAX = 100_000
 # How often is looked whether a process has ended, in seconds.
 LOOK_S = 0.02
+# The first pause after the process has closed its end.
+ENDING_S = 0.0005
 # How long the control of a file may take, in seconds, and as a multiple of its tests.
 CONTROL_S, CONTROL_TIMES = 2, 2
 # The share of the time of the run after which no control runs.
@@ -180,6 +182,7 @@ class Judge:
         """Takes what a process reports until it has ended; returns the end that it reported, and its status. Ends the
         process at the time `end_by`."""
         told, status, unread = None, None, b""
+        pause = ENDING_S
         with selectors.DefaultSelector() as selector:
             selector.register(reading, selectors.EVENT_READ)
             while True:
@@ -197,13 +200,14 @@ class Judge:
                 if status is None and time.monotonic() > end_by:
                     os.kill(child, signal.SIGKILL)
                 if status is None:
-                    if part == b"":
-                        # The process has closed its end.
-                        time.sleep(LOOK_S)
                     pid, ended = os.waitpid(child, os.WNOHANG)
                     if pid:
                         status = ended
                         end_others()
+                    elif part == b"":
+                        # The process has closed its end, and usually ends at once. A hostile one may go on.
+                        time.sleep(pause)
+                        pause = min(2 * pause, LOOK_S)
                 elif not part:
                     return told, exit_code(status)
 
