@@ -3,7 +3,8 @@
 //! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
 //! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
 //! once for each turn that the caller takes. No other code in this program confirms a decision or passes a script to
-//! the executor.
+//! the executor. `packages` chooses the environment of a script, and has `environments` make it if the admin allows the
+//! packages that the script lists.
 //!
 //! This module never decides whether a script is safe, which is the task of the gateway. It starts no process itself.
 

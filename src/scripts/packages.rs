@@ -105,7 +105,7 @@ impl Drop for Waiting {
 
 /// The executor for a script.
 #[derive(Default)]
-pub(super) enum Chosen {
+pub(crate) enum Chosen {
     /// The executor of scripts without packages of their own.
     #[default]
     Usual,

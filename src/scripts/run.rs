@@ -52,10 +52,6 @@ impl RunRequest {
     }
 }
 
-/// The packages that are chosen for a script.
-#[derive(Default)]
-pub(crate) struct Packages(Chosen);
-
 /// A turn of a script, with the packages that are chosen for the script.
 pub(crate) struct ScriptTurn {
     chosen: Chosen,
@@ -81,14 +77,14 @@ impl Scripts {
         cancel: &CancellationToken,
     ) -> Option<ScriptTurn> {
         waits.store(true, Ordering::Relaxed);
-        let packages = self.packages_for(permit, cancel).await?;
-        self.turn_with(packages, permit, lane, waits, cancel).await
+        let chosen = self.packages_for(permit, cancel).await?;
+        self.turn_with(chosen, permit, lane, waits, cancel).await
     }
 
     /// Waits for a turn of the permit's user in a lane. The packages of the script are chosen before.
     pub(crate) async fn turn_with(
         &self,
-        Packages(chosen): Packages,
+        chosen: Chosen,
         permit: &Permit,
         lane: Lane,
         waits: &AtomicBool,
@@ -199,7 +195,7 @@ impl Scripts {
 
     /// Returns the interpreter and the sandbox of a script, with the packages that the script lists.
     pub(crate) async fn surroundings(&self, permit: &Permit) -> Option<Arc<Surroundings>> {
-        let Packages(chosen) = self.packages_for(permit, &CancellationToken::new()).await?;
+        let chosen = self.packages_for(permit, &CancellationToken::new()).await?;
         chosen.executor(&self.executor).surroundings().await
     }
 
@@ -209,10 +205,10 @@ impl Scripts {
         &self,
         permit: &Permit,
         cancel: &CancellationToken,
-    ) -> Option<Packages> {
+    ) -> Option<Chosen> {
         match &self.packages {
-            Some(packages) => packages.choose(permit.script(), cancel).await.map(Packages),
-            None => Some(Packages::default()),
+            Some(packages) => packages.choose(permit.script(), cancel).await,
+            None => Some(Chosen::Usual),
         }
     }
 

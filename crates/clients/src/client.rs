@@ -117,7 +117,9 @@ pub const CLIENTS: &[Client] = &[
         windows: Windows::FromWsl,
         result_chars: Some(40_000),
         why: "Anthropic's guide for local servers; on Windows below %APPDATA%, which WSL reaches; \
-              on Linux the builds of others keep the name below the folder for configurations; results above 1 MB are an error, and its coding agent writes those above 25,000 tokens to a file (claude-code#66519, #78478)",
+              on Linux the builds of others keep the name below the folder for configurations; results \
+              above 1 MB are an error, and its coding agent writes those above 25,000 tokens to a \
+              file (claude-code#66519, #78478)",
     },
     Client {
         name: "claude-code",
@@ -133,7 +135,8 @@ pub const CLIENTS: &[Client] = &[
         windows: Windows::InWsl,
         result_chars: Some(40_000),
         why: "Anthropic's reference of `claude mcp`; the user's file is also the program's state, \
-              which running sessions write; it writes results above 25,000 tokens to a file (claude-code#45766)",
+              which running sessions write; it writes results above 25,000 tokens to a file \
+              (claude-code#45766)",
     },
     Client {
         name: "cursor",
@@ -208,7 +211,8 @@ pub const CLIENTS: &[Client] = &[
         writing: Writing::Ours,
         windows: Windows::InWsl,
         result_chars: Some(40_000),
-        why: "Codex's reference of config.toml; the file of a project counts once it is trusted; it leaves out the middle of results above 10,000 tokens (codex#7906, #20260)",
+        why: "Codex's reference of config.toml; the file of a project counts once it is trusted; \
+              it leaves out the middle of results above 10,000 tokens (codex#7906, #20260)",
     },
     Client {
         name: "gemini-cli",
@@ -239,7 +243,8 @@ pub const CLIENTS: &[Client] = &[
         windows: Windows::InWsl,
         result_chars: Some(28_000),
         why: "GitHub's page on Copilot CLI; it takes `local` and `stdio` as types, and shares the \
-              file of a project with Claude Code, which takes `stdio` only; it writes results above 30 KB to a file (copilot-cli#1732)",
+              file of a project with Claude Code, which takes `stdio` only; it writes results above \
+              30 KB to a file (copilot-cli#1732)",
     },
     Client {
         name: "opencode",

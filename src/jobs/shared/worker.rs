@@ -280,8 +280,8 @@ impl Worker {
         // A turn is free at once, because the claim has reserved it. The turn is also taken for a job that was
         // cancelled meanwhile, so that the run ends the job and the audit log contains its end.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
-        let packages = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
-        let turn = self.scripts.turn_with(packages, &permit, Lane::SharedJobs, &waits, &never);
+        let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
+        let turn = self.scripts.turn_with(chosen, &permit, Lane::SharedJobs, &waits, &never);
         let turn = turn.await;
         let Some(turn) = turn else { return self.cancelled() };
         let request = RunRequest::new(self.limits.run, cancel.clone());

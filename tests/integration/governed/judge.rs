@@ -719,6 +719,12 @@ struct Answer {
     wrong: &'static str,
 }
 
+/// Tests of which the code under test can have one skipped.
+const SKIPS_BY_THE_CODE: &[(&str, &str)] = &[(
+    "test_a.py",
+    "import calc, pytest\ndef test_a(): assert calc.add(2, 3) == 5\n@pytest.mark.skipif(not calc.HAS, reason='no')\ndef test_b(): assert calc.add(1, 1) == 2\n",
+)];
+
 /// Forges the reports of all tests, and closes their folder.
 const FORGE_AND_CLOSE: &str = "import json, os, sys
 F = os.environ['QWED_ARTIFACTS']
@@ -776,10 +782,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a forged report in a folder that is closed",
         level: "isolated",
-        tests: &[(
-            "test_a.py",
-            "import calc, pytest\ndef test_a(): assert calc.add(2, 3) == 5\n@pytest.mark.skipif(not calc.HAS, reason='no')\ndef test_b(): assert calc.add(1, 1) == 2\n",
-        )],
+        tests: SKIPS_BY_THE_CODE,
         right: "HAS = True\ndef add(a, b): return a + b\n",
         wrong: FORGE_AND_CLOSE,
         beside: &[],
@@ -787,10 +790,7 @@ const CASES: &[Case] = &[
     Case {
         what: "the same beside the tests",
         level: "pinned",
-        tests: &[(
-            "test_a.py",
-            "import calc, pytest\ndef test_a(): assert calc.add(2, 3) == 5\n@pytest.mark.skipif(not calc.HAS, reason='no')\ndef test_b(): assert calc.add(1, 1) == 2\n",
-        )],
+        tests: SKIPS_BY_THE_CODE,
         right: "HAS = True\ndef add(a, b): return a + b\n",
         wrong: FORGE_AND_CLOSE,
         beside: &[],
