@@ -655,7 +655,7 @@ fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
     // A fork inherits the addresses and the state of its fork server, so its results may depend on earlier runs.
     // Deterministic runs therefore get new interpreters.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
-    if settings.warm && !settings.deterministic {
+    if settings.warm && settings.deterministic.is_none() {
         return Arc::new(WarmExecutor::new(settings, untrusted));
     }
     Arc::new(OneShotExecutor::new(settings, untrusted))

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use chrono::{DateTime, Datelike as _, Utc};
 use thiserror::Error;
 
 use crate::Secret;
@@ -27,6 +28,11 @@ const BACKGROUND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
 const BACKGROUND_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// The default time limit of a synchronous run. It is shorter than the 60 s after which common MCP clients give up.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time at which a deterministic run starts by its clocks, unless the admin sets another: 2026-01-01T00:00:00Z.
+pub(crate) const RUN_START: DateTime<Utc> = DateTime::from_timestamp(1_767_225_600, 0).unwrap();
+/// The years in which a deterministic run may start. In earlier years, the library could not distinguish the deadlines of
+/// its two kinds of clocks (`fixed.c`). Later years exceed the range of nanoseconds since 1970.
+const RUN_YEARS: RangeInclusive<i32> = 2000..=2199;
 /// The default time for which a job is kept after its last change.
 const JOB_TTL: Duration = Duration::from_secs(3600);
 /// The maximum of `QWED_MCP_SYNC_CONCURRENCY`. More interpreters would only compete for the processors.
@@ -126,6 +132,8 @@ pub(crate) struct KernelLacks {
     pub(crate) control_groups: bool,
     /// Whether it is treated as impossible to fix addresses.
     pub(crate) fixed_addresses: bool,
+    /// Whether it is treated as impossible to fix clocks and random bits.
+    pub(crate) fixed_clock: bool,
 }
 
 /// The parsed settings of the admin.
@@ -205,9 +213,9 @@ pub struct Settings {
     pub receipts_sync: bool,
     /// Whether the output of scripts is stored next to their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
     pub receipts_outputs: bool,
-    /// Whether repeated runs of a script give the same result, as far as possible (`QWED_MCP_DETERMINISTIC`). Each run
-    /// then gets a new interpreter.
-    pub deterministic: bool,
+    /// The time at which each run starts by its clocks, if repeated runs of a script give the same result, as far as
+    /// possible (`QWED_MCP_DETERMINISTIC`). Each run then gets a new interpreter. `None` if runs are not deterministic.
+    pub deterministic: Option<DateTime<Utc>>,
     /// The maximum number of synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,
     /// The share of each common resource that one user may take, such as turns, requests in flight, bytes and jobs. It
@@ -317,7 +325,7 @@ impl Settings {
             signing_key: variables.path("QWED_MCP_SIGNING_KEY"),
             receipts_sync: variables.is_switched_on("QWED_MCP_RECEIPTS_SYNC"),
             receipts_outputs: variables.is_switched_on("QWED_MCP_RECEIPTS_OUTPUTS"),
-            deterministic: variables.is_switched_on("QWED_MCP_DETERMINISTIC"),
+            deterministic: variables.deterministic(),
             sync_concurrency: variables.number(
                 "QWED_MCP_SYNC_CONCURRENCY",
                 1..=SYNC_CONCURRENCY_MAX,
@@ -492,6 +500,16 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         self.parsed(name, false, parse, "neither on nor off; using off")
     }
 
+    fn deterministic(&mut self) -> Option<DateTime<Utc>> {
+        let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
+            "on" => Some(Some(RUN_START)),
+            "off" => Some(None),
+            _ => run_start(text).ok().map(Some),
+        };
+        let is = "neither on nor off nor a time such as 2026-01-31T12:00:00Z; using off";
+        self.parsed("QWED_MCP_DETERMINISTIC", None, parse, is)
+    }
+
     fn warm_idle(&mut self) -> Option<Duration> {
         let parse = |text: &str| match text.trim() {
             "" => Some(WARM_IDLE_SECONDS_DEFAULT),
@@ -574,6 +592,7 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             file_tree: lacks("file_tree"),
             control_groups: lacks("control_groups"),
             fixed_addresses: lacks("fixed_addresses"),
+            fixed_clock: lacks("fixed_clock"),
         }
     }
 
@@ -581,6 +600,14 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
         let value = self.test_switch(name).and_then(|value| value.into_string().ok());
         value.and_then(|value| value.parse().ok()).map_or(default, Duration::from_millis)
     }
+}
+
+/// Parses the time at which a deterministic run starts, in the form of RFC 3339.
+pub(crate) fn run_start(text: &str) -> Result<DateTime<Utc>, String> {
+    let start = DateTime::parse_from_rfc3339(text).map_err(|error| error.to_string())?.to_utc();
+    let is_possible = RUN_YEARS.contains(&start.year());
+    let (first, last) = (RUN_YEARS.start(), RUN_YEARS.end());
+    is_possible.then_some(start).ok_or_else(|| format!("the year is not from {first} to {last}"))
 }
 
 #[cfg(test)]

@@ -230,9 +230,11 @@ fn as_text(receipt: &Verified) -> anyhow::Result<String> {
             let (count, arch) = (environment.packages.len(), &environment.arch);
             row("packages", &format!("{count}, on {arch}"));
         }
-        if let Some(Deterministic { fixed_addresses }) = predicate.deterministic {
+        if let Some(Deterministic { fixed_addresses, clock }) = predicate.deterministic {
             let addresses = if fixed_addresses { ", addresses the same" } else { "" };
-            row("deterministic", &format!(" seeds of the script{addresses}"));
+            let clock = clock.map(|at| format!(", clock from {}", at.to_rfc3339()));
+            let clock = clock.unwrap_or_default();
+            row("deterministic", &format!(" seeds of the script{addresses}{clock}"));
         }
         if let Some(words) = &predicate.may_differ_by {
             let words = words.join(", ");

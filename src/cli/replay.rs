@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::{document, print};
 use super::receipt::public_keys;
 use super::{Format, InputFile, read_inputs};
-use crate::config::Settings;
+use crate::config::{RUN_START, Settings};
 use crate::executor::{Executor, Lane, OneShotExecutor, Outcome, RunLimits, describe};
 use crate::gateway::{Accompanying, Arguments, AskedBy, Form, Gateway, Inputs, Stdin, Tool};
 use crate::ledger::Presented;
@@ -311,7 +312,7 @@ fn replay(
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     // The replay is deterministic, and has variants, if the recorded run did.
     let settings = Settings {
-        deterministic: predicate.deterministic.is_some(),
+        deterministic: predicate.deterministic.map(|it| it.clock.unwrap_or(RUN_START)),
         vacuity: predicate.verification.as_ref().is_some_and(|it| it.with_variants),
         ..settings.clone()
     };
@@ -441,6 +442,15 @@ impl Again<'_> {
             } else if sandbox.plan_sha256 != surroundings.plan_sha256 {
                 differences.push("the plan of the sandbox differs".to_owned());
             }
+        }
+        let (then, now) = (self.predicate.deterministic, surroundings.determinism);
+        if let Some((then, now)) = then.map(|it| it.clock).zip(now.map(|it| it.clock))
+            && then != now
+        {
+            let text = |at: Option<DateTime<Utc>>| {
+                at.map_or("of the machine".to_owned(), |at| at.to_rfc3339())
+            };
+            differences.push(format!("clock: {} → {}", text(then), text(now)));
         }
         let word = |is_fixed: bool| if is_fixed { "the same each time" } else { "random" };
         let then = self.predicate.deterministic.map(|it| it.fixed_addresses);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use chrono::{DateTime, Utc};
 use clap::Args;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::print;
 use super::pictures;
 use super::{InputFile, read_inputs};
-use crate::config::{Settings, VerdictNote};
+use crate::config::{RUN_START, Settings, VerdictNote, run_start};
 use crate::executor::{Echo, Ending, OneShotExecutor};
 use crate::gateway::{Arguments, AskedBy, Inputs, Stdin, Tool};
 use crate::jobs::RequestKey;
@@ -102,10 +103,15 @@ pub(super) struct Options {
     pictures: Option<PathBuf>,
     /// Make two runs of a script the same, as far as possible
     ///
-    /// This fixes random seeds that the script does not set, addresses, and the kernels of numerical libraries. Time,
-    /// threads and secrets can still differ.
+    /// This fixes the clock, random numbers, addresses, and the kernels of numerical libraries. Threads and files can
+    /// still differ.
     #[arg(long)]
     deterministic: bool,
+    /// The time by the clock when a deterministic run starts, such as 2026-01-31T12:00:00Z
+    ///
+    /// Implies --deterministic. The default is 2026-01-01T00:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = run_start)]
+    at: Option<DateTime<Utc>>,
     /// Print what the script verified, also if standard error is not a terminal
     #[arg(long, conflicts_with = "batch")]
     verdict: bool,
@@ -142,7 +148,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     let mut settings = super::settings();
     super::doctor::warn_of_unknown_variables();
     settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
-    settings.deterministic |= options.deterministic;
+    let asked = options.deterministic.then_some(RUN_START);
+    settings.deterministic = options.at.or(settings.deterministic).or(asked);
     settings.vacuity |= options.vacuity;
     // A person gets the verdict in a line of its own.
     settings.verdict_note = VerdictNote::Off;

@@ -46,7 +46,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             signing_key: None,
             receipts_sync: false,
             receipts_outputs: false,
-            deterministic: false,
+            deterministic: None,
             sync_concurrency: 1,
             user_share: Share::default(),
             sync_timeout: Duration::from_secs(30),

@@ -6,18 +6,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use chrono::{DateTime, Utc};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use tokio::sync::OnceCell;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
 use crate::sandbox::{
-    GroupOrder, HAS_SEATBELT, IS_SUPPORTED, LaunchError, Order, Plan, Role, SeatbeltOrder, Tier,
-    supported_abi,
+    Fixed, GroupOrder, HAS_SEATBELT, IS_SUPPORTED, LaunchError, Order, Plan, Role, SeatbeltOrder,
+    Tier, supported_abi,
 };
 
 use super::canary::{Canary, temporary_folder};
-use super::determinism::{Determinism, pinned_kernels};
+use super::determinism::{Determinism, pinned_variables};
 use super::given::Given;
 use super::interpreter::{FindError, InterpreterFinder};
 use super::limits::cpu_seconds;
@@ -59,6 +60,7 @@ impl Contained {
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
         let given_input = given.input();
         let seed = self.determinism.and(given.seed());
+        let fixed = self.determinism.zip(seed).map(|(it, seed)| it.of_run(&seed));
         let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
         let bootstrap = &self.interpreter.bootstrap;
         let [lengths, source, plan, call, stdin, inputs] = &given_input;
@@ -66,14 +68,14 @@ impl Contained {
         let before = [bootstrap, wants_pictures, has_end_report, &seed];
         let of_script: [&[u8]; 6] = [lengths, source, plan, call, stdin, inputs];
         let input = [&before[..], &of_script].concat();
-        self.order_for(Role::Script, &input, scratch, limits, group)
+        self.order_for(&input, fixed.unwrap_or_default(), scratch, limits, group)
     }
 
-    /// Returns the order for an interpreter in `role`. The interpreter reads `input` after it is contained.
-    pub(super) fn order_for(
+    /// Returns the order for an interpreter that reads `input` after it is contained.
+    fn order_for(
         &self,
-        role: Role,
         input: &[&[u8]],
+        fixed: Fixed,
         scratch: &Path,
         limits: RunLimits,
         group: Option<&GroupOrder>,
@@ -84,14 +86,14 @@ impl Contained {
         let input = [&[entry], input].concat();
         let order = Order {
             plan: self.plan_for(limits),
-            role,
+            role: Role::Script,
             scratch: scratch.to_owned(),
             environment: environment.clone(),
             cpu_seconds: cpu_seconds(limits.timeout),
             neighbours: limits.neighbours,
             group: group.cloned(),
             seatbelt,
-            fixes_addresses: self.determinism.is_some_and(|it| it.fixes_addresses),
+            fixed,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         order.to_bytes(&input)
@@ -165,7 +167,8 @@ pub(super) struct Containment {
     read_paths: Vec<PathBuf>,
     memory_mb: u64,
     kernel_lacks: KernelLacks,
-    is_deterministic: bool,
+    /// The time at which deterministic runs start by their clocks; `None` if runs are not deterministic.
+    deterministic: Option<DateTime<Utc>>,
     apple_parts: Option<PathBuf>,
     found: OnceCell<Contained>,
     /// The last failure that was logged.
@@ -180,7 +183,7 @@ impl Containment {
             read_paths: settings.read_paths.clone(),
             memory_mb: settings.memory_mb,
             kernel_lacks: settings.kernel_lacks,
-            is_deterministic: settings.deterministic,
+            deterministic: settings.deterministic,
             apple_parts: settings.apple_parts.clone(),
             found: OnceCell::new(),
             logged: Mutex::default(),
@@ -225,6 +228,32 @@ impl Containment {
         }
     }
 
+    /// Tests that the clock of scripts is fixed, if it is to be. An interpreter that was linked statically, for example, does
+    /// not load the library that fixes it. Then returns the containment without a fixed clock.
+    async fn with_tested_clock(
+        &self,
+        mut contained: Contained,
+        executor: &OneShotExecutor,
+    ) -> Contained {
+        let Some(at) = contained.determinism.and_then(|it| it.clock) else { return contained };
+        let script = Given::like_a_script("import time\nprint(int(time.time()))");
+        let outcome = executor.supervise_given(&contained, script).await;
+        let (stdout, stderr) =
+            outcome.map(|it| (it.stdout.text, it.stderr.text)).unwrap_or_default();
+        let is_fixed =
+            !self.kernel_lacks.fixed_clock && stdout.trim() == at.timestamp().to_string();
+        if !is_fixed {
+            tracing::warn!(
+                stderr,
+                "clocks and random bits differ between runs, because this Python does not load the \
+                 library that fixes them"
+            );
+        }
+        let clock = is_fixed.then_some(at);
+        contained.determinism = contained.determinism.map(|it| Determinism { clock, ..it });
+        contained
+    }
+
     /// Returns the containment at `tier`, if it passes the tests.
     async fn try_tier(
         &self,
@@ -263,16 +292,17 @@ impl Containment {
             return Err(Obstacle::Landlock { needed, present });
         }
         let mut interpreter = interpreter.clone();
-        let determinism = self.is_deterministic.then(|| Determinism::here(self.kernel_lacks));
+        let determinism =
+            self.deterministic.map(|at| Determinism::here(self.kernel_lacks, tier, at));
         if determinism.is_some() {
-            interpreter.environment.extend(pinned_kernels());
+            interpreter.environment.extend(pinned_variables());
         }
         let (passed_over, outside_of) = (Vec::new(), Arc::default());
         let apple_parts = self.apple_parts.clone();
         let contained =
             Contained { interpreter, plan, passed_over, outside_of, determinism, apple_parts };
         if tier == Tier::Off {
-            return Ok(contained);
+            return Ok(self.with_tested_clock(contained, executor).await);
         }
         // The test runs without installed packages (`is_isolated`). They prove nothing about the sandbox, and must not
         // run in an untested sandbox.
@@ -289,7 +319,7 @@ impl Containment {
         match escapes.filter(|_| outcome.ending == Ending::Exited(0)) {
             Some(escapes) if escapes.is_empty() => {
                 try_memory_limit(isolated, executor).await?;
-                Ok(contained)
+                Ok(self.with_tested_clock(contained, executor).await)
             }
             Some(escapes) => Err(Obstacle::Escaped(escapes)),
             None => {

@@ -1,21 +1,30 @@
 //! Makes runs of a script reproducible, as far as possible.
 //!
-//! Random number generators without a seed get a seed that is derived from the script (`python/numbers.py`). Memory
+//! Random number generators without a seed get a seed that is derived from the script (`python/determinism.py`). Memory
 //! addresses are the same in each run if the operating system allows that. Numerical libraries use compute kernels that
-//! every processor supports. Time, threads and secrets are never changed.
+//! every processor supports. On Linux, a library of the sandbox answers clocks and random bits, also of native code, and
+//! all threads share one processor.
+
+use chrono::{DateTime, Utc};
 
 use crate::config::KernelLacks;
-use crate::sandbox::can_fix_addresses;
+use crate::sandbox::{Fixed, FixedClock, IS_SUPPORTED, Tier, can_fix_addresses};
 
 /// The measures for reproducible runs that are available on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Determinism {
     /// Whether memory addresses are the same in each run.
     pub(crate) fixes_addresses: bool,
+    /// The time at which each run starts by its clocks. `None` if clocks and random bits come from the machine.
+    pub(crate) clock: Option<DateTime<Utc>>,
+    /// Whether the run has a file tree and process numbers of its own.
+    pub(crate) has_own_tree: bool,
 }
 
 impl Determinism {
-    pub(super) fn here(lacks: KernelLacks) -> Self {
+    /// Returns the measures for runs that start at the time `at` by their clocks. It is not tested here whether the
+    /// interpreter's clocks can be fixed.
+    pub(super) fn here(lacks: KernelLacks, tier: Tier, at: DateTime<Utc>) -> Self {
         let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
             tracing::warn!(
@@ -23,11 +32,29 @@ impl Determinism {
                  addresses"
             );
         }
-        Self { fixes_addresses }
+        if !IS_SUPPORTED {
+            tracing::warn!(
+                "clocks and random bits differ between runs, because this system has no way to \
+                 fix them"
+            );
+        }
+        let clock = IS_SUPPORTED.then_some(at);
+        Self { fixes_addresses, clock, has_own_tree: tier == Tier::T3 }
+    }
+
+    /// Returns the properties of a run with the script's SHA-256 `sha256`.
+    pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
+        let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
+        Fixed {
+            addresses: self.fixes_addresses,
+            processor: true,
+            clock: start_ns.map(|start_ns| FixedClock { start_ns, seed }),
+        }
     }
 }
 
-/// An environment variable that keeps a numerical library from choosing its compute kernels by the processor.
+/// An environment variable that makes a program independent of the machine.
 struct Pinned {
     name: &'static str,
     value: &'static str,
@@ -40,9 +67,9 @@ struct Pinned {
 const VECTORS: &str = "AVX F16C FMA3 AVX2 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR \
                        X86_V3 X86_V4 ASIMDHP ASIMDDP ASIMDFHM SVE";
 
-/// The variables that make numerical libraries choose the same compute kernels on every processor. Another kernel would
-/// add numbers in another order, and round differently.
-const PINNED: [Pinned; 4] = [
+/// The variables of deterministic runs. Most of them make numerical libraries choose the same compute kernels on every
+/// processor. Another kernel would add numbers in another order, and round differently.
+const PINNED: [Pinned; 5] = [
     Pinned {
         name: "OPENBLAS_CORETYPE",
         value: if cfg!(target_arch = "aarch64") { "ARMV8" } else { "Prescott" },
@@ -63,10 +90,11 @@ const PINNED: [Pinned; 4] = [
         value: "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4",
         why: "exp, sin and the like without fused operations, which round once where others do twice",
     },
+    Pinned { name: "TZ", value: "UTC", why: "the local time of every machine" },
 ];
 
-/// Returns the variables that make numerical libraries compute the same on every machine of an architecture.
-pub(super) fn pinned_kernels() -> impl Iterator<Item = (String, String)> {
+/// Returns the variables that make programs compute the same on every machine of an architecture.
+pub(super) fn pinned_variables() -> impl Iterator<Item = (String, String)> {
     PINNED.iter().map(|pinned| (pinned.name.to_owned(), pinned.value.to_owned()))
 }
 
@@ -80,7 +108,7 @@ mod tests {
             assert!(!why.is_empty() && !value.is_empty() && !value.contains("  "), "{name}");
         }
         let names: std::collections::BTreeSet<String> =
-            pinned_kernels().map(|(name, _)| name).collect();
+            pinned_variables().map(|(name, _)| name).collect();
         assert_eq!(names.len(), PINNED.len());
     }
 }

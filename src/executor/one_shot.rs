@@ -128,9 +128,14 @@ impl OneShotExecutor {
 
     /// Runs a script of the server's own, for at most [`OWN_SCRIPT_TIMEOUT`].
     pub(super) async fn supervise_own(&self, contained: &Contained, script: &str) -> Ran {
+        self.supervise_given(contained, Given::source(script)).await
+    }
+
+    /// Runs one of the server's own scripts, in the form `script`, for at most [`OWN_SCRIPT_TIMEOUT`].
+    pub(super) async fn supervise_given(&self, contained: &Contained, script: Given<'_>) -> Ran {
         let limits = RunLimits::of_script(OWN_SCRIPT_TIMEOUT);
         let (cancel, echo) = (CancellationToken::new(), Echo::default());
-        self.supervise(contained, Given::source(script), limits, &cancel, &echo).await
+        self.supervise(contained, script, limits, &cancel, &echo).await
     }
 
     /// Supervises one run, from the start of its supervisor until its last process is dead.

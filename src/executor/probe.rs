@@ -42,7 +42,7 @@ const BOOTSTRAP: &str = concat!(
     "\n\n",
     include_str!("python/checks.py"),
     "\n\n",
-    include_str!("python/numbers.py"),
+    include_str!("python/determinism.py"),
     "\n\n",
     include_str!("python/values.py"),
     "\n\n",

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::executor::Environment;
+use crate::executor::{Determinism, Environment};
 use crate::gateway::{AskedBy, Form};
 use crate::ledger::AuditPlace;
 use crate::verdict::{Conclusion, Verdict};
@@ -215,6 +215,15 @@ pub(crate) struct Run {
 pub(crate) struct Deterministic {
     /// Whether objects have the same addresses in each run.
     pub(crate) fixed_addresses: bool,
+    /// The time at which the run started by its clocks. `None` if clocks and random bits came from the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clock: Option<DateTime<Utc>>,
+}
+
+impl From<Determinism> for Deterministic {
+    fn from(of: Determinism) -> Self {
+        Self { fixed_addresses: of.fixes_addresses, clock: of.clock }
+    }
 }
 
 /// In-toto's predicate for the results of tests.

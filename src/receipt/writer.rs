@@ -552,8 +552,7 @@ impl Draft {
             run: outcome.map(|outcome| run_of(outcome, started, finished)),
             inputs: self.inputs,
             not_run: ran.as_ref().err().map(ToString::to_string),
-            deterministic: determinism
-                .map(|it| Deterministic { fixed_addresses: it.fixes_addresses }),
+            deterministic: determinism.map(Deterministic::from),
             may_differ_by: Some(differences::as_texts(&may_differ_by)),
             verification: outcome
                 .and_then(|outcome| outcome.verdict.as_deref())

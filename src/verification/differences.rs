@@ -39,13 +39,30 @@ impl Word {
     }
 }
 
-/// The measure of a deterministic run that makes a row's functions return the same values in each run.
+/// The measure of a deterministic run that makes functions return the same values in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pinned {
+pub(super) enum Pinned {
     Never,
     /// The functions draw numbers from `random` or `numpy.random`. A deterministic run sets the seeds of both.
     BySeeds,
     ByAddresses,
+    /// The functions read a clock, or random bits of the machine. A deterministic run fixes both, if it can.
+    ByClock,
+    /// The functions show paths or numbers of processes, which are the same if the run has a file tree of its own.
+    ByTree,
+}
+
+impl Pinned {
+    /// Returns whether the measure applies in a run with these measures.
+    pub(super) fn applies(self, determinism: Option<Determinism>) -> bool {
+        determinism.is_some_and(|determinism| match self {
+            Self::Never => false,
+            Self::BySeeds => true,
+            Self::ByAddresses => determinism.fixes_addresses,
+            Self::ByClock => determinism.clock.is_some(),
+            Self::ByTree => determinism.has_own_tree,
+        })
+    }
 }
 
 /// The uses of names in a script to which a row applies. The words in a list are separated by spaces.
@@ -68,36 +85,37 @@ enum Uses {
     Both(&'static str, &'static str),
 }
 
-use Pinned::{ByAddresses, BySeeds, Never};
+use Pinned::{ByAddresses, ByClock, BySeeds, ByTree, Never};
 use Uses::{Both, Keyword, Members, Paths, Texts, Words};
 
 /// The table. Each row has the uses to which it applies, the reason for a difference, the measure that prevents the
 /// difference, and an explanation.
 #[rustfmt::skip]
 const ROWS: &[(Uses, Word, Pinned, &str)] = &[
-    (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, Never,
+    (Paths("time datetime calendar zoneinfo sched timeit os.times os.getloadavg"), Word::Time, ByClock,
      "the clock goes on"),
-    (Paths("logging http wsgiref email xmlrpc mailbox"), Word::Time, Never,
+    (Paths("logging http wsgiref email xmlrpc mailbox"), Word::Time, ByClock,
      "headers, cookies and records have the date"),
-    (Paths("cProfile profile pstats trace resource unittest"), Word::Time, Never,
+    (Paths("cProfile profile pstats trace unittest"), Word::Time, ByClock,
      "they measure how long something takes, and print it"),
-    (Paths("gzip zipfile tarfile"), Word::Time, Never, "archives have the time at which they were made"),
-    (Paths("sqlite3"), Word::Time, Never, "SQL has datetime('now') and CURRENT_TIMESTAMP"),
+    (Paths("resource"), Word::Time, Never, "it shows the processor time, and how much memory the process used"),
+    (Paths("gzip zipfile tarfile"), Word::Time, ByClock, "archives have the time at which they were made"),
+    (Paths("sqlite3"), Word::Time, ByClock, "SQL has datetime('now') and CURRENT_TIMESTAMP"),
     (Paths("signal select selectors"), Word::Time, Never, "they end when a time has passed, or something happens"),
-    (Members { libraries: "pandas numpy", names: "now today utcnow" }, Word::Time, Never,
+    (Members { libraries: "pandas numpy", names: "now today utcnow" }, Word::Time, ByClock,
      "Timestamp.now() and the like"),
-    (Texts { libraries: "pandas numpy", texts: "'now \"now 'today \"today" }, Word::Time, Never,
+    (Texts { libraries: "pandas numpy", texts: "'now \"now 'today \"today" }, Word::Time, ByClock,
      "datetime64 and to_datetime take these texts for the current time"),
-    (Texts { libraries: "scipy", texts: "trust-constr" }, Word::Time, Never, "the result has its execution time"),
-    (Texts { libraries: "matplotlib", texts: "svg pdf .ps .eps pgf" }, Word::Time, Never,
+    (Texts { libraries: "scipy", texts: "trust-constr" }, Word::Time, ByClock, "the result has its execution time"),
+    (Texts { libraries: "matplotlib", texts: "svg pdf .ps .eps pgf" }, Word::Time, ByClock,
      "these formats have the date, and ids that are drawn"),
     (Texts { libraries: "z3", texts: "'timeout \"timeout timeout= :timeout 'rlimit \"rlimit rlimit= :rlimit" }, Word::Time,
      Never, "a solver that gives up at a limit may come further the next time"),
     (Members { libraries: "z3", names: "statistics" }, Word::Time, Never, "they have the time and the memory"),
-    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Time, Never,
+    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Time, ByClock,
      "receipts of the SDK have the date"),
-    (Words { libraries: "qwed_legal", starts: "provenance" }, Word::Time, Never, "provenance has the date"),
-    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Time, Never, "attestations have the date"),
+    (Words { libraries: "qwed_legal", starts: "provenance" }, Word::Time, ByClock, "provenance has the date"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Time, ByClock, "attestations have the date"),
 
     (Paths("random numpy.random"), Word::Random, BySeeds, "seeds come from the machine"),
     (Words { libraries: "statistics", starts: "sampl rand" }, Word::Random, BySeeds, "drawn by random"),
@@ -114,7 +132,7 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
     (Words { libraries: "sympy", starts: "rand sampl" }, Word::Random, BySeeds, "drawn by random"),
     (Texts { libraries: "sympy", texts: "randmatrix random_" }, Word::Random, BySeeds,
      "texts that sympify evaluates"),
-    (Members { libraries: "sympy", names: "Dummy numbered_symbols" }, Word::Random, Never,
+    (Members { libraries: "sympy", names: "Dummy numbered_symbols" }, Word::Random, BySeeds,
      "the numbers of dummies start at a random one, and terms are in their order"),
     (Members { libraries: "sympy", names: "dh_private_key ecm elgamal_private_key encipher_bg encipher_elgamal \
         encipher_gm gm_public_key make_perm" }, Word::Random, BySeeds, "they draw, where no seed is given"),
@@ -140,18 +158,30 @@ const ROWS: &[(Uses, Word, Pinned, &str)] = &[
         simulated_annealing_tsp spanner spectral_bisection spectral_graph_forge spectral_ordering \
         spring_layout stochastic_block_model threshold_accepting_tsp watts_strogatz_graph waxman_graph \
         weighted_choice zipf_rv" }, Word::Random, BySeeds, "they take a seed, and draw where there is none"),
-    (Paths("sqlite3"), Word::Random, Never, "SQL has random(), whose seed is SQLite's own"),
+    (Paths("sqlite3"), Word::Random, ByClock, "SQL has random(), and SQLite sets its seed"),
 
-    (Paths("secrets ssl crypt os.urandom os.getrandom random.SystemRandom"), Word::Secrets, Never,
+    (Paths("secrets ssl crypt os.urandom os.getrandom random.SystemRandom"), Word::Secrets, ByClock,
      "random bits of the machine"),
-    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Secrets, Never, "a key that is drawn"),
-    (Paths("uuid"), Word::Uuid, Never, "random bits of the machine, or its clock"),
-    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Uuid, Never, "their ids"),
-    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Uuid, Never, "their ids"),
-    (Paths("threading concurrent multiprocessing asyncio queue _thread socket socketserver"), Word::Threads, Never,
-     "the kernel chooses who is next"),
-    (Paths("tempfile os pathlib glob shutil fileinput posix"), Word::Files, Never,
-     "names of scratch files and their times, and numbers of processes"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Secrets, ByClock, "a key that is drawn"),
+    (Paths("uuid.uuid1"), Word::Uuid, ByTree, "the number of the process is mixed into it"),
+    (Members { libraries: "email", names: "make_msgid" }, Word::Files, ByTree, "it contains the number of the process"),
+    (Paths("uuid"), Word::Uuid, ByClock, "random bits of the machine, or its clock"),
+    (Words { libraries: "qwed_finance", starts: "receipt responses" }, Word::Uuid, ByClock, "their ids"),
+    (Words { libraries: "qwed_ucp", starts: "attestation" }, Word::Uuid, ByClock, "their ids"),
+    (Paths("threading concurrent multiprocessing _thread socket socketserver os.fork os.forkpty asyncio.to_thread"),
+     Word::Threads, Never, "the kernel chooses who is next"),
+    (Members { libraries: "asyncio", names: "run_in_executor to_thread create_subprocess_exec open_connection \
+        start_server" }, Word::Threads, Never, "the event loop waits for others"),
+    (Paths("asyncio queue"), Word::Threads, ByClock, "waits end by the clock"),
+    (Paths("tempfile os pathlib glob shutil fileinput posix"), Word::Files, ByTree,
+     "names of scratch files, and numbers of processes"),
+    (Paths("os.sched_getaffinity os.sched_getscheduler os.getpriority os.nice os.sysconf os.statvfs os.fstatvfs \
+        shutil.disk_usage"), Word::Files, Never, "they show what else is on the machine"),
+    (Members { libraries: "os pathlib glob shutil tempfile posix", names: "stat lstat fstat st_mtime st_ctime st_atime \
+        st_mtime_ns st_ctime_ns st_atime_ns getmtime getctime getatime utime copystat copy2 touch" }, Word::Files, Never,
+     "the kernel sets the times of files"),
+    (Members { libraries: "zipfile tarfile", names: "write add gettarinfo" }, Word::Files, Never,
+     "archives have the times of their files"),
     (Paths("gc weakref ctypes tracemalloc sys.getrefcount sys.getallocatedblocks"), Word::Memory, Never,
      "when objects die, and what else is in memory"),
     (Paths("builtins.id unittest.mock"), Word::Memory, ByAddresses, "they show addresses"),
@@ -217,9 +247,9 @@ pub(crate) fn may_differ_by(
 ) -> BTreeSet<Word> {
     let Some(names) = names else { return BTreeSet::from([Word::Unknown]) };
     let source = source.to_lowercase();
-    let rows = ROWS.iter().filter(|(uses, _, pinned, _)| {
-        !is_pinned(*pinned, determinism) && names.have(*uses, &source)
-    });
+    let rows = ROWS
+        .iter()
+        .filter(|(uses, _, pinned, _)| !pinned.applies(determinism) && names.have(*uses, &source));
     let mut words: BTreeSet<Word> = rows.map(|(_, word, ..)| *word).collect();
     let is_known = |import: &String| {
         let top = top(import);
@@ -236,20 +266,12 @@ pub(crate) fn may_differ_by(
 pub(crate) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
     const ADDRESS: &[u8] = b" at 0x";
     let is_there = output.windows(ADDRESS.len()).any(|window| window == ADDRESS);
-    (is_there && !is_pinned(ByAddresses, determinism)).then_some(Word::Memory)
+    (is_there && !ByAddresses.applies(determinism)).then_some(Word::Memory)
 }
 
 /// Returns the names of the reasons in receipts.
 pub(crate) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
     words.iter().map(|word| Cow::Borrowed(word.as_str())).collect()
-}
-
-fn is_pinned(pinned: Pinned, determinism: Option<Determinism>) -> bool {
-    match pinned {
-        Never => false,
-        BySeeds => determinism.is_some(),
-        ByAddresses => determinism.is_some_and(|determinism| determinism.fixes_addresses),
-    }
 }
 
 fn top(name: &str) -> &str {
@@ -335,15 +357,20 @@ mod tests {
     use super::*;
     use crate::safety;
 
-    fn found(source: &str, determinism: Option<bool>) -> String {
+    /// The measures of a deterministic run. Each of them may be missing.
+    fn measures(fixes_addresses: bool, has_clock: bool, has_own_tree: bool) -> Determinism {
+        let clock = has_clock.then_some(crate::config::RUN_START);
+        Determinism { fixes_addresses, clock, has_own_tree }
+    }
+
+    fn found(source: &str, determinism: Option<Determinism>) -> String {
         let analysis = safety::analyze(source).unwrap();
         let names = Names { imports: &analysis.imports, uses: &analysis.uses };
-        let determinism = determinism.map(|fixes_addresses| Determinism { fixes_addresses });
         as_texts(&may_differ_by(Some(names), source, determinism)).join(" ")
     }
 
-    /// Scripts. For each script, the reasons why runs may differ, and the reasons in a deterministic run with fixed
-    /// addresses.
+    /// Scripts. For each script, the reasons why runs may differ, and the reasons in a deterministic run with every
+    /// measure.
     const CASES: &[(&str, &str, &str)] = &[
         ("import math\nprint(math.pi, {'a', 'b'}, hash('a'))", "", ""),
         ("from decimal import *\nprint(Decimal(2).sqrt())", "", ""),
@@ -351,19 +378,19 @@ mod tests {
         ("import numpy as np\nprint(np.arange(3).sum(), np.linalg.eigvals(np.eye(2)))", "", ""),
         ("from z3 import *\nprint(Solver().check())", "", ""),
         ("def operand(): return 1\nimport sympy\nprint(operand(), sympy.brand)", "", ""),
-        ("import time", "time", "time"),
-        ("import timeit\ntimeit.timeit('1')", "time", "time"),
-        ("import calendar\nprint(calendar.datetime.datetime.now())", "time", "time"),
-        ("import http.cookiejar\nprint(http.cookiejar.time2isoz())", "time", "time"),
+        ("import time", "time", ""),
+        ("import timeit\ntimeit.timeit('1')", "time", ""),
+        ("import calendar\nprint(calendar.datetime.datetime.now())", "time", ""),
+        ("import http.cookiejar\nprint(http.cookiejar.time2isoz())", "time", ""),
         ("import numpy as np\nprint(np.random.rand())", "random", ""),
         ("import numpy as np\nprint(np.random.default_rng().random())", "random", ""),
         ("import numpy as np\nprint(getattr(np, 'ran' + 'dom').rand())", "random", ""),
         ("from numpy.random import *\nprint(rand())", "random", ""),
         ("from numpy import random as r\nprint(r.rand())", "random", ""),
-        ("import numpy as np\nprint(np.datetime64('now', 'us'))", "time", "time"),
+        ("import numpy as np\nprint(np.datetime64('now', 'us'))", "time", ""),
         ("import random\nprint(random.random())", "random", ""),
-        ("import random\nprint(random.SystemRandom().random())", "random secrets", "secrets"),
-        ("from random import SystemRandom as S\nprint(S().random())", "random secrets", "secrets"),
+        ("import random\nprint(random.SystemRandom().random())", "random secrets", ""),
+        ("from random import SystemRandom as S\nprint(S().random())", "random secrets", ""),
         ("from statistics import random as r\nprint(r.random())", "random", ""),
         ("import statistics\nprint(statistics.NormalDist().samples(2))", "random", ""),
         ("import statistics\nprint(statistics.mean([1, 2]))", "", ""),
@@ -384,14 +411,25 @@ mod tests {
         ("from scipy.stats import norm\nd = norm(0, 1)\nprint(d.rvs())", "random", ""),
         ("from scipy.stats import norm\nprint(norm.cdf(1))", "", ""),
         ("import pandas as pd\nprint(pd.Series(range(9)).sample(3))", "random", ""),
-        ("import pandas as pd\nprint(pd.Timestamp.now())", "time", "time"),
+        ("import pandas as pd\nprint(pd.Timestamp.now())", "time", ""),
         ("import pandas as pd\nprint(pd.DataFrame({'a': [1]}).sum())", "", ""),
-        ("import email.utils\nprint(email.utils.make_msgid())", "time random", "time"),
-        ("import os\nprint(os.urandom(4))", "secrets files", "secrets files"),
-        ("import os\nprint(os.getloadavg())", "time files", "time files"),
-        ("import sqlite3\nsqlite3.connect(':memory:')", "time random", "time random"),
-        ("import uuid\nprint(uuid.uuid4())", "uuid", "uuid"),
+        ("import email.utils\nprint(email.utils.make_msgid())", "time random files", ""),
+        ("import os\nprint(os.urandom(4))", "secrets files", ""),
+        ("import os\nprint(os.getloadavg())", "time files", ""),
+        ("import sqlite3\nsqlite3.connect(':memory:')", "time random", ""),
+        ("import uuid\nprint(uuid.uuid4())", "uuid", ""),
+        ("import resource\nresource.getrusage(0)", "time", "time"),
+        ("import signal\nsignal.alarm(1)", "time", "time"),
         ("import concurrent.futures", "threads", "threads"),
+        ("import asyncio\nasyncio.run(f())", "threads", ""),
+        ("import asyncio\nasyncio.to_thread(f)", "threads", "threads"),
+        ("import os\nos.fork()", "threads files", "threads"),
+        ("import os\nprint(os.path.join('a', 'b'), os.getpid())", "files", ""),
+        ("import os\nprint(os.stat('.').st_mtime)", "files", "files"),
+        ("import pathlib\nprint(pathlib.Path('.').stat())", "files", "files"),
+        ("import os\nprint(os.sched_getaffinity(0))", "files", "files"),
+        ("import io, zipfile\nzipfile.ZipFile(io.BytesIO(), 'w').writestr('a', 'b')", "time", ""),
+        ("import zipfile\nz.write('a')", "time files", "files"),
         ("print(id(print))", "memory", ""),
         ("class A: pass\nprint({A(), A()})", "memory", ""),
         ("print(hash(object()))", "memory", ""),
@@ -421,7 +459,7 @@ mod tests {
         ("import numpy as np\nprint(np.zeros(1).ctypes.data)", "memory", ""),
         ("import numpy as np\nprint(np.zeros(1).__array_interface__)", "memory", ""),
         ("import pandas as pd\nimport numpy as np\nprint(pd.DataFrame().empty)", "", ""),
-        ("import sympy\nprint(sympy.Dummy('x'))", "random", "random"),
+        ("import sympy\nprint(sympy.Dummy('x'))", "random", ""),
         ("from z3 import *\ns = Solver()\ns.set('timeout', 5)\nprint(s.check())", "time", "time"),
         ("from z3 import *\ns = Solver()\nprint(s.check(), s.statistics())", "time", "time"),
         ("import weakref", "memory", "memory"),
@@ -436,15 +474,40 @@ mod tests {
     fn every_source_of_differences_is_named() {
         for (source, without, with) in CASES {
             assert_eq!(found(source, None), *without, "{source}");
-            assert_eq!(found(source, Some(true)), *with, "deterministic: {source}");
+            assert_eq!(
+                found(source, Some(measures(true, true, true))),
+                *with,
+                "deterministic: {source}"
+            );
         }
-        assert_eq!(found("print(id(print))", Some(false)), "memory");
         assert_eq!(may_differ_by(None, "", None), BTreeSet::from([Word::Unknown]));
     }
 
     #[test]
+    fn a_measure_that_is_missing_is_not_counted_on() {
+        for (source, by_addresses, by_clock, by_tree) in [
+            ("print(id(print))", "memory", "", ""),
+            ("import time\ntime.time()", "", "time", ""),
+            ("import uuid\nuuid.uuid4()", "", "uuid", ""),
+            ("import uuid\nuuid.uuid1()", "", "uuid", "uuid"),
+            ("import secrets\nsecrets.token_hex()", "", "secrets", ""),
+            ("import sqlite3", "", "time random", ""),
+            ("import os\nos.getpid()", "", "", "files"),
+            ("import random\nrandom.random()", "", "", ""),
+        ] {
+            for (missing, expected) in [
+                (measures(false, true, true), by_addresses),
+                (measures(true, false, true), by_clock),
+                (measures(true, true, false), by_tree),
+            ] {
+                assert_eq!(found(source, Some(missing)), expected, "{source}: {missing:?}");
+            }
+        }
+    }
+
+    #[test]
     fn an_address_is_seen_in_the_output() {
-        let fixed = |fixes_addresses| Some(Determinism { fixes_addresses });
+        let fixed = |fixes_addresses| Some(measures(fixes_addresses, true, true));
         let output = b"<object object at 0x7f2a>";
         for (output, determinism, expected) in [
             (&output[..], None, Some(Word::Memory)),

@@ -78,7 +78,7 @@ pub(crate) fn verdict_on_run(
     let checks = names.map_or(&[][..], |names| &names.checks);
     let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
     let uses = names.map_or(&[][..], |names| &names.uses);
-    let differs = sources::differ(uses, determinism.is_some());
+    let differs = sources::differ(uses, determinism);
     let counts = outcome.check_counts.as_ref();
     let Concluded { conclusion, reports } = conclude(checks, counts, outcome, differs, variants);
     let parts = Parts {

@@ -1,13 +1,16 @@
 //! Finds calls that make the result of a script differ between runs: unseeded random numbers, and the wall clock.
 
+use super::differences::Pinned;
+use crate::executor::Determinism;
+
 /// Calls that return another value in each run. Names in a list are separated by spaces.
 struct Source {
     /// The qualified names of the functions. A name that ends with a dot stands for all members.
     calls: &'static str,
     /// Functions and keywords that make the calls return the same values in each run.
     unless: &'static str,
-    /// Whether deterministic runs set the seed.
-    is_seeded_by_server: bool,
+    /// The measure of deterministic runs that makes the calls return the same values.
+    pinned: Pinned,
     #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
     why: &'static str,
 }
@@ -20,11 +23,11 @@ const SOURCES: [Source; 7] = [
         calls: "time.time time.time_ns time.localtime() time.gmtime() time.ctime() time.asctime() datetime.datetime.now \
                 datetime.datetime.today datetime.datetime.utcnow datetime.date.today pandas.Timestamp.now \
                 pandas.Timestamp.today pandas.Timestamp.utcnow",
-        unless: "", is_seeded_by_server: false, why: "they read the wall clock",
+        unless: "", pinned: Pinned::ByClock, why: "they read the wall clock",
     },
     Source {
         calls: "os.urandom os.getrandom secrets. random.SystemRandom uuid.uuid1 uuid.uuid4",
-        unless: "", is_seeded_by_server: false, why: "they take random bits of the machine",
+        unless: "", pinned: Pinned::ByClock, why: "they take random bits of the machine",
     },
     Source {
         calls: "random.random random.randint random.randrange random.uniform random.choice random.choices random.sample \
@@ -32,11 +35,11 @@ const SOURCES: [Source; 7] = [
                 random.betavariate random.binomialvariate random.expovariate random.gammavariate \
                 random.lognormvariate random.paretovariate random.triangular random.vonmisesvariate \
                 random.weibullvariate",
-        unless: "random.seed", is_seeded_by_server: true, why: "they draw from the module's generator",
+        unless: "random.seed", pinned: Pinned::BySeeds, why: "they draw from the module's generator",
     },
     Source {
         calls: "random.Random() numpy.random.default_rng() numpy.random.RandomState() numpy.random.SeedSequence()",
-        unless: "", is_seeded_by_server: true, why: "generators without a seed",
+        unless: "", pinned: Pinned::BySeeds, why: "generators without a seed",
     },
     Source {
         calls: "numpy.random.rand numpy.random.randn numpy.random.randint numpy.random.random \
@@ -46,28 +49,28 @@ const SOURCES: [Source; 7] = [
                 numpy.random.exponential numpy.random.beta numpy.random.gamma numpy.random.geometric \
                 numpy.random.multivariate_normal numpy.random.dirichlet numpy.random.multinomial \
                 numpy.random.lognormal numpy.random.triangular numpy.random.chisquare numpy.random.laplace",
-        unless: "numpy.random.seed", is_seeded_by_server: true, why: "they draw from NumPy's global generator",
+        unless: "numpy.random.seed", pinned: Pinned::BySeeds, why: "they draw from NumPy's global generator",
     },
     Source {
         calls: "sympy.core.random. sympy.randMatrix sympy.stats.sample sympy.stats.sample_iter",
-        unless: "random.seed .seed=randMatrix .seed=sample", is_seeded_by_server: true, why: "they draw from random",
+        unless: "random.seed .seed=randMatrix .seed=sample", pinned: Pinned::BySeeds, why: "they draw from random",
     },
     Source {
         calls: ".rvs",
-        unless: "numpy.random.seed .random_state=rvs", is_seeded_by_server: true,
+        unless: "numpy.random.seed .random_state=rvs", pinned: Pinned::BySeeds,
         why: "SciPy's distributions draw from NumPy's global generator",
     },
 ];
 
 /// Returns whether a script calls a function with results that differ between runs. `uses` are the names that the script
 /// uses ([`Analysis::uses`](crate::safety::Analysis::uses)).
-pub(super) fn differ(uses: &[String], is_deterministic: bool) -> bool {
+pub(super) fn differ(uses: &[String], determinism: Option<Determinism>) -> bool {
     let is_used = |call: &str| {
         uses.iter()
             .any(|name| if call.ends_with('.') { name.starts_with(call) } else { name == call })
     };
     SOURCES.iter().any(|source| {
-        !(is_deterministic && source.is_seeded_by_server)
+        !source.pinned.applies(determinism)
             && source.calls.split_ascii_whitespace().any(is_used)
             && !source.unless.split_ascii_whitespace().any(is_used)
     })
@@ -78,7 +81,7 @@ mod tests {
     use super::*;
 
     fn differs(source: &str) -> bool {
-        differ(&crate::safety::analyze(source).unwrap().uses, false)
+        differ(&crate::safety::analyze(source).unwrap().uses, None)
     }
 
     #[test]
@@ -137,10 +140,18 @@ mod tests {
     }
 
     #[test]
-    fn a_deterministic_run_sets_seeds_and_no_clock() {
+    fn a_deterministic_run_sets_seeds_and_if_possible_the_clock() {
         let uses = |source: &str| crate::safety::analyze(source).unwrap().uses;
-        assert!(!differ(&uses("import random\nrandom.random()"), true));
-        assert!(differ(&uses("import time\ntime.time()"), true));
+        let of = |clock| Some(Determinism { fixes_addresses: true, clock, has_own_tree: true });
+        let (seeds, clock) = (of(None), of(Some(crate::config::RUN_START)));
+        for (source, varies) in [
+            ("import random\nrandom.random()", [true, false, false]),
+            ("import time\ntime.time()", [true, true, false]),
+            ("import secrets\nsecrets.token_hex(8)", [true, true, false]),
+        ] {
+            let found = [None, seeds, clock].map(|it| differ(&uses(source), it));
+            assert_eq!(found, varies, "{source}");
+        }
     }
 
     #[test]

@@ -49,7 +49,9 @@ pub use error::{LaunchError, Layer};
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 pub use launcher::supported_abi;
 pub use linux::*;
-pub use order::{GroupLimits, GroupOrder, Neighbours, Order, Role, SeatbeltOrder};
+pub use order::{
+    Fixed, FixedClock, GroupLimits, GroupOrder, Neighbours, Order, Role, SeatbeltOrder,
+};
 pub use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
 pub use remedies::remedy;
 pub use tier::{SIGNAL_SCOPE_ABI, Tier};

@@ -58,11 +58,29 @@ pub struct Order {
     pub group: Option<GroupOrder>,
     /// The settings that only a run in Seatbelt needs.
     pub seatbelt: Option<SeatbeltOrder>,
-    /// True if addresses must be the same in each run.
-    pub fixes_addresses: bool,
+    pub fixed: Fixed,
     /// The length of the input that follows the order, in bytes. The input is the bootstrap's marshalled code, and the
     /// script.
     pub input_bytes: usize,
+}
+
+/// The properties of a run that are the same each time the program runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fixed {
+    /// True if the addresses are the same.
+    pub addresses: bool,
+    /// True if all threads share one processor.
+    pub processor: bool,
+    /// The start of the clocks, and the seed of random bits. `None` if both come from the machine.
+    pub clock: Option<FixedClock>,
+}
+
+/// The values that determine the clocks and the random bits of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FixedClock {
+    /// The time at which the run starts, in nanoseconds since 1970.
+    pub start_ns: u64,
+    pub seed: u64,
 }
 
 /// The paths of the parts of macOS that confine a run.

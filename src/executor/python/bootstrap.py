@@ -234,7 +234,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)
     if seed is not None:
-        Seeds.waiting.update(number_seeds(seed))
+        Seeds.waiting.update(fixed_seeds(seed))
     for module in list(Seeds.waiting):
         # A .pth file may have imported the module already.
         if module in sys.modules:

@@ -25,15 +25,21 @@ pub fn supported_abi() -> u8 {
     supported.next().map_or(0, |(number, _)| number)
 }
 
-/// Restricts this process, irrevocably, to the paths that `plan` lists and to the run's own folders, such as `scratch`.
-pub(super) fn restrict(plan: &Plan, scratch: &Path) -> Result<(), LaunchError> {
+/// Restricts this process, irrevocably, to the paths that `plan` lists, to the run's own folders, such as `scratch`, and to
+/// a library that the run loads.
+pub(super) fn restrict(
+    plan: &Plan,
+    scratch: &Path,
+    library: Option<&Path>,
+) -> Result<(), LaunchError> {
     if plan.tier.landlock_abi_min() == 0 {
         return Ok(());
     }
     let abi = abi(plan)?;
     let failed = |error: RulesetError| LaunchError::RestrictFiles(error.to_string());
     let mut rules = create(abi).map_err(failed)?;
-    for (path, access) in allowed(plan, scratch, abi)? {
+    let library = library.map(|path| (path.to_owned(), AccessFs::ReadFile.into()));
+    for (path, access) in allowed(plan, scratch, abi)?.into_iter().chain(library) {
         let path = PathFd::new(path).map_err(|error| failed_at(&error))?;
         rules = rules.add_rule(PathBeneath::new(path, access)).map_err(failed)?;
     }

@@ -31,7 +31,7 @@ use nix::unistd::{Pid, chdir, dup2_stdin, execve, execveat, getppid, setsid};
 use super::error::OrFail as _;
 use super::linux::identity::{self, OwnProcess, RunUser};
 use super::linux::syscalls::{self, Becomes, Filtered, PROGRAM_FD};
-use super::linux::{READY, addresses, capabilities, processor, signal_scope};
+use super::linux::{READY, addresses, capabilities, fixed, processor, signal_scope};
 use super::order::PYTHON_COMMAND;
 use super::plan::Programs;
 use super::{LaunchError, Order, Plan, Role, SIGNAL_SCOPE_ABI, Tier, passing};
@@ -78,8 +78,11 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
     processor::lower_own(&own_process, order.neighbours.now);
-    if order.fixes_addresses {
+    if order.fixed.addresses {
         addresses::fix().or_fail(LaunchError::PrepareProcess)?;
+    }
+    if order.fixed.processor {
+        processor::stay();
     }
     match order.role {
         Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),
@@ -161,7 +164,7 @@ fn become_script(
     resources::limit(plan, order.cpu_seconds)?;
     capabilities::drop_all()?;
     // Landlock comes before seccomp, because the seccomp filter refuses the calls that set up Landlock.
-    file_access::restrict(plan, scratch)?;
+    file_access::restrict(plan, scratch, fixed::library(order).as_deref())?;
     filters.install()?;
     execute(&program, filters.program_path(), &arguments, &environment)
 }
@@ -255,6 +258,9 @@ fn environment(
 ) -> Result<Vec<CString>, LaunchError> {
     let mut variables: Vec<Vec<u8>> = Vec::new();
     for (name, value) in &order.environment {
+        variables.push(format!("{name}={value}").into_bytes());
+    }
+    for (name, value) in fixed::variables(order) {
         variables.push(format!("{name}={value}").into_bytes());
     }
     for name in scratch_names {

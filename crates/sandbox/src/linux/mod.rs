@@ -4,6 +4,7 @@
 pub(super) mod addresses;
 pub(super) mod capabilities;
 mod control_group;
+pub(super) mod fixed;
 pub(super) mod identity;
 pub(super) mod memory;
 pub mod process_tree;

@@ -27,6 +27,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use nix::libc::EAGAIN;
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -241,6 +242,17 @@ pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     if nice > 0 {
         let _ = own_process.write("autogroup", &nice.to_string());
         lower_thread(Pid::this(), nice);
+    }
+}
+
+/// Keeps this thread, and the program that it becomes, on its present processor. The kernel has chosen this processor
+/// among the idle ones when the process started. A failure is ignored, because only the order of threads depends on it.
+pub(crate) fn stay() {
+    let mut one = CpuSet::new();
+    if let Ok(processor) = sched_getcpu()
+        && one.set(processor).is_ok()
+    {
+        let _ = sched_setaffinity(Pid::from_raw(0), &one);
     }
 }
 

@@ -15,7 +15,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
 use crate::error::{OrFail as _, OsError};
-use crate::linux::{DEVICES, SHARED_MEMORY, unescape};
+use crate::linux::{DEVICES, SHARED_MEMORY, fixed, unescape};
 use crate::{ArtifactFolder, LaunchError, Plan};
 
 /// The folder in which the tree is laid out. Every Linux has it, and no plan lists it.
@@ -49,8 +49,12 @@ pub(crate) struct FileTree(());
 
 impl FileTree {
     /// Lays out the tree in this process's mount namespace. If `owner` is given, the run's own folders belong to this
-    /// UID and GID.
-    pub(super) fn lay_out(plan: &Plan, owner: Option<u32>) -> Result<Self, LaunchError> {
+    /// UID and GID. If `library` is given, the tree contains the library of fixed values at this path.
+    pub(super) fn lay_out(
+        plan: &Plan,
+        owner: Option<u32>,
+        library: Option<&Path>,
+    ) -> Result<Self, LaunchError> {
         // Make all mounts private, because mounts made here must not propagate to other namespaces.
         mount_none("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)
             .map_err(LaunchError::IsolateMounts)?;
@@ -91,6 +95,9 @@ impl FileTree {
         }
         for (link, target) in &plan.links {
             make_link(link, target)?;
+        }
+        if let Some(library) = library.map(staged) {
+            fixed::place(&library).map_err(|error| lay_out_failed(&library, error.into()))?;
         }
         // The dynamic loader reads the program's path from this link ($ORIGIN in a library path, ld.so(8)). The rest of
         // `/proc` does not exist in the run's file tree.

@@ -20,7 +20,7 @@ use crate::error::{OrFail as _, OsError};
 use crate::init::INIT_ARGUMENT;
 use crate::launcher::LAUNCHER_ARGUMENT;
 use crate::linux::identity::{OwnProcess, RunUser};
-use crate::linux::{READY, SignalScope, capabilities};
+use crate::linux::{READY, SignalScope, capabilities, fixed};
 use crate::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier, passing};
 
 /// The host name inside the run.
@@ -82,6 +82,9 @@ pub(super) fn launch(
                 change_owner_to_nobody(folder)?;
             }
         }
+        if let Some(library) = fixed::library(order) {
+            fixed::place(&library).or_fail(LaunchError::CreateScratch)?;
+        }
         let has_scope = order.plan.landlock_abi >= SIGNAL_SCOPE_ABI;
         let scope = if has_scope { Some(SignalScope::enter()?) } else { None };
         let launcher = start_launcher("/proc")?;
@@ -101,7 +104,8 @@ pub(super) fn launch(
     enter_copy_of_proc()?;
     let launcher = start_launcher(".")?;
     chdir("/").or_fail(LaunchError::IsolateMounts)?;
-    let tree = FileTree::lay_out(&order.plan, (user == RunUser::Nobody).then_some(NOBODY))?;
+    let owner = (user == RunUser::Nobody).then_some(NOBODY);
+    let tree = FileTree::lay_out(&order.plan, owner, fixed::library(order).as_deref())?;
     // Enter the tree only after both are ready, because until then they need the machine's file tree.
     init.wait_ready(LaunchError::StartInit)?;
     launcher.wait_ready(LaunchError::StartLauncher)?;

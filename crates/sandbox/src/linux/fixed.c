@@ -1,0 +1,471 @@
+// Answers the clocks and the random bits of a process from fixed values, so that two runs of a program are the same.
+//
+// The dynamic loader loads this library first (LD_PRELOAD, ld.so(8)), so that calls of these functions reach it instead
+// of the C library, from Python as well as from native code. It depends on no particular C library: glibc and musl
+// provide the symbols that it lacks.
+//
+// The variable FIXED_VALUES contains the start of the clock in nanoseconds since 1970 and the seed, both as decimal
+// numbers, separated by a colon.
+//
+// Time. A clock only advances when it is read, by STEP, and when a wait has ended: by the time that the wait was asked
+// to take. Waits still take real time, because other threads may need it. The kernel knows nothing of this clock.
+// Therefore, deadlines are converted to the kernel's clock.
+//
+// Random bits. SplitMix64 with the seed. They are as predictable as the seed: they are for repeatable runs, and not for
+// secrets.
+//
+// Not covered: instructions (rdtsc, rdrand), system calls of programs without libc, times of files, and functions that
+// are in no table below.
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/times.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+#define SECOND 1000000000ull
+
+// The time by which each reading advances the clock, in nanoseconds.
+#define STEP 1000ull
+// The start of the monotonic clocks, in seconds. It is small, so that a deadline shows to which clock it belongs.
+#define UPTIME 1000
+#define REALTIME_MIN 100000000
+// The bytes that a file of random bits has. A pipe has room for them (pipe(7)).
+#define FILE_BYTES 65536
+
+// The number of readings, multiplied by STEP.
+static _Atomic uint64_t worked;
+// The sum of the times by which waits have advanced the clock.
+static _Atomic uint64_t waited;
+static _Atomic uint64_t drawn;
+static uint64_t start, seed, forks;
+
+// Declares `next`, the function of the next library with the name of the enclosing one.
+#define NEXT(name)                                                                                                     \
+    static __typeof__(name) *next;                                                                                     \
+    if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+// Reads and removes the variables, once. Every function calls it, because the constructor may run before the C library
+// has set up the environment. Python calls one of the functions before it reads its environment.
+static __attribute__((constructor)) void begin(void) {
+    if (start) return;
+    const char *values = getenv("FIXED_VALUES"), *library = getenv("LD_PRELOAD");
+    if (!values || !library) return;
+    // In a scratch folder, the script must not find the file.
+    unlink(library);
+    uint64_t numbers[2] = {0};
+    for (int which = 0; *values; values++) {
+        if (*values == ':') which = 1;
+        else numbers[which] = numbers[which] * 10 + (uint64_t)(*values - '0');
+    }
+    start = numbers[0], seed = numbers[1];
+    unsetenv("FIXED_VALUES");
+    unsetenv("LD_PRELOAD");
+}
+
+// Time.
+
+static uint64_t elapsed(void) {
+    begin();
+    return worked + waited;
+}
+
+// Makes `elapsed` at least `target`.
+static void wait_until(uint64_t target) {
+    uint64_t before = waited, now;
+    do {
+        now = worked + before;
+        if (now >= target) return;
+    } while (!__atomic_compare_exchange_n(&waited, &before, before + (target - now), 0, __ATOMIC_SEQ_CST,
+                                          __ATOMIC_SEQ_CST));
+}
+
+static struct timespec of_ns(uint64_t ns) {
+    return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+}
+
+static struct timespec sum(struct timespec a, struct timespec b) {
+    struct timespec all = {.tv_sec = a.tv_sec + b.tv_sec, .tv_nsec = a.tv_nsec + b.tv_nsec};
+    if (all.tv_nsec >= (long)SECOND) all.tv_sec++, all.tv_nsec -= (long)SECOND;
+    return all;
+}
+
+// Returns `a - b`, or 0 if that is negative.
+static struct timespec difference(struct timespec a, struct timespec b) {
+    struct timespec left = {.tv_sec = a.tv_sec - b.tv_sec, .tv_nsec = a.tv_nsec - b.tv_nsec};
+    if (left.tv_nsec < 0) left.tv_sec--, left.tv_nsec += (long)SECOND;
+    return left.tv_sec < 0 ? (struct timespec){0} : left;
+}
+
+// Returns a duration in nanoseconds, at most 100 years.
+static uint64_t ns_of(struct timespec time) {
+    uint64_t seconds = time.tv_sec < 0 ? 0 : (uint64_t)time.tv_sec;
+    return seconds > 3155760000ull ? 3155760000ull * SECOND : seconds * SECOND + (uint64_t)time.tv_nsec;
+}
+
+// Stores the present time of a clock, without a step. Returns false if the clock is none of these.
+static int present(clockid_t clock, struct timespec *now) {
+    switch (clock) {
+    case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: case CLOCK_REALTIME_ALARM: case CLOCK_TAI:
+        *now = of_ns(start + elapsed());
+        return 1;
+    case CLOCK_MONOTONIC: case CLOCK_MONOTONIC_RAW: case CLOCK_MONOTONIC_COARSE: case CLOCK_BOOTTIME:
+    case CLOCK_BOOTTIME_ALARM:
+        *now = of_ns(UPTIME * SECOND + elapsed());
+        return 1;
+    case CLOCK_PROCESS_CPUTIME_ID: case CLOCK_THREAD_CPUTIME_ID:
+        *now = of_ns(worked);
+        return 1;
+    default:
+        // The clock of another process or thread has a negative number.
+        *now = of_ns(worked);
+        return clock < 0;
+    }
+}
+
+PUBLIC int clock_gettime(clockid_t clock, struct timespec *now) {
+    NEXT(clock_gettime);
+    struct timespec time;
+    if (!present(clock, &time)) return next(clock, now);
+    worked += STEP;
+    *now = time;
+    return 0;
+}
+
+static struct timespec read_clock(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now;
+}
+
+PUBLIC int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    struct timespec time = read_clock(CLOCK_REALTIME);
+    if (now) *now = (struct timeval){.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000};
+    if (zone) memset(zone, 0, sizeof(struct timezone));
+    return 0;
+}
+
+PUBLIC time_t time(time_t *into) {
+    time_t now = read_clock(CLOCK_REALTIME).tv_sec;
+    if (into) *into = now;
+    return now;
+}
+
+PUBLIC int timespec_get(struct timespec *now, int base) {
+    if (base != TIME_UTC) return 0;
+    *now = read_clock(CLOCK_REALTIME);
+    return base;
+}
+
+PUBLIC clock_t clock(void) { return (clock_t)(ns_of(read_clock(CLOCK_PROCESS_CPUTIME_ID)) / 1000); }
+
+PUBLIC clock_t times(struct tms *used) {
+    uint64_t tick = SECOND / 100;
+    uint64_t now = ns_of(read_clock(CLOCK_MONOTONIC));
+    if (used) *used = (struct tms){.tms_utime = (clock_t)(worked / tick)};
+    return (clock_t)(now / tick);
+}
+
+PUBLIC int getrusage(__typeof__(RUSAGE_SELF) who, struct rusage *usage) {
+    static int (*next)(int, struct rusage *);
+    if (!next) next = (int (*)(int, struct rusage *))dlsym(RTLD_NEXT, "getrusage");
+    int result = next((int)who, usage);
+    if (result == 0) {
+        struct timespec time = read_clock(CLOCK_PROCESS_CPUTIME_ID);
+        usage->ru_utime = (struct timeval){.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000};
+        usage->ru_stime = (struct timeval){0};
+    }
+    return result;
+}
+
+PUBLIC int getloadavg(double *load, int count) {
+    for (int i = 0; i < count; i++) load[i] = 0;
+    return count;
+}
+
+// Waits. A wait that ran out of time advances the clock by the time that it was asked to take.
+
+PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wanted, struct timespec *left) {
+    NEXT(clock_nanosleep);
+    struct timespec now;
+    if (!present(clock, &now)) return next(clock, flags, wanted, left);
+    struct timespec time = flags & TIMER_ABSTIME ? difference(*wanted, now) : *wanted;
+    uint64_t target = elapsed() + ns_of(time);
+    int error = next(CLOCK_MONOTONIC, 0, &time, flags & TIMER_ABSTIME ? NULL : left);
+    if (error == 0) wait_until(target);
+    return error;
+}
+
+PUBLIC int nanosleep(const struct timespec *wanted, struct timespec *left) {
+    int error = clock_nanosleep(CLOCK_MONOTONIC, 0, wanted, left);
+    if (error) errno = error;
+    return error ? -1 : 0;
+}
+
+PUBLIC int usleep(useconds_t microseconds) {
+    struct timespec time = of_ns((uint64_t)microseconds * 1000);
+    return nanosleep(&time, NULL);
+}
+
+PUBLIC unsigned sleep(unsigned seconds) {
+    struct timespec time = of_ns(seconds * SECOND), left = {0};
+    return nanosleep(&time, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec > 0);
+}
+
+// Returns the result of a wait for descriptors. `limit` is its time limit, or NULL if it has none.
+static int waited_for(uint64_t before, const struct timespec *limit, int result) {
+    if (result == 0 && limit) wait_until(before + ns_of(*limit));
+    return result;
+}
+
+static struct timespec of_ms(int milliseconds) { return of_ns((uint64_t)milliseconds * 1000000); }
+
+PUBLIC int poll(struct pollfd *files, nfds_t count, int timeout) {
+    NEXT(poll);
+    uint64_t before = elapsed();
+    struct timespec limit = of_ms(timeout < 0 ? 0 : timeout);
+    return waited_for(before, timeout < 0 ? NULL : &limit, next(files, count, timeout));
+}
+
+PUBLIC int ppoll(struct pollfd *files, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+    NEXT(ppoll);
+    uint64_t before = elapsed();
+    return waited_for(before, timeout, next(files, count, timeout, mask));
+}
+
+PUBLIC int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
+                  struct timeval *restrict timeout) {
+    NEXT(select);
+    uint64_t before = elapsed();
+    struct timespec limit = {0};
+    // The kernel changes `timeout`.
+    if (timeout) limit = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
+    return waited_for(before, timeout ? &limit : NULL, next(count, in, out, other, timeout));
+}
+
+PUBLIC int pselect(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
+                   const struct timespec *restrict timeout, const sigset_t *restrict mask) {
+    NEXT(pselect);
+    uint64_t before = elapsed();
+    return waited_for(before, timeout, next(count, in, out, other, timeout, mask));
+}
+
+PUBLIC int epoll_wait(int epoll, struct epoll_event *events, int count, int timeout) {
+    NEXT(epoll_wait);
+    uint64_t before = elapsed();
+    struct timespec limit = of_ms(timeout < 0 ? 0 : timeout);
+    return waited_for(before, timeout < 0 ? NULL : &limit, next(epoll, events, count, timeout));
+}
+
+PUBLIC int epoll_pwait(int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask) {
+    NEXT(epoll_pwait);
+    uint64_t before = elapsed();
+    struct timespec limit = of_ms(timeout < 0 ? 0 : timeout);
+    return waited_for(before, timeout < 0 ? NULL : &limit, next(epoll, events, count, timeout, mask));
+}
+
+// Runs `CALL` with `real`, the deadline `until` of `clock` by the kernel's clock. Returns its error number.
+#define WAIT_WITH_DEADLINE(clock, until, CALL)                                                                         \
+    struct timespec now, real = {0};                                                                                   \
+    if (!present(clock, &now)) now = *until;                                                                           \
+    struct timespec time = difference(*until, now);                                                                    \
+    uint64_t target = elapsed() + ns_of(time);                                                                         \
+    kernel_clock(clock, &real);                                                                                        \
+    real = sum(real, time);                                                                                            \
+    int error = CALL;                                                                                                  \
+    if (error == ETIMEDOUT) wait_until(target)
+
+static void kernel_clock(clockid_t clock, struct timespec *now) {
+    static int (*next)(clockid_t, struct timespec *);
+    if (!next) next = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    next(clock, now);
+}
+
+PUBLIC int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                                  const struct timespec *restrict until) {
+    NEXT(pthread_cond_timedwait);
+    // The condition has the clock, and only the C library can read it.
+    clockid_t clock = until->tv_sec >= REALTIME_MIN ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+    WAIT_WITH_DEADLINE(clock, until, next(condition, mutex, &real));
+    return error;
+}
+
+PUBLIC int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex, clockid_t clock,
+                                  const struct timespec *restrict until) {
+    static int (*next)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+    if (!next) next = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+    WAIT_WITH_DEADLINE(clock, until, next(condition, mutex, clock, &real));
+    return error;
+}
+
+PUBLIC int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
+    NEXT(pthread_mutex_timedlock);
+    WAIT_WITH_DEADLINE(CLOCK_REALTIME, until, next(mutex, &real));
+    return error;
+}
+
+PUBLIC int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t clock,
+                                   const struct timespec *restrict until) {
+    static int (*next)(pthread_mutex_t *, clockid_t, const struct timespec *);
+    if (!next) next = dlsym(RTLD_NEXT, "pthread_mutex_clocklock");
+    WAIT_WITH_DEADLINE(clock, until, next(mutex, clock, &real));
+    return error;
+}
+
+// The functions of semaphores return -1, and the error number in `errno`.
+static int by_errno(int result) { return result == 0 ? 0 : errno; }
+
+PUBLIC int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until) {
+    NEXT(sem_timedwait);
+    WAIT_WITH_DEADLINE(CLOCK_REALTIME, until, by_errno(next(semaphore, &real)));
+    if (error) errno = error;
+    return error ? -1 : 0;
+}
+
+PUBLIC int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict until) {
+    static int (*next)(sem_t *, clockid_t, const struct timespec *);
+    if (!next) next = dlsym(RTLD_NEXT, "sem_clockwait");
+    WAIT_WITH_DEADLINE(clock, until, by_errno(next(semaphore, clock, &real)));
+    if (error) errno = error;
+    return error ? -1 : 0;
+}
+
+// Random bits.
+
+// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators).
+static uint64_t mixed(uint64_t value) {
+    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
+    value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
+    return value ^ (value >> 31);
+}
+
+static void draw(void *into, size_t length) {
+    begin();
+    unsigned char *bytes = into;
+    for (size_t at = 0; at < length; at += 8) {
+        uint64_t word = mixed(seed + ++drawn * 0x9e3779b97f4a7c15ull);
+        for (size_t i = 0; i < 8 && at + i < length; i++) bytes[at + i] = (unsigned char)(word >> (8 * i));
+    }
+}
+
+PUBLIC ssize_t getrandom(void *into, size_t length, unsigned flags) {
+    (void)flags;
+    draw(into, length);
+    return (ssize_t)length;
+}
+
+PUBLIC int getentropy(void *into, size_t length) {
+    if (length > 256) {
+        errno = EIO;
+        return -1;
+    }
+    draw(into, length);
+    return 0;
+}
+
+PUBLIC void arc4random_buf(void *into, size_t length) { draw(into, length); }
+
+PUBLIC uint32_t arc4random(void) {
+    uint32_t word;
+    draw(&word, sizeof word);
+    return word;
+}
+
+PUBLIC uint32_t arc4random_uniform(uint32_t bound) {
+    uint64_t word;
+    draw(&word, sizeof word);
+    return bound ? (uint32_t)(word % bound) : 0;
+}
+
+// Returns a descriptor from which random bits can be read, if the path is a device of them. Otherwise returns -1.
+static int random_file(const char *path, int flags) {
+    begin();
+    if (strcmp(path, "/dev/urandom") != 0 && strcmp(path, "/dev/random") != 0) return -1;
+    static unsigned char bytes[FILE_BYTES];
+    int ends[2];
+    if (pipe2(ends, flags & O_CLOEXEC) != 0) return -1;
+    draw(bytes, sizeof bytes);
+    ssize_t written = write(ends[1], bytes, sizeof bytes);
+    close(ends[1]);
+    if (written == sizeof bytes) return ends[0];
+    close(ends[0]);
+    return -1;
+}
+
+#define MODE(last)                                                                                                     \
+    va_list rest;                                                                                                      \
+    va_start(rest, last);                                                                                              \
+    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                          \
+    va_end(rest)
+
+#define OPEN(name)                                                                                                     \
+    PUBLIC int name(const char *path, int flags, ...) {                                                                \
+        MODE(flags);                                                                                                   \
+        NEXT(name);                                                                                                    \
+        int file = random_file(path, flags);                                                                           \
+        return file >= 0 ? file : next(path, flags, mode);                                                             \
+    }
+OPEN(open)
+OPEN(open64)
+
+#define OPEN_AT(name)                                                                                                  \
+    PUBLIC int name(int folder, const char *path, int flags, ...) {                                                    \
+        MODE(flags);                                                                                                   \
+        NEXT(name);                                                                                                    \
+        int file = random_file(path, flags);                                                                           \
+        return file >= 0 ? file : next(folder, path, flags, mode);                                                     \
+    }
+OPEN_AT(openat)
+OPEN_AT(openat64)
+
+#define FOPEN(name)                                                                                                    \
+    PUBLIC FILE *name(const char *restrict path, const char *restrict mode) {                                          \
+        NEXT(name);                                                                                                    \
+        int file = random_file(path, O_CLOEXEC);                                                                       \
+        return file >= 0 ? fdopen(file, mode) : next(path, mode);                                                      \
+    }
+FOPEN(fopen)
+FOPEN(fopen64)
+
+// A child continues with numbers of its own.
+PUBLIC pid_t fork(void) {
+    NEXT(fork);
+    forks++;
+    pid_t child = next();
+    if (child == 0) seed = mixed(seed + forks), forks = 0;
+    return child;
+}
+
+// System calls by number, as Python makes them where the C library has no function.
+PUBLIC long syscall(long number, ...) {
+    va_list rest;
+    va_start(rest, number);
+    long a = va_arg(rest, long), b = va_arg(rest, long), c = va_arg(rest, long);
+    long d = va_arg(rest, long), e = va_arg(rest, long), f = va_arg(rest, long);
+    va_end(rest);
+    NEXT(syscall);
+    switch (number) {
+    case SYS_getrandom:
+        return getrandom((void *)a, (size_t)b, (unsigned)c);
+    case SYS_clock_gettime:
+        return clock_gettime((clockid_t)a, (struct timespec *)b);
+    default:
+        return next(number, a, b, c, d, e, f);
+    }
+}

@@ -1,0 +1,39 @@
+//! Places the library that answers a program's clocks and random bits from fixed values (`fixed.c`), and makes the
+//! dynamic loader load it. This module never decides which runs get the library.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::{FixedClock, Order, Tier};
+
+/// The library for the target's architecture. It needs no particular C library.
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fixed.so"));
+
+/// The name of the file. It is in the root of the run's file tree, or in the scratch folder.
+const FILE: &str = ".fixed.so";
+
+/// Returns the path at which the run finds the library. `None` if the run does not load it.
+pub(crate) fn library(order: &Order) -> Option<PathBuf> {
+    order.fixed.clock?;
+    // At tier 3 programs cannot be loaded from the scratch folder.
+    let folder = if order.plan.tier == Tier::T3 { Path::new("/") } else { &order.scratch };
+    Some(folder.join(FILE))
+}
+
+/// Writes the library to `path`, readable to every user.
+pub(crate) fn place(path: &Path) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(LIBRARY)?;
+    file.set_permissions(Permissions::from_mode(0o444))
+}
+
+/// Returns the variables with which the dynamic loader loads the library. The library removes both from the program's
+/// environment.
+pub(crate) fn variables(order: &Order) -> Vec<(&'static str, String)> {
+    let Some((path, clock)) = library(order).zip(order.fixed.clock) else { return Vec::new() };
+    let FixedClock { start_ns, seed } = clock;
+    let preload = path.to_string_lossy().into_owned();
+    vec![("LD_PRELOAD", preload), ("FIXED_VALUES", format!("{start_ns}:{seed}"))]
+}

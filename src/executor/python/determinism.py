@@ -1,0 +1,76 @@
+def fixed_seeds(seed):
+    # Makes two runs of a script the same, as far as Python can: random numbers, unless the script sets a seed, the
+    # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
+    # the module was imported. Clocks and random bits of the machine, such as `os.urandom`, are fixed by a library
+    # on Linux, and not here.
+    import os, sys
+
+    start = int.from_bytes(seed, "big")
+    given = 0
+
+    # A thread that computes for less than this time, in seconds, is not interrupted.
+    sys.setswitchinterval(1)
+
+    listdir, scandir = os.listdir, os.scandir
+
+    class Entries:
+        def __init__(self, path="."):
+            with scandir(path) as entries:
+                self.left = iter(sorted(entries, key=lambda entry: entry.name))
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(self.left)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.close()
+
+        def close(self):
+            self.left = iter(())
+
+    def sorted_listdir(path="."):
+        return sorted(listdir(path))
+
+    os.listdir, os.scandir = sorted_listdir, Entries
+
+    def next_seed():
+        # Different generators get different seeds.
+        nonlocal given
+        given += 1
+        return start + given
+
+    def seed_random(module):
+        seed_with = module.Random.seed
+
+        def seed(self, a=None, version=2):
+            seed_with(self, next_seed() if a is None else a, version)
+
+        module.Random.seed = seed
+        # The functions of the module belong to one generator.
+        module.seed = module._inst.seed
+        module.seed()
+
+    def seed_numpy(module):
+        import random
+
+        bits = random.Random(next_seed()).getrandbits
+        # The source of seeds for generators that are created without a seed.
+        module.bit_generator.randbits = bits
+        module.seed([bits(32) for _ in range(8)])
+
+    def seed_timeit(module):
+        # It repeats a statement until 0.2 s have passed, which a clock that only counts its readings never shows.
+        def autorange(self, callback=None):
+            taken = self.timeit(1)
+            if callback:
+                callback(1, taken)
+            return 1, taken
+
+        module.Timer.autorange = autorange
+
+    return {"random": seed_random, "numpy.random": seed_numpy, "timeit": seed_timeit}
