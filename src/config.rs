@@ -132,8 +132,6 @@ pub(crate) struct KernelLacks {
     pub(crate) control_groups: bool,
     /// Whether it is treated as impossible to fix addresses.
     pub(crate) fixed_addresses: bool,
-    /// Whether it is treated as impossible to fix clocks and random bits.
-    pub(crate) fixed_clock: bool,
 }
 
 /// The parsed settings of the admin.
@@ -592,7 +590,6 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
             file_tree: lacks("file_tree"),
             control_groups: lacks("control_groups"),
             fixed_addresses: lacks("fixed_addresses"),
-            fixed_clock: lacks("fixed_clock"),
         }
     }
 

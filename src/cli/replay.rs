@@ -1,6 +1,7 @@
 //! `qwed-mcp replay`: runs the script of a receipt again, and reports differences. It runs the script only after it has
 //! verified the receipt, the script and the standard input.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
@@ -11,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use chrono::{DateTime, Utc};
 use clap::Args;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ use crate::receipt::{
 };
 use crate::scripts::{Decided, Permit, Request, RunRequest, ScriptError, Scripts};
 use crate::verdict::Conclusion;
+use crate::verification::differences::{Differences, Names, as_texts};
 
 /// The maximum value of `--times`.
 const TIMES_MAX: i64 = 100;
@@ -107,14 +108,16 @@ struct Replayed {
     document: Option<String>,
     /// For each stream that differs, its first different line, or the reason why the line cannot be shown.
     lines: Vec<String>,
+    /// For each stream that differs between the first replay and a later one, its first different line.
+    between: Vec<String>,
     /// The number of completed replays.
     runs: usize,
     /// The number of distinct results among the replays.
     distinct: usize,
     /// The reason why no replay was made, or why the remaining replays were not made.
     not_run: Option<String>,
-    /// The possible causes of differences that the receipt lists.
-    may_differ_by: Vec<String>,
+    /// The possible causes of differences, from the receipt and from the present rules.
+    may_differ_by: BTreeSet<Cow<'static, str>>,
 }
 
 impl Replayed {
@@ -348,9 +351,8 @@ impl Again<'_> {
         (script, inputs): (String, Inputs),
         stdin: &Stdin,
     ) -> Replayed {
-        let may_differ_by = self.predicate.may_differ_by.iter().flatten().map(ToString::to_string);
-        let mut replayed =
-            Replayed { may_differ_by: may_differ_by.collect(), ..Replayed::default() };
+        let may_differ_by = self.predicate.may_differ_by.iter().flatten().cloned().collect();
+        let mut replayed = Replayed { may_differ_by, ..Replayed::default() };
         let permit = self.decide(script, inputs).await;
         match self.environment(permit.as_ref().ok()).await {
             Ok(differences) => replayed.environment = differences,
@@ -365,6 +367,7 @@ impl Again<'_> {
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
         let mut results = BTreeSet::new();
+        let mut first = None;
         for _ in 0..self.options.times {
             match self.run_once(&permit, stdin).await {
                 None => break,
@@ -377,6 +380,13 @@ impl Again<'_> {
                         replayed.result = then.differences(&result);
                         replayed.lines = self.lines(then, &outcome);
                     }
+                    replayed.may_differ_by.extend(self.may_differ_by(&permit, &outcome).await);
+                    if let Some(first) = &first
+                        && replayed.between.is_empty()
+                    {
+                        replayed.between = differences_between(first, &outcome);
+                    }
+                    first.get_or_insert(outcome);
                     results.insert(result);
                 }
                 Some(Err(error)) => {
@@ -402,6 +412,18 @@ impl Again<'_> {
         let request = RunRequest::new(self.limits(), cancel);
         let request = RunRequest { stdin: stdin.clone(), ..request };
         Some(self.scripts.run(permit, &turn, request).await)
+    }
+
+    /// Returns the possible causes of differences of a replay, by the present rules.
+    async fn may_differ_by(&self, permit: &Permit, outcome: &Outcome) -> Vec<Cow<'static, str>> {
+        let surroundings = self.scripts.surroundings(permit).await;
+        let determinism = surroundings.and_then(|surroundings| surroundings.determinism);
+        let script = permit.script();
+        let (names, source) = (script.names().map(Names::of), script.source().as_str());
+        let streams = [outcome.stdout.content(), outcome.stderr.content()];
+        let observed = outcome.end_report.observed.as_ref();
+        let determinism = determinism.map(|it| it.confirmed(observed));
+        as_texts(&Differences::of(names, source).of_run(determinism, observed, streams))
     }
 
     /// Returns the first different line of each stream that differs.
@@ -442,15 +464,6 @@ impl Again<'_> {
             } else if sandbox.plan_sha256 != surroundings.plan_sha256 {
                 differences.push("the plan of the sandbox differs".to_owned());
             }
-        }
-        let (then, now) = (self.predicate.deterministic, surroundings.determinism);
-        if let Some((then, now)) = then.map(|it| it.clock).zip(now.map(|it| it.clock))
-            && then != now
-        {
-            let text = |at: Option<DateTime<Utc>>| {
-                at.map_or("of the machine".to_owned(), |at| at.to_rfc3339())
-            };
-            differences.push(format!("clock: {} → {}", text(then), text(now)));
         }
         let word = |is_fixed: bool| if is_fixed { "the same each time" } else { "random" };
         let then = self.predicate.deterministic.map(|it| it.fixed_addresses);
@@ -501,6 +514,15 @@ fn wall(limits: &Limits) -> Duration {
     Duration::from_millis(limits.wall_ms).min(WALL_MAX)
 }
 
+/// Returns the first different line of each stream that differs between two replays.
+fn differences_between(first: &Outcome, later: &Outcome) -> Vec<String> {
+    let streams = |of: &Outcome| [of.stdout.content().to_vec(), of.stderr.content().to_vec()];
+    let pairs =
+        ["stdout", "stderr"].into_iter().zip(streams(first).into_iter().zip(streams(later)));
+    let different = pairs.filter(|(_, (first, later))| first != later);
+    different.map(|(name, (first, later))| first_difference(name, &first, &later)).collect()
+}
+
 /// Describes the first line in which two contents of a stream differ, with the line from both.
 fn first_difference(name: &str, then: &[u8], now: &[u8]) -> String {
     let (then, now) = (String::from_utf8_lossy(then), String::from_utf8_lossy(now));
@@ -537,7 +559,7 @@ fn line(text: Option<&str>) -> String {
 fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
     let (verdict, code) = replayed.verdict();
     let text = match options.format {
-        Format::Text => as_text(verdict, replayed),
+        Format::Text => text_of(verdict, replayed),
         Format::Json => document(json!({
             "verdict": verdict,
             "reason": replayed.not_run,
@@ -546,6 +568,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
             "environment": replayed.environment,
             "result": replayed.result,
             "lines": replayed.lines,
+            "between_replays": replayed.between,
             "document": replayed.document,
             "may_differ_by": replayed.may_differ_by,
         })),
@@ -554,7 +577,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn as_text(verdict: &str, replayed: &Replayed) -> String {
+fn text_of(verdict: &str, replayed: &Replayed) -> String {
     let mut text = String::new();
     // Print the environment first, because it may explain the other differences. Writing to a string cannot fail.
     if replayed.environment.is_empty() {
@@ -577,8 +600,15 @@ fn as_text(verdict: &str, replayed: &Replayed) -> String {
     if let Some(document) = &replayed.document {
         let _ = writeln!(text, "  verification document: {document}");
     }
-    if !replayed.result.is_empty() && !replayed.may_differ_by.is_empty() {
-        let _ = writeln!(text, "  the script may differ by {}", replayed.may_differ_by.join(", "));
+    for difference in &replayed.between {
+        let _ = writeln!(text, "  between replays: {difference}");
+    }
+    let is_same = replayed.result.is_empty() && replayed.between.is_empty();
+    if !is_same {
+        let words: Vec<&str> = replayed.may_differ_by.iter().map(AsRef::as_ref).collect();
+        let words =
+            if words.is_empty() { "no cause is known".to_owned() } else { words.join(", ") };
+        let _ = writeln!(text, "  possible causes: {words}");
     }
     text
 }

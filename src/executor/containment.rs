@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -26,7 +27,7 @@ use super::obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 use super::outcome::Ending;
 use super::probe::Interpreter;
 use super::untrusted::{Untrusted, UntrustedFolder};
-use super::{OneShotExecutor, RunError, RunLimits, Surroundings};
+use super::{Observed, OneShotExecutor, RunError, RunLimits, Surroundings};
 
 /// The memory limit with which the limit itself is tested, in bytes. An interpreter needs less, and the test script
 /// soon exceeds it.
@@ -44,6 +45,8 @@ pub(crate) struct Contained {
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
+    /// Whether a run has shown that this Python does not load the library that fixes clocks and random bits.
+    pub(super) lacks_library: Arc<AtomicBool>,
     /// The folder with stand-ins for the parts of macOS that contain scripts. Only tests have one.
     pub(super) apple_parts: Option<PathBuf>,
 }
@@ -60,7 +63,8 @@ impl Contained {
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
         let given_input = given.input();
         let seed = self.determinism.and(given.seed());
-        let fixed = self.determinism.zip(seed).map(|(it, seed)| it.of_run(&seed));
+        let has_clock = !self.lacks_library.load(Ordering::Relaxed);
+        let fixed = self.determinism.zip(seed).map(|(it, seed)| it.of_run(&seed, has_clock));
         let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
         let bootstrap = &self.interpreter.bootstrap;
         let [lengths, source, plan, call, stdin, inputs] = &given_input;
@@ -97,6 +101,18 @@ impl Contained {
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         order.to_bytes(&input)
+    }
+
+    /// Notes whether this Python loads the library that fixes clocks and random bits, from the observations of a run.
+    pub(super) fn note_observed(&self, observed: Option<&Observed>) {
+        let is_missing = observed.is_some_and(|observed| observed.started.is_none());
+        let is_wanted = self.determinism.is_some_and(|it| it.clock.is_some());
+        if is_missing && is_wanted && !self.lacks_library.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "clocks and random bits differ between runs, because this Python does not load \
+                 the library that fixes them"
+            );
+        }
     }
 
     /// Returns the plan of a run with these limits.
@@ -228,32 +244,6 @@ impl Containment {
         }
     }
 
-    /// Tests that the clock of scripts is fixed, if it is to be. An interpreter that was linked statically, for example, does
-    /// not load the library that fixes it. Then returns the containment without a fixed clock.
-    async fn with_tested_clock(
-        &self,
-        mut contained: Contained,
-        executor: &OneShotExecutor,
-    ) -> Contained {
-        let Some(at) = contained.determinism.and_then(|it| it.clock) else { return contained };
-        let script = Given::like_a_script("import time\nprint(int(time.time()))");
-        let outcome = executor.supervise_given(&contained, script).await;
-        let (stdout, stderr) =
-            outcome.map(|it| (it.stdout.text, it.stderr.text)).unwrap_or_default();
-        let is_fixed =
-            !self.kernel_lacks.fixed_clock && stdout.trim() == at.timestamp().to_string();
-        if !is_fixed {
-            tracing::warn!(
-                stderr,
-                "clocks and random bits differ between runs, because this Python does not load the \
-                 library that fixes them"
-            );
-        }
-        let clock = is_fixed.then_some(at);
-        contained.determinism = contained.determinism.map(|it| Determinism { clock, ..it });
-        contained
-    }
-
     /// Returns the containment at `tier`, if it passes the tests.
     async fn try_tier(
         &self,
@@ -297,12 +287,17 @@ impl Containment {
         if determinism.is_some() {
             interpreter.environment.extend(pinned_variables());
         }
-        let (passed_over, outside_of) = (Vec::new(), Arc::default());
-        let apple_parts = self.apple_parts.clone();
-        let contained =
-            Contained { interpreter, plan, passed_over, outside_of, determinism, apple_parts };
+        let contained = Contained {
+            interpreter,
+            plan,
+            determinism,
+            passed_over: Vec::new(),
+            outside_of: Arc::default(),
+            lacks_library: Arc::default(),
+            apple_parts: self.apple_parts.clone(),
+        };
         if tier == Tier::Off {
-            return Ok(self.with_tested_clock(contained, executor).await);
+            return Ok(contained);
         }
         // The test runs without installed packages (`is_isolated`). They prove nothing about the sandbox, and must not
         // run in an untested sandbox.
@@ -319,7 +314,7 @@ impl Containment {
         match escapes.filter(|_| outcome.ending == Ending::Exited(0)) {
             Some(escapes) if escapes.is_empty() => {
                 try_memory_limit(isolated, executor).await?;
-                Ok(self.with_tested_clock(contained, executor).await)
+                Ok(contained)
             }
             Some(escapes) => Err(Obstacle::Escaped(escapes)),
             None => {

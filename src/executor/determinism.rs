@@ -7,6 +7,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::Observed;
 use crate::config::KernelLacks;
 use crate::sandbox::{Fixed, FixedClock, IS_SUPPORTED, Tier, can_fix_addresses};
 
@@ -22,8 +23,8 @@ pub(crate) struct Determinism {
 }
 
 impl Determinism {
-    /// Returns the measures for runs that start at the time `at` by their clocks. It is not tested here whether the
-    /// interpreter's clocks can be fixed.
+    /// Returns the measures for runs that start at the time `at` by their clocks. Only a run shows whether its clocks were
+    /// fixed ([`Self::confirmed`]).
     pub(super) fn here(lacks: KernelLacks, tier: Tier, at: DateTime<Utc>) -> Self {
         let fixes_addresses = !lacks.fixed_addresses && can_fix_addresses();
         if !fixes_addresses {
@@ -42,10 +43,18 @@ impl Determinism {
         Self { fixes_addresses, clock, has_own_tree: tier == Tier::T3 }
     }
 
-    /// Returns the properties of a run with the script's SHA-256 `sha256`.
-    pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
+    /// Returns the measures that a run has confirmed: without the clock, unless the library that fixes it was loaded.
+    pub(crate) fn confirmed(self, observed: Option<&Observed>) -> Self {
+        let is_fixed = observed.is_some_and(|observed| observed.started.is_some());
+        Self { clock: self.clock.filter(|_| is_fixed), ..self }
+    }
+
+    /// Returns the properties of a run with the script's SHA-256 `sha256`. `has_clock` is false if this Python does not
+    /// load the library that fixes clocks.
+    pub(super) fn of_run(self, sha256: &[u8; 32], has_clock: bool) -> Fixed {
         let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
-        let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
+        let clock = self.clock.filter(|_| has_clock);
+        let start_ns = clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
         Fixed {
             addresses: self.fixes_addresses,
             processor: true,

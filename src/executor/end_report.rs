@@ -14,12 +14,18 @@ const VALUE: u8 = b'R';
 /// The letter of the frame with the value that the script has assigned to `result`.
 const RETURNED: u8 = b'V';
 
+/// The letter of the frame with the observations of a deterministic run.
+const OBSERVED: u8 = b'O';
+
+/// The maximum number of bytes of observations.
+const OBSERVED_BYTES_MAX: usize = 1 << 16;
+
 /// The maximum number of bytes of a value, as `python/values.py` encodes it.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The maximum number of bytes of the frames of this module.
 pub(super) const FRAMES_BYTES_MAX: usize =
-    3 * HEAD_BYTES + VALUE_BYTES_MAX + returned::ENCODED_BYTES_MAX;
+    4 * HEAD_BYTES + VALUE_BYTES_MAX + returned::ENCODED_BYTES_MAX + OBSERVED_BYTES_MAX;
 
 /// The report about the end of a script.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -31,11 +37,36 @@ pub(crate) struct EndReport {
     pub(crate) value: Option<Vec<u8>>,
     /// The value that the script has assigned to `result`. `None` if there is none, or if the run has not sent exactly one.
     pub(crate) returned: Option<Returned>,
+    /// The observations of a deterministic run. `None` if the run has not sent exactly one text with them.
+    pub(crate) observed: Option<Observed>,
+}
+
+/// The observations of a deterministic run about its own process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// The number of threads and processes that the script has started. `None` if the library that fixes clocks and
+    /// random bits was not loaded.
+    pub(crate) started: Option<u64>,
+    /// The names of the installed packages with native code that the script has loaded.
+    pub(crate) native: Vec<String>,
+}
+
+impl Observed {
+    /// Reads the text that `observed` of `python/determinism.py` returns.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok().filter(|text| text.len() <= OBSERVED_BYTES_MAX)?;
+        let mut words = text.split(' ');
+        let started = match words.next()? {
+            "-" => None,
+            number => Some(number.parse().ok()?),
+        };
+        Some(Self { started, native: words.map(str::to_owned).collect() })
+    }
 }
 
 /// Returns whether frames with this letter are for this module.
 pub(super) fn is_own(kind: u8) -> bool {
-    matches!(kind, END | VALUE | RETURNED)
+    matches!(kind, END | VALUE | RETURNED | OBSERVED)
 }
 
 impl EndReport {
@@ -46,6 +77,7 @@ impl EndReport {
             reached_end: only_frame(bytes, END).is_some_and(<[u8]>::is_empty),
             value: value.map(<[u8]>::to_vec),
             returned: only_frame(bytes, RETURNED).map(Returned::decode),
+            observed: only_frame(bytes, OBSERVED).and_then(Observed::parse),
         }
     }
 }
@@ -66,6 +98,24 @@ mod tests {
         ] {
             assert_eq!(EndReport::from_frames(bytes).reached_end, reached_end, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn observations_are_read_if_they_have_the_right_form() {
+        let read = |text: &[u8]| {
+            let length = u32::try_from(text.len()).unwrap().to_le_bytes();
+            EndReport::from_frames(&[b"O", &length[..], text].concat()).observed
+        };
+        let observed = |started, native: &[&str]| {
+            Some(Observed { started, native: native.iter().map(ToString::to_string).collect() })
+        };
+        assert_eq!(read(b"0"), observed(Some(0), &[]));
+        assert_eq!(read(b"3 numpy pandas"), observed(Some(3), &["numpy", "pandas"]));
+        assert_eq!(read(b"- numpy"), observed(None, &["numpy"]));
+        for wrong in [&b""[..], b"x", b"-1", b"\xff", &b"0 ".repeat(OBSERVED_BYTES_MAX)] {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(EndReport::from_frames(&b"O\x01\0\0\x000".repeat(2)).observed, None);
     }
 
     #[test]

@@ -43,11 +43,6 @@ impl<'a> Given<'a> {
         Self { source, plan: "", call: "", stdin: &[], inputs: None, script: None }
     }
 
-    /// Creates the input for one of the server's own scripts, with the seed and the report of an authorized script.
-    pub(super) fn like_a_script(source: &'a str) -> Self {
-        Self { script: Some(source), ..Self::source(source) }
-    }
-
     /// Returns the seed of the script's random numbers: the SHA-256 of the script. `None` for the server's own scripts.
     pub(super) fn seed(&self) -> Option<[u8; 32]> {
         self.script.map(|script| Sha256::digest(script).into())

@@ -65,7 +65,7 @@ pub(crate) use diagnosis::{
     verification_package,
 };
 pub(crate) use echo::{Echo, Stream};
-pub(crate) use end_report::EndReport;
+pub(crate) use end_report::{EndReport, Observed};
 pub(crate) use environment::{Environment, EnvironmentCache, Package, describe};
 pub(crate) use interpreter::{FindError, Source, package_folders};
 pub(crate) use limits::RunLimits;

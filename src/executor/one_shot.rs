@@ -128,14 +128,9 @@ impl OneShotExecutor {
 
     /// Runs a script of the server's own, for at most [`OWN_SCRIPT_TIMEOUT`].
     pub(super) async fn supervise_own(&self, contained: &Contained, script: &str) -> Ran {
-        self.supervise_given(contained, Given::source(script)).await
-    }
-
-    /// Runs one of the server's own scripts, in the form `script`, for at most [`OWN_SCRIPT_TIMEOUT`].
-    pub(super) async fn supervise_given(&self, contained: &Contained, script: Given<'_>) -> Ran {
         let limits = RunLimits::of_script(OWN_SCRIPT_TIMEOUT);
         let (cancel, echo) = (CancellationToken::new(), Echo::default());
-        self.supervise(contained, script, limits, &cancel, &echo).await
+        self.supervise(contained, Given::source(script), limits, &cancel, &echo).await
     }
 
     /// Supervises one run, from the start of its supervisor until its last process is dead.
@@ -217,6 +212,7 @@ impl OneShotExecutor {
         let took_pipes = report == Report::TooManyPipes;
         let tier = contained.plan.tier;
         let Sent { pictures, check_counts, end_report } = side_channel.finish().await;
+        contained.note_observed(end_report.observed.as_ref());
         Ok(Outcome {
             ending: ending(cause, is_capped, report)?,
             stdout: stdout.finish(),

@@ -56,6 +56,7 @@ impl Contained {
             passed_over: Vec::new(),
             outside_of: Arc::default(),
             determinism: None,
+            lacks_library: Arc::default(),
             apple_parts: self.apple_parts.clone(),
         })
     }

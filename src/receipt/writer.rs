@@ -2,7 +2,7 @@
 //! decides about a call.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -34,7 +34,7 @@ use crate::ledger::AuditPlace;
 use crate::logging::Causes;
 use crate::sandbox::{Tier, may_be_readable};
 use crate::verification::RULES_SHA256;
-use crate::verification::differences::{self, Names, Word};
+use crate::verification::differences::{self, Differences, Names};
 
 /// The name of the subject of a receipt that is the script.
 pub(crate) const SCRIPT: &str = "script.py";
@@ -132,7 +132,7 @@ pub(crate) struct Draft {
     asked_by: AskedBy,
     subject: Vec<Subject>,
     inputs: BTreeMap<String, Form>,
-    may_differ_by: BTreeSet<Word>,
+    differences: Differences,
     limits: RunLimits,
     surroundings: Option<(Arc<Surroundings>, Arc<Environment>)>,
     started: DateTime<Utc>,
@@ -249,10 +249,8 @@ impl Receipts {
         if !script.call().is_empty() {
             subject.push(Subject::new(CALL, sha256(script.call())));
         }
-        let names = script.names().map(|of| Names { imports: &of.imports, uses: &of.uses });
-        let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
-        let source = script.source().as_str();
-        let may_differ_by = differences::may_differ_by(names, source, determinism);
+        let names = script.names().map(Names::of);
+        let differences = Differences::of(names, script.source().as_str());
         let environment = surroundings.as_ref().map(|(_, environment)| Arc::clone(environment));
         let receipts = Arc::clone(self);
         let reserved = blocking(move || {
@@ -272,7 +270,7 @@ impl Receipts {
                 .files()
                 .map(|(name, form, _)| (name.to_owned(), form))
                 .collect(),
-            may_differ_by,
+            differences,
             limits,
             surroundings,
             started: Utc::now(),
@@ -532,11 +530,11 @@ impl Draft {
                 warm: outcome.start == Start::Warm,
             });
         let id = &self.verification_id;
+        let observed = outcome.and_then(|outcome| outcome.end_report.observed.as_ref());
         let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
-        let mut may_differ_by = self.may_differ_by;
-        for stream in outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]) {
-            may_differ_by.extend(differences::seen_in(stream, determinism));
-        }
+        let determinism = determinism.map(|it| it.confirmed(observed));
+        let streams = outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]);
+        let may_differ_by = self.differences.of_run(determinism, observed, streams);
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
         let predicate = Predicate {
             tool: Tool::ExecutePythonCode.name().to_owned(),

@@ -6,9 +6,10 @@
 //! the table. It is not a proof, because a script can hide its behaviour.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::executor::Determinism;
+use crate::executor::{Determinism, Observed};
+use crate::gateway::ScriptNames;
 use crate::safety::{UNSEEN, is_in_standard_library};
 
 /// A reason for a difference between runs, with its name in receipts.
@@ -225,6 +226,9 @@ const LIBRARIES: [&str; 17] = [
     "z3",
 ];
 
+/// The packages with native code that libraries of this module load, and that are no reason themselves.
+const NATIVE: [&str; 4] = ["PIL", "contourpy", "fontTools", "kiwisolver"];
+
 /// Modules that other modules contain as members, such as `statistics.random` and `calendar.datetime`. They are found
 /// below other modules too.
 const HELD: [&str; 8] =
@@ -239,34 +243,79 @@ pub(crate) struct Names<'a> {
     pub(crate) uses: &'a [String],
 }
 
-/// Returns the reasons why two runs of a script may differ. `names` is `None` if the script was not analysed.
-pub(crate) fn may_differ_by(
-    names: Option<Names<'_>>,
-    source: &str,
-    determinism: Option<Determinism>,
-) -> BTreeSet<Word> {
-    let Some(names) = names else { return BTreeSet::from([Word::Unknown]) };
-    let source = source.to_lowercase();
-    let rows = ROWS
-        .iter()
-        .filter(|(uses, _, pinned, _)| !pinned.applies(determinism) && names.have(*uses, &source));
-    let mut words: BTreeSet<Word> = rows.map(|(_, word, ..)| *word).collect();
-    let is_known = |import: &String| {
-        let top = top(import);
-        LIBRARIES.contains(&top) || is_in_standard_library(top)
-    };
-    if !names.imports.iter().all(is_known) || names.uses.iter().any(|name| name == UNSEEN) {
-        words.insert(Word::Unknown);
+/// The reasons why two runs of a script may differ, from the script alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Differences(BTreeMap<Word, Vec<Pinned>>);
+
+impl Differences {
+    /// Finds the reasons. `names` is `None` if the script was not analysed.
+    pub(crate) fn of(names: Option<Names<'_>>, source: &str) -> Self {
+        let mut found = Self::default();
+        let Some(names) = names else {
+            found.add(Word::Unknown, Never);
+            return found;
+        };
+        let source = source.to_lowercase();
+        for (uses, word, pinned, _) in ROWS {
+            if names.have(*uses, &source) {
+                found.add(*word, *pinned);
+            }
+        }
+        let is_known = |import: &String| {
+            let top = top(import);
+            LIBRARIES.contains(&top) || is_in_standard_library(top)
+        };
+        if !names.imports.iter().all(is_known) || names.uses.iter().any(|name| name == UNSEEN) {
+            found.add(Word::Unknown, Never);
+        }
+        found
     }
-    words
+
+    fn add(&mut self, word: Word, pinned: Pinned) {
+        self.0.entry(word).or_default().push(pinned);
+    }
+
+    /// Returns the reasons that remain in a run with these measures, before it has shown anything.
+    fn with(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
+        let remains = |pinned: &[Pinned]| pinned.iter().any(|it| !it.applies(determinism));
+        let words = self.0.iter().filter(|(_, pinned)| remains(pinned));
+        words.map(|(word, _)| *word).collect()
+    }
+
+    /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures that the run has
+    /// confirmed, `observed` the observations of a deterministic run, and `streams` the outputs.
+    pub(crate) fn of_run<'a>(
+        &self,
+        determinism: Option<Determinism>,
+        observed: Option<&Observed>,
+        streams: impl IntoIterator<Item = &'a [u8]>,
+    ) -> BTreeSet<Word> {
+        let mut words = self.with(determinism);
+        if let Some(Observed { started: Some(started), native }) = observed {
+            // Without a second thread or process, the kernel has nothing to choose.
+            if *started == 0 {
+                words.remove(&Word::Threads);
+            } else {
+                words.insert(Word::Threads);
+            }
+            let is_known = |name: &String| {
+                LIBRARIES.contains(&name.as_str()) || NATIVE.contains(&name.as_str())
+            };
+            if !native.iter().all(is_known) {
+                words.insert(Word::Unknown);
+            }
+        }
+        if streams.into_iter().any(has_address) && !ByAddresses.applies(determinism) {
+            words.insert(Word::Memory);
+        }
+        words
+    }
 }
 
-/// Returns the reason why an output may differ in the next run: it contains the address of an object, as in
-/// `<object object at 0x7f…>`. `None` if it contains no address, or if the run had fixed addresses.
-pub(crate) fn seen_in(output: &[u8], determinism: Option<Determinism>) -> Option<Word> {
+/// Returns whether an output contains the address of an object, as in `<object object at 0x7f…>`.
+fn has_address(output: &[u8]) -> bool {
     const ADDRESS: &[u8] = b" at 0x";
-    let is_there = output.windows(ADDRESS.len()).any(|window| window == ADDRESS);
-    (is_there && !ByAddresses.applies(determinism)).then_some(Word::Memory)
+    output.windows(ADDRESS.len()).any(|window| window == ADDRESS)
 }
 
 /// Returns the names of the reasons in receipts.
@@ -276,6 +325,12 @@ pub(crate) fn as_texts(words: &BTreeSet<Word>) -> Vec<Cow<'static, str>> {
 
 fn top(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn of(names: &'a ScriptNames) -> Self {
+        Self { imports: &names.imports, uses: &names.uses }
+    }
 }
 
 impl Names<'_> {
@@ -366,7 +421,7 @@ mod tests {
     fn found(source: &str, determinism: Option<Determinism>) -> String {
         let analysis = safety::analyze(source).unwrap();
         let names = Names { imports: &analysis.imports, uses: &analysis.uses };
-        as_texts(&may_differ_by(Some(names), source, determinism)).join(" ")
+        as_texts(&Differences::of(Some(names), source).with(determinism)).join(" ")
     }
 
     /// Scripts. For each script, the reasons why runs may differ, and the reasons in a deterministic run with every
@@ -480,7 +535,7 @@ mod tests {
                 "deterministic: {source}"
             );
         }
-        assert_eq!(may_differ_by(None, "", None), BTreeSet::from([Word::Unknown]));
+        assert_eq!(Differences::of(None, "").with(None), BTreeSet::from([Word::Unknown]));
     }
 
     #[test]
@@ -516,7 +571,32 @@ mod tests {
             (b"look at 1x", None, None),
             (b"", None, None),
         ] {
-            assert_eq!(seen_in(output, determinism), expected, "{output:?} {determinism:?}");
+            let found = Differences::default().of_run(determinism, None, [output]);
+            assert_eq!(found.first(), expected.as_ref(), "{output:?} {determinism:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_has_ended_shows_threads_and_native_code() {
+        let run = |source: &str, started, native: &[&str]| {
+            let analysis = safety::analyze(source).unwrap();
+            let names = Names { imports: &analysis.imports, uses: &analysis.uses };
+            let native = native.iter().map(ToString::to_string).collect();
+            let observed = Some(Observed { started, native });
+            let measures = Some(measures(true, true, true));
+            as_texts(&Differences::of(Some(names), source).of_run(measures, observed.as_ref(), []))
+                .join(" ")
+        };
+        let threads = "import threading\nlock = threading.Lock()";
+        for (source, started, native, expected) in [
+            (threads, Some(0), &[][..], ""),
+            (threads, Some(2), &[], "threads"),
+            (threads, None, &[], "threads"),
+            ("import numpy", Some(1), &["numpy"], "threads"),
+            ("import numpy", Some(0), &["numpy", "PIL"], ""),
+            ("import numpy", Some(0), &["numpy", "numba"], "unknown"),
+        ] {
+            assert_eq!(run(source, started, native), expected, "{source} {started:?} {native:?}");
         }
     }
 

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::executor::{Environment, Outcome, Package, RunLimits, Surroundings};
+use crate::executor::{Determinism, Environment, Outcome, Package, RunLimits, Surroundings};
 use crate::gateway::{AuthorizedScript, ScriptNames};
 use crate::sandbox::Tier;
 use crate::verdict::{CheckReport, CheckState, Conclusion, Verdict};
 
 use super::conclusion::{Concluded, Variants, conclude};
-use super::differences::{self, Names};
+use super::differences::{Differences, Names};
 use super::{RULES_SHA256, sources, theory};
 
 /// The version of the specification.
@@ -76,7 +76,7 @@ pub(crate) fn verdict_on_run(
 ) -> Verdict {
     let names = script.names();
     let checks = names.map_or(&[][..], |names| &names.checks);
-    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
+    let determinism = confirmed(circumstances, outcome);
     let uses = names.map_or(&[][..], |names| &names.uses);
     let differs = sources::differ(uses, determinism);
     let counts = outcome.check_counts.as_ref();
@@ -368,10 +368,16 @@ fn may_differ(
     circumstances: &Circumstances,
     outcome: &Outcome,
 ) -> bool {
+    let differences = Differences::of(names.map(Names::of), source);
+    let observed = outcome.end_report.observed.as_ref();
+    let determinism = confirmed(circumstances, outcome);
+    !differences.of_run(determinism, observed, [outcome.stdout.content()]).is_empty()
+}
+
+/// Returns the measures for reproducible runs that a run has confirmed.
+fn confirmed(circumstances: &Circumstances, outcome: &Outcome) -> Option<Determinism> {
     let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
-    let names = names.map(|of| Names { imports: &of.imports, uses: &of.uses });
-    !differences::may_differ_by(names, source, determinism).is_empty()
-        || differences::seen_in(outcome.stdout.content(), determinism).is_some()
+    determinism.map(|it| it.confirmed(outcome.end_report.observed.as_ref()))
 }
 
 fn digest(bytes: impl AsRef<[u8]>) -> String {

@@ -18,6 +18,7 @@ mod batch;
 mod command_line;
 mod corpus;
 mod decisions;
+mod determinism;
 mod documents;
 mod ends;
 mod environment;
@@ -57,6 +58,7 @@ fn main() -> std::process::ExitCode {
         corpus::tests(),
         corpus::tests_of_versions(),
         decisions::tests(),
+        determinism::tests(),
         documents::tests(),
         ends::tests(),
         environment::tests(),

@@ -23,14 +23,8 @@ tests! {
         a_replay_reports_differences,
         a_verification_context_is_kept_in_a_file_of_its_own,
         a_replay_shows_the_first_line_that_differs,
-        addresses_that_cannot_be_fixed_are_reported,
         nothing_of_keys_tokens_or_code_is_in_logs;
     needs [Tier3, Packages]:
-        deterministic_runs_are_the_same_at_tier_3,
-        a_deterministic_server_starts_each_script_alone,
-        the_clock_of_a_deterministic_run_counts_waits,
-        a_deterministic_run_starts_at_the_time_that_is_set,
-        a_clock_that_cannot_be_fixed_is_reported,
         another_implementation_verifies_them,
         each_script_leaves_a_receipt,
         tests_leave_receipts_and_cannot_reach_the_key,
@@ -39,8 +33,7 @@ tests! {
     needs [Tier3, PublicPython]:
         scripts_cannot_reach_the_key_at_tier_3;
     needs [Tier2, PublicPython]:
-        scripts_cannot_reach_the_key_at_tier_2,
-        deterministic_runs_are_the_same_at_tier_2;
+        scripts_cannot_reach_the_key_at_tier_2;
     needs [Root, Tier2, PublicPython, Packages]:
         tests_cannot_reach_the_key_at_tier_2;
     needs []:
@@ -412,7 +405,7 @@ fn theft(key: &Path) -> String {
 }
 
 /// Returns the first line that a script printed.
-fn printed(result: &CallResult) -> &str {
+pub(crate) fn printed(result: &CallResult) -> &str {
     result.text().lines().nth(1).unwrap_or_default()
 }
 
@@ -614,7 +607,7 @@ fn camel_case(name: &str) -> String {
 
 /// Replays a receipt. Returns the report as JSON, and the exit code. Without a report, returns the error.
 #[track_caller]
-fn replay(
+pub(crate) fn replay(
     receipts: &Receipts,
     receipt: &Path,
     script: &Path,
@@ -710,7 +703,7 @@ fn a_replay_reports_differences() {
 
 /// Runs a script at the command line. Returns its text and the file of its receipt.
 #[track_caller]
-fn run(
+pub(crate) fn run(
     receipts: &Receipts,
     builder: &ServerBuilder,
     code: &str,
@@ -725,236 +718,6 @@ fn run(
     let path = path.unwrap_or_else(|| panic!("{result} {output:?}"));
     let text = result["content"][0]["text"].as_str().unwrap().to_owned();
     (text, receipts.path("receipts").join(path))
-}
-
-/// A script that prints all kinds of random numbers, and addresses.
-const DIFFERENT: &str = "
-import random, sys
-print(random.random(), random.Random().random(), random.Random().random(), random.gauss(0, 1))
-class A: pass
-print(object(), [id(a) % 65536 for a in {A() for _ in range(9)}])
-random.seed()
-print(random.sample(range(1000), 9))
-";
-
-/// The same for `NumPy`.
-const DIFFERENT_IN_NUMPY: &str = "
-import numpy
-print(numpy.random.random(2), numpy.random.default_rng().random(2), numpy.random.default_rng().random(2))
-print(numpy.random.RandomState().random_sample(2), hash(numpy.random))
-";
-
-/// The same for clocks and random bits of the machine, read by Python and by native code.
-const DIFFERENT_ON_THE_MACHINE: &str = "
-import datetime, os, random, secrets, sqlite3, time, uuid
-print(0.0, time.time(), time.monotonic_ns(), time.perf_counter(), time.process_time(), time.thread_time_ns())
-print(0.0, datetime.datetime.now(), time.strftime('%c'), time.clock_gettime(time.CLOCK_BOOTTIME), os.times())
-print(0.0, uuid.uuid4(), secrets.token_hex(), random.SystemRandom().random(), os.urandom(100).hex())
-print(0.0, sqlite3.connect(':memory:').execute('select random(), julianday()').fetchone())
-time.sleep(0.01)
-print(0.0, time.time_ns())
-";
-
-/// Returns whether the kernel can give a program the same addresses each time.
-fn can_fix_addresses() -> bool {
-    let mut command = Command::new("setarch");
-    command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
-}
-
-/// Returns the lines with random numbers, for machines on which the addresses cannot be fixed.
-fn without_addresses(code: &str) -> String {
-    code.split_inclusive('\n').filter(|line| !line.contains("object()")).collect()
-}
-
-fn deterministic(prepare: impl Fn(ServerBuilder) -> ServerBuilder, code: &str) {
-    let receipts = Receipts::new();
-    let server = || prepare(receipts.server());
-    let code = &if can_fix_addresses() { code.to_owned() } else { without_addresses(code) };
-    let (first, receipt) = run(&receipts, &server(), code, &["--deterministic"]);
-    let (second, _) = run(&receipts, &server(), code, &["--deterministic"]);
-    assert_eq!(first, second);
-    let about = &receipts.statement(&receipt)["predicate"];
-    let expected =
-        json!({ "fixedAddresses": can_fix_addresses(), "clock": "2026-01-01T00:00:00Z" });
-    assert_eq!(about["deterministic"], expected);
-    assert!(about["environment"]["variables"]["OPENBLAS_CORETYPE"].is_string(), "{about}");
-    let words = about.get("mayDifferBy").cloned().unwrap_or_default().to_string();
-    for word in ["random", "time", "uuid", "secrets"] {
-        assert!(!words.contains(word), "{word}: {words}");
-    }
-    // A replay uses the settings of the run.
-    let script = receipts.path("script.py");
-    let (said, exit) = replay(&receipts, &receipt, &script, &["--times", "3"], &prepare);
-    assert_eq!((&said["verdict"], exit), (&json!("identical"), Some(0)), "{said}");
-    assert_eq!(said["environment"], json!([]), "{said}");
-    // Another script gets other random numbers.
-    let (other, _) = run(&receipts, &server(), &format!("{code}\n"), &["--deterministic"]);
-    assert_ne!(first, other);
-    // The control: without the option two runs differ, and the receipt does not mention determinism.
-    let (first, receipt) = run(&receipts, &server(), code, &[]);
-    let (second, _) = run(&receipts, &server(), code, &[]);
-    let differs = |line: &str| line.contains("0.") || line.contains("<object");
-    for (first, second) in first.lines().zip(second.lines()).filter(|(it, _)| differs(it)) {
-        assert_ne!(first, second);
-    }
-    assert_ne!(first, second);
-    assert_eq!(receipts.statement(&receipt)["predicate"].get("deterministic"), None);
-    // The receipt determines how it is replayed. The settings do not.
-    fs::write(&script, code).unwrap();
-    let on = |builder: ServerBuilder| prepare(builder).variable("QWED_MCP_DETERMINISTIC", "on");
-    let (said, exit) = replay(&receipts, &receipt, &script, &[], on);
-    assert_eq!((&said["verdict"], exit), (&json!("not deterministic"), Some(4)), "{said}");
-}
-
-fn deterministic_runs_are_the_same_at_tier_3() {
-    let at_tier_3 = |builder: ServerBuilder| builder.variable("QWED_MCP_SANDBOX", "strict");
-    deterministic(at_tier_3, DIFFERENT);
-    deterministic(at_tier_3, DIFFERENT_IN_NUMPY);
-    deterministic(at_tier_3, DIFFERENT_ON_THE_MACHINE);
-}
-
-fn deterministic_runs_are_the_same_at_tier_2() {
-    let python = public_python().unwrap();
-    let at_tier_2 = |builder: ServerBuilder| {
-        let builder = builder.variable("QWED_MCP_PYTHON", python.to_str().unwrap());
-        builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "namespaces")
-    };
-    deterministic(at_tier_2, DIFFERENT);
-    deterministic(at_tier_2, DIFFERENT_ON_THE_MACHINE);
-}
-
-/// Waits of every kind end, and advance the clock by the time that they were asked to take.
-fn the_clock_of_a_deterministic_run_counts_waits() {
-    let code = "
-import asyncio, queue, select, threading, time
-def taken(wait):
-    before = time.monotonic(), time.time()
-    wait()
-    return [round(after - start, 2) for after, start in zip((time.monotonic(), time.time()), before)]
-def empty():
-    try:
-        queue.Queue().get(timeout=0.2)
-    except queue.Empty:
-        pass
-def locked():
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire(timeout=0.2)
-print(taken(lambda: time.sleep(0.2)), taken(empty), taken(locked), taken(lambda: threading.Event().wait(0.2)),
-      taken(lambda: asyncio.run(asyncio.sleep(0.2))), taken(lambda: select.select([], [], [], 0.2)))
-end = time.time() + 0.01
-while time.time() < end: pass
-woken = []
-thread = threading.Thread(target=lambda: (time.sleep(0.1), woken.append(1)))
-thread.start()
-thread.join(timeout=20)
-print(woken, thread.is_alive())
-import timeit
-print(timeit.Timer('1').autorange()[0])
-";
-    for sandbox in ["strict", "off"] {
-        // Without the sandbox, scripts could read the key of receipts, so there are none.
-        let server = ServerBuilder::new().variable("QWED_MCP_SANDBOX", sandbox);
-        let server = server.variable("QWED_MCP_DETERMINISTIC", "on");
-        let result = server.connect().execute(code);
-        let waits = ["[0.2, 0.2]"; 6].join(" ");
-        let expected = format!("{waits}\n[1] False\n1");
-        assert!(result.text().contains(&expected), "{sandbox}: {}", result.text());
-    }
-}
-
-/// The start of the clock is set for a run or for the server, is in the receipt, and a replay uses it.
-fn a_deterministic_run_starts_at_the_time_that_is_set() {
-    let receipts = Receipts::new();
-    let code = "import datetime\nprint(datetime.datetime.now().replace(microsecond=0))";
-    let at = ["--at", "2031-02-03T04:05:06+01:00"];
-    let (text, receipt) = run(&receipts, &receipts.server(), code, &at);
-    assert!(text.contains("2031-02-03 03:05:06"), "{text}");
-    let about = &receipts.statement(&receipt)["predicate"];
-    assert_eq!(about["deterministic"]["clock"], "2031-02-03T03:05:06Z");
-    let script = receipts.path("script.py");
-    let on = |builder: ServerBuilder| builder.variable("QWED_MCP_DETERMINISTIC", "on");
-    let (said, exit) = replay(&receipts, &receipt, &script, &[], on);
-    assert_eq!((&said["verdict"], exit), (&json!("identical"), Some(0)), "{said}");
-    let set = |value| receipts.server().variable("QWED_MCP_DETERMINISTIC", value).connect();
-    let mut server = set("2031-02-03T04:05:06Z");
-    assert_eq!(printed(&server.execute(code)), "2031-02-03 04:05:06");
-    let mut server = set("soon");
-    assert!(!printed(&server.execute(code)).starts_with("2026-01-01"));
-    assert!(server.finish().contains("neither on nor off nor a time such as"));
-    for time in ["soon", "1999-12-31T23:59:59Z", "2200-01-01T00:00:00Z"] {
-        let output = receipts.server().command().args(["run", "--at", time]).arg(&script).output();
-        assert_eq!(output.unwrap().status.code(), Some(125), "{time}");
-    }
-}
-
-fn a_clock_that_cannot_be_fixed_is_reported() {
-    let receipts = Receipts::new();
-    let builder = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on");
-    let mut server = builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "fixed_clock").connect();
-    let code = "import os, random\nprint(os.urandom(8).hex())";
-    let (first, second) = (server.execute(code), server.execute(code));
-    assert_ne!(printed(&first), printed(&second));
-    let about = &receipts.statement(&receipts.file_of(&first))["predicate"];
-    assert_eq!(about["deterministic"], json!({ "fixedAddresses": can_fix_addresses() }));
-    assert!(about["mayDifferBy"].to_string().contains("secrets"), "{about}");
-    let script = receipts.path("script.py");
-    fs::write(&script, code).unwrap();
-    // Here, the clock can be fixed. This is a different environment.
-    let (said, _) = replay(&receipts, &receipts.file_of(&first), &script, &[], |builder| builder);
-    let told = said["environment"].as_array().unwrap();
-    assert!(told.contains(&json!("clock: of the machine → 2026-01-01T00:00:00+00:00")), "{said}");
-    let log = server.finish();
-    assert!(log.contains("clocks and random bits differ between runs"), "{log}");
-}
-
-fn a_deterministic_server_starts_each_script_alone() {
-    let receipts = Receipts::new();
-    let mut server = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
-    let code = if can_fix_addresses() { DIFFERENT } else { &without_addresses(DIFFERENT) };
-    let first = server.execute(code);
-    let second = server.execute(code);
-    assert_eq!(first.texts, second.texts);
-    assert_eq!(second.meta["qwed.ai/execution"]["warm"], false);
-    // The server loads no modules that the script does not load.
-    let loaded = "import sys\nprint([m for m in ('random', 'numpy', 'secrets', 'hashlib') if m in sys.modules])";
-    assert_eq!(printed(&server.execute(loaded)), "[]");
-    // Numbers with a seed of the script's choice do not change.
-    let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
-    let mut plain = ServerBuilder::new().connect();
-    assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
-    let job = server.place(DIFFERENT);
-    let of_job = server.wait_for_job(&job);
-    let lines = |text: &str| text.lines().filter(|it| it.contains("0.")).collect::<String>();
-    assert_eq!(lines(of_job.text()), lines(server.execute(DIFFERENT).text()));
-}
-
-fn addresses_that_cannot_be_fixed_are_reported() {
-    let receipts = Receipts::new();
-    let lacking = || {
-        let builder = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on");
-        builder.variable("QWED_MCP_TEST_KERNEL_LACKS", "fixed_addresses")
-    };
-    let mut server = lacking().connect();
-    let result = server.execute("import random\nprint(random.random())\nprint(object())");
-    let again = server.execute("import random\nprint(random.random())\nprint(object())");
-    let log = server.finish();
-    assert!(log.contains("memory addresses differ between runs"), "{log}");
-    // The random numbers are the same nevertheless.
-    assert_eq!(printed(&result), printed(&again));
-    assert_ne!(result.text(), again.text());
-    let receipt = receipts.file_of(&result);
-    let about = &receipts.statement(&receipt)["predicate"];
-    assert_eq!(about["deterministic"]["fixedAddresses"], false);
-    if can_fix_addresses() {
-        // On a machine that can fix addresses, this is a different environment.
-        let script = receipts.path("script.py");
-        fs::write(&script, "import random\nprint(random.random())\nprint(object())").unwrap();
-        let (said, exit) = replay(&receipts, &receipt, &script, &[], |builder| builder);
-        assert_eq!(exit, Some(1), "{said}");
-        let told = said["environment"].as_array().unwrap().last();
-        assert_eq!(told, Some(&json!("addresses: random → the same each time")), "{said}");
-    }
 }
 
 fn a_replay_shows_the_first_line_that_differs() {

@@ -160,8 +160,10 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         try:
             if not expression and "result" in main:
                 send(b"V", encode_result(main["result"]))
+            if observed is not None:
+                send(b"O", observed().encode())
         except BaseException:
-            # The value is for programs, and must not change how the script ends.
+            # The frames are for programs, and must not change how the script ends.
             pass
 
     def renamed(code):
@@ -229,12 +231,14 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     def begin():
         pass
 
+    observed = None
     counted, record_failure, rehearse = check_counters(channel)
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)
     if seed is not None:
-        Seeds.waiting.update(fixed_seeds(seed))
+        seeds, observed = fixed_seeds(seed)
+        Seeds.waiting.update(seeds)
     for module in list(Seeds.waiting):
         # A .pth file may have imported the module already.
         if module in sys.modules:

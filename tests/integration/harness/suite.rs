@@ -16,7 +16,7 @@ use super::machine::{self, Need};
 
 /// The tests that also need [`Need::Time`], so that `cargo test` takes minutes: each takes more than 15 seconds while both
 /// processors are busy (`report_times` prints the times), or downloads packages.
-const LONG: [&str; 59] = [
+const LONG: [&str; 60] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
     "abuse::nothing_gets_out_of_a_batch_that_reports",
@@ -27,6 +27,7 @@ const LONG: [&str; 59] = [
     "abuse::only_the_documented_gets_out_of_tier_2_as_root",
     "batch::a_script_that_others_keep_from_the_processors_is_not_judged",
     "corpus::every_attack_works_where_nothing_finds_it",
+    "determinism::each_difference_is_fixed_or_named",
     "documents::samples::commands_print_what_the_documents_show",
     "ends::a_bomb_that_goes_on_forking_ends_with_its_cancellation",
     "ends::a_bomb_that_goes_on_forking_ends_with_its_time",

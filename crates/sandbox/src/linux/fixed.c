@@ -14,6 +14,9 @@
 // Random bits. SplitMix64 with the seed. They are as predictable as the seed: they are for repeatable runs, and not for
 // secrets.
 //
+// The number OBSERVED is no clock: its "time" is how many threads and processes the program has started. The bootstrap of
+// a script reads it, and so learns that the library is there.
+//
 // Not covered: instructions (rdtsc, rdrand), system calls of programs without libc, times of files, and functions that
 // are in no table below.
 
@@ -49,6 +52,10 @@
 // The bytes that a file of random bits has. A pipe has room for them (pipe(7)).
 #define FILE_BYTES 65536
 
+// The reserved number of a clock. `python/determinism.py` has it too.
+#define OBSERVED 29047
+
+static _Atomic uint64_t started;
 // The number of readings, multiplied by STEP.
 static _Atomic uint64_t worked;
 // The sum of the times by which waits have advanced the clock.
@@ -142,6 +149,10 @@ static int present(clockid_t clock, struct timespec *now) {
 PUBLIC int clock_gettime(clockid_t clock, struct timespec *now) {
     NEXT(clock_gettime);
     struct timespec time;
+    if (clock == OBSERVED && start) {
+        *now = of_ns(started);
+        return 0;
+    }
     if (!present(clock, &time)) return next(clock, now);
     worked += STEP;
     *now = time;
@@ -446,10 +457,17 @@ FOPEN(fopen64)
 // A child continues with numbers of its own.
 PUBLIC pid_t fork(void) {
     NEXT(fork);
-    forks++;
+    forks++, started++;
     pid_t child = next();
     if (child == 0) seed = mixed(seed + forks), forks = 0;
     return child;
+}
+
+PUBLIC int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
+                          void *(*function)(void *), void *restrict argument) {
+    NEXT(pthread_create);
+    started++;
+    return next(thread, attributes, function, argument);
 }
 
 // System calls by number, as Python makes them where the C library has no function.

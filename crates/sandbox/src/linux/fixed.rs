@@ -14,12 +14,16 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fixed.so"));
 /// The name of the file. It is in the root of the run's file tree, or in the scratch folder.
 const FILE: &str = ".fixed.so";
 
-/// Returns the path at which the run finds the library. `None` if the run does not load it.
+/// Returns the path at which the run finds the library. `None` if the run does not load it: the order has no fixed clock,
+/// or the dynamic loader could not read the path.
 pub(crate) fn library(order: &Order) -> Option<PathBuf> {
     order.fixed.clock?;
     // At tier 3 programs cannot be loaded from the scratch folder.
     let folder = if order.plan.tier == Tier::T3 { Path::new("/") } else { &order.scratch };
-    Some(folder.join(FILE))
+    let path = folder.join(FILE);
+    // These characters separate the entries of LD_PRELOAD (ld.so(8)).
+    let is_one_entry = path.to_str().is_some_and(|path| !path.contains([' ', ':']));
+    is_one_entry.then_some(path)
 }
 
 /// Writes the library to `path`, readable to every user.
