@@ -1,5 +1,6 @@
 //! Splits a stream into lines of limited length. This module never parses a line.
 
+use memchr::memchr;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
 /// The maximum length of a line, in bytes. A script has at most 1 MiB, and a few MiB after JSON has escaped it.
@@ -51,7 +52,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                     &[]
                 }
             };
-            let newline = available.iter().position(|byte| *byte == b'\n');
+            let newline = memchr(b'\n', available);
             let part = available.get(..newline.unwrap_or(available.len())).unwrap_or_default();
             let taken = newline.map_or(available.len(), |newline| newline + 1);
             if available.is_empty() {

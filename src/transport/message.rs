@@ -325,22 +325,16 @@ fn has_more_values_than(json: &str, values_max: usize) -> bool {
     if json.len() <= values_max {
         return false;
     }
-    let mut values = 0;
-    let mut bytes = json.bytes();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => {
-                while let Some(byte) = bytes.next() {
-                    match byte {
-                        b'\\' => drop(bytes.next()),
-                        b'"' => break,
-                        _ => {}
-                    }
-                }
-            }
-            b',' | b'[' | b'{' => values += 1,
-            _ => {}
-        }
+    let (mut values, mut is_string) = (0, false);
+    // The search for quotes is several times as fast as a loop over the bytes.
+    for part in json.split('"') {
+        is_string = if is_string {
+            // The quote after this part ends the string, unless it is escaped.
+            part.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+        } else {
+            values += part.bytes().filter(|byte| b",[{".contains(byte)).count();
+            true
+        };
     }
     values > values_max
 }

@@ -253,9 +253,13 @@ fn a_bound_is_the_last_that_is_taken() {
     assert_eq!(outcome(cursor), "1 ping");
     assert_eq!(outcome(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), "1 tools/list");
     // Each comma and each opening bracket outside of strings counts as a value.
-    for (json, values) in
-        [(r"[1,1]", 2), (r#"{"a":[1,1],"b":{}}"#, 5), (r#"["\",,,,,"]"#, 1), (r#"["\\",1,1]"#, 3)]
-    {
+    for (json, values) in [
+        (r"[1,1]", 2),
+        (r#"{"a":[1,1],"b":{}}"#, 5),
+        (r#"["\",,,,,"]"#, 1),
+        (r#"["\\",1,1]"#, 3),
+        (r#"["\\\",",1]"#, 2),
+    ] {
         assert!(!has_more_values_than(json, values), "{json}");
         assert!(has_more_values_than(json, values - 1), "{json}");
     }
