@@ -67,11 +67,10 @@ impl Contained {
         let fixed = self.determinism.zip(seed).map(|(it, seed)| it.of_run(&seed, has_clock));
         let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
         let bootstrap = &self.interpreter.bootstrap;
-        let [lengths, source, plan, call, stdin, inputs] = &given_input;
         let has_end_report: &[u8] = if given.has_end_report() { b"+" } else { b"-" };
         let before = [bootstrap, wants_pictures, has_end_report, &seed];
-        let of_script: [&[u8]; 6] = [lengths, source, plan, call, stdin, inputs];
-        let input = [&before[..], &of_script].concat();
+        let of_script = given_input.iter().map(|part| &**part);
+        let input: Vec<&[u8]> = before.into_iter().chain(of_script).collect();
         self.order_for(&input, fixed.unwrap_or_default(), scratch, limits, group)
     }
 

@@ -56,32 +56,37 @@ impl<'a> Given<'a> {
 
     /// Returns the part of Python's input that begins with the script: the lengths of the source, of the plan, of the call,
     /// of the standard input and of the inputs, as `u64` in little-endian order, and then the five of them.
-    pub(super) fn input(&self) -> [Cow<'a, [u8]>; 6] {
+    pub(super) fn input(&self) -> Vec<Cow<'a, [u8]>> {
         let Self { source, plan, call, stdin, inputs, script: _ } = *self;
-        let [source, plan, call, stdin] =
-            [source.as_bytes(), plan.as_bytes(), call.as_bytes(), stdin].map(Cow::Borrowed);
-        let inputs = Cow::Owned(inputs.map(packed).unwrap_or_default());
-        let length = |part: &Cow<'_, [u8]>| u64::try_from(part.len()).unwrap_or(u64::MAX);
-        let lengths = [&source, &plan, &call, &stdin, &inputs].map(|it| length(it).to_le_bytes());
-        [Cow::Owned(lengths.concat()), source, plan, call, stdin, inputs]
+        let parts = [source.as_bytes(), plan.as_bytes(), call.as_bytes(), stdin];
+        let inputs = inputs.map(packed).unwrap_or_default();
+        let of_inputs = inputs.iter().map(|part| part.len()).sum();
+        let lengths = parts.iter().map(|part| part.len()).chain([of_inputs]);
+        let lengths: Vec<u8> = lengths.flat_map(length_bytes).collect();
+        let parts = parts.into_iter().map(Cow::Borrowed);
+        [Cow::Owned(lengths)].into_iter().chain(parts).chain(inputs).collect()
     }
 }
 
 /// Returns the inputs in the form that `give_inputs` of the bootstrap reads: for each file a byte for its form, the length of
 /// its name (one byte), the length of its content (`u64` in little-endian order), the name and the content.
-fn packed(inputs: &Inputs) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, form, content) in inputs.files() {
+fn packed<'a>(inputs: &'a Inputs) -> Vec<Cow<'a, [u8]>> {
+    let of_file = |(name, form, content): (&'a str, Form, &'a [u8])| {
         let form = match form {
             Form::Text => b't',
             Form::Bytes => b'b',
             Form::Json => b'j',
         };
         // Names have at most 100 bytes.
-        bytes.extend([form, u8::try_from(name.len()).unwrap_or(u8::MAX)]);
-        bytes.extend(u64::try_from(content.len()).unwrap_or(u64::MAX).to_le_bytes());
-        bytes.extend(name.as_bytes());
-        bytes.extend(content);
-    }
-    bytes
+        let name_length = u8::try_from(name.len()).unwrap_or(u8::MAX);
+        let header =
+            [&[form, name_length], &length_bytes(content.len())[..], name.as_bytes()].concat();
+        [Cow::Owned(header), Cow::Borrowed(content)]
+    };
+    inputs.files().flat_map(of_file).collect()
+}
+
+/// Returns a length as `u64` in little-endian order.
+fn length_bytes(length: usize) -> [u8; 8] {
+    u64::try_from(length).unwrap_or(u64::MAX).to_le_bytes()
 }

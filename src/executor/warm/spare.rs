@@ -1,6 +1,7 @@
 //! One child of a fork server, from the server's side. At first it is a spare. With a script, it becomes a run.
 
-use std::io::{self, IoSliceMut};
+use std::borrow::Cow;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
 };
 use nix::unistd::Pid;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -232,9 +233,8 @@ impl Spare {
         let exit_status = self.exit_status.as_ref();
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
-            let message = given.input().concat();
             // If this fails, the child has died, and `ended` reports that.
-            let _ = to_child.write_all(&message).await;
+            let _ = write_parts(&mut to_child, &given.input()).await;
             std::future::pending::<()>().await;
         };
         let listen = async {
@@ -271,6 +271,26 @@ impl Spare {
             never = side_channel.read() => match never {},
             exceeded = too_much => Cause::Exceeded(exceeded),
             () = hand_over => Cause::Lost,
+        }
+    }
+}
+
+/// Writes parts one after the other, without first copying them into one buffer.
+async fn write_parts(
+    to: &mut (impl AsyncWrite + Unpin),
+    parts: &[Cow<'_, [u8]>],
+) -> io::Result<()> {
+    let mut parts: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut rest = &mut parts[..];
+    loop {
+        // Also skips empty parts, so that a write of no bytes means that the other end takes no more.
+        IoSlice::advance_slices(&mut rest, 0);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        match to.write_vectored(rest).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => IoSlice::advance_slices(&mut rest, written),
         }
     }
 }
@@ -331,6 +351,21 @@ async fn ready_pid(socket: &UnixStream) -> io::Result<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn parts_are_written_in_their_order() {
+        let large = vec![b'x'; 1 << 20];
+        let parts: [&[u8]; 6] = [b"", b"ab", b"", &large, b"c", b""];
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        let write = async {
+            write_parts(&mut ours, &parts.map(Cow::Borrowed)).await.unwrap();
+            write_parts(&mut ours, &[]).await.unwrap();
+            drop(ours);
+        };
+        let mut read = Vec::new();
+        let (_, ()) = tokio::join!(theirs.read_to_end(&mut read), write);
+        assert!(read == parts.concat());
+    }
 
     #[test]
     fn an_announced_exit_code_never_makes_a_result_better() {
