@@ -257,10 +257,8 @@ fn content_of(name: &str, content: Content) -> Result<(Form, Vec<u8>), InputErro
 
 fn decoded(name: &str, text: &str) -> Result<Vec<u8>, InputError> {
     // Programs such as base64(1) break the lines.
-    let joined = text.contains(|c: char| c.is_ascii_whitespace());
-    let joined = joined.then(|| text.split_ascii_whitespace().collect::<String>());
-    let bytes = STANDARD.decode(joined.as_deref().unwrap_or(text));
-    bytes.map_err(|_| InputError::Base64(shown(name)))
+    let joined = |_| STANDARD.decode(text.split_ascii_whitespace().collect::<String>());
+    STANDARD.decode(text).or_else(joined).map_err(|_| InputError::Base64(shown(name)))
 }
 
 /// Refuses a name that is not a plain file name, or with which other code than the script's own could use the file.
