@@ -19,7 +19,7 @@ def give_inputs(read, size):
     # Writes the files that the caller has passed with the script into the current folder, where only the
     # script sees them, and returns the dictionary `inputs`: a string, bytes or a value for each file. `read`
     # returns exactly the wanted number of bytes. `size` is the size of all files with their headers.
-    import os, sys
+    import mmap, os, sys
 
     # Otherwise an input could be an archive of modules, which nothing has analysed.
     sys.path_hooks[:] = [hook for hook in sys.path_hooks if getattr(hook, "__name__", "") != "zipimporter"]
@@ -28,24 +28,24 @@ def give_inputs(read, size):
         form, name_size, *length = read(10)
         name, length = str(read(name_size), "ascii"), int.from_bytes(length, "little")
         size -= 10 + name_size + length
-        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
-        parts = []
-        while length:
-            part = read(min(length, 1 << 20))
-            length -= len(part)
-            parts.append(part)
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o444)
+        rest = length
+        while rest:
+            part = read(min(rest, 1 << 16))
+            rest -= len(part)
             while part:
                 part = part[os.write(file, part) :]
+        # Map the file, because each page of a buffer would cause a page fault. An empty file cannot be mapped.
+        content = mmap.mmap(file, length, prot=mmap.PROT_READ) if length else b""
         os.close(file)
-        content = b"".join(parts)
-        if form == ord("t"):
-            inputs[name] = str(content, "utf-8")
-        elif form == ord("j"):
+        if form == ord("b"):
+            inputs[name] = bytes(content)
+            continue
+        inputs[name] = str(content, "utf-8")
+        if form == ord("j"):
             import json
 
-            inputs[name] = json.loads(content)
-        else:
-            inputs[name] = content
+            inputs[name] = json.loads(inputs[name])
     return inputs
 
 

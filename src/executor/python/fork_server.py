@@ -5,7 +5,7 @@ def serve(stream):
     #
     # This process never runs a script. It has one thread, because a fork copies only the calling thread. It
     # uses `_signal`, because the functions of `signal` create an enumeration for each number.
-    import _signal, ctypes, gc, json, os, resource, select, socket, struct, sys
+    import _signal, ctypes, gc, json, mmap, os, resource, select, socket, struct, sys
 
     options = json.loads(stream.readline())
     confinement = json.loads(stream.read())
