@@ -74,6 +74,10 @@ pub(super) fn launch(
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
+        // Before the folder belongs to another user, who could replace it.
+        if let Some(library) = fixed::library(order) {
+            fixed::place(&library).or_fail(LaunchError::CreateScratch)?;
+        }
         if order.plan.tier > Tier::Off && user == RunUser::Nobody {
             // The run will belong to another user. This process must be able to kill it with a signal.
             capabilities::require_kill()?;
@@ -81,9 +85,6 @@ pub(super) fn launch(
             for folder in artifacts.into_iter().chain([&order.scratch]) {
                 change_owner_to_nobody(folder)?;
             }
-        }
-        if let Some(library) = fixed::library(order) {
-            fixed::place(&library).or_fail(LaunchError::CreateScratch)?;
         }
         let has_scope = order.plan.landlock_abi >= SIGNAL_SCOPE_ABI;
         let scope = if has_scope { Some(SignalScope::enter()?) } else { None };
