@@ -179,6 +179,9 @@ pub struct Settings {
     pub verdict_note: VerdictNote,
     /// Whether variants of verified scripts are run, to find checks that hold with any numbers (`QWED_MCP_VACUITY`).
     pub vacuity: bool,
+    /// Whether a script that ran before is answered with the result of that run, if its result cannot differ
+    /// (`QWED_MCP_ANSWER_ONCE`).
+    pub answer_once: bool,
     /// Whether plots of scripts are returned as pictures (`QWED_MCP_PICTURES`).
     pub pictures: bool,
     /// The maximum number of characters of a script's output in a result for a model (`QWED_MCP_RESULT_CHARS`). A longer
@@ -298,6 +301,7 @@ impl Settings {
             fork_server_runs_max: variables.fork_server_runs_max(),
             verdict_note: variables.verdict_note(),
             vacuity: variables.is_switched_on("QWED_MCP_VACUITY"),
+            answer_once: variables.is_switched_on("QWED_MCP_ANSWER_ONCE"),
             pictures: variables.is_on("QWED_MCP_PICTURES"),
             result_chars: variables.result_chars(),
             virtual_env: variables.path("VIRTUAL_ENV"),

@@ -30,7 +30,7 @@
 //! | `transport` | JSON-RPC over stdio, with limits in both directions |
 //! | `jobs` | background jobs: states, queue, expiry |
 //! | `batch` | a file of scripts: one line in, one line out |
-//! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run, audit |
+//! | `scripts` | the one entry for scripts: decide, audit, wait for a turn, run (identical runs once), audit |
 //! | `bearer` * | authentication over HTTP, by tokens of the store and by access tokens |
 //! | `governance` | governed tools: policy, budget, the pytest run, its artifacts and evidence |
 //! | `verdict` | the verdict on a run: conclusion, checks, Verification Context |

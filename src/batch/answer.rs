@@ -118,6 +118,9 @@ pub(super) struct Answer {
     /// The verdict on that run, or on a script that was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) verification: Option<Arc<Verdict>>,
+    /// Whether the results of all runs come from earlier runs.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) cached: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) duration_ms: Option<u64>,
     pub(super) queue_ms: u64,
@@ -193,6 +196,9 @@ pub(super) struct TestAnswer {
     pub(super) status: Status,
     pub(super) passed: Option<bool>,
     pub(super) duration_ms: u64,
+    /// Whether the result comes from an earlier run.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) cached: bool,
     /// The value of a call that is not the expected one, shortened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) got: Option<String>,
@@ -230,6 +236,7 @@ impl Answer {
             incomplete: false,
             end: None,
             verification: None,
+            cached: false,
             duration_ms: None,
             queue_ms: 0,
             verification_id: None,

@@ -201,7 +201,13 @@ impl Verifier {
         for test in &ask.tests {
             let call = test.call().and_then(|_| calls.next());
             let waits = AtomicBool::default();
-            let turn = self.scripts.turn(permit, Lane::Calls, &waits, cancel).await;
+            let stdin = match test {
+                Test::Output { stdin, .. } => stdin.as_bytes(),
+                Test::Call { .. } => b"",
+            };
+            let request =
+                RunRequest { stdin: stdin.into(), call, ..RunRequest::new(limits, cancel.clone()) };
+            let turn = self.scripts.turn(permit, &request, Lane::Calls, &waits, cancel).await;
             let Some(turn) = turn else {
                 runs.add(test, Outcome::never_started());
                 break;
@@ -210,7 +216,7 @@ impl Verifier {
                 runs.error = Some((NOT_INSTALLED.to_owned(), false));
                 return runs;
             }
-            let run = self.run_once(permit, turn, (test, call), limits, cancel).await;
+            let run = self.run_once(permit, turn, &request, cancel).await;
             match run {
                 // A starved run has no result. If a test has failed before, the failed test decides, so the starved run
                 // does not matter.
@@ -233,7 +239,7 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script once, for a test. `call` is the index of the test's call among the calls of all tests. While an
+    /// Runs a script once, for a test. While an
     /// earlier run that was killed has not ended, no run can start, so this function waits and then tries again. The wait
     /// does not count as an attempt to answer the line.
     ///
@@ -244,18 +250,11 @@ impl Verifier {
         &self,
         permit: &Permit,
         turn: ScriptTurn,
-        (test, call): (&Test, Option<usize>),
-        limits: RunLimits,
+        request: &RunRequest,
         cancel: &CancellationToken,
     ) -> Result<Outcome, ScriptError> {
         loop {
-            let stdin = match test {
-                Test::Output { stdin, .. } => stdin.as_bytes(),
-                Test::Call { .. } => b"",
-            };
-            let request =
-                RunRequest { stdin: stdin.into(), call, ..RunRequest::new(limits, cancel.clone()) };
-            let run = self.scripts.run(permit, &turn, request).await;
+            let run = self.scripts.run(permit, &turn, request.clone()).await;
             match run {
                 Err(ScriptError::Run(RunError::OthersDoNotEnd)) => {}
                 Err(ScriptError::Run(RunError::SupervisorDied)) => {
@@ -291,6 +290,7 @@ impl TestRuns {
             status,
             passed: None,
             duration_ms: outcome.duration_ms(),
+            cached: outcome.cached.is_some(),
             got: None,
             error: None,
         };
@@ -335,10 +335,12 @@ impl TestRuns {
             return Answer::bare(ask.id.clone(), Status::Cancelled);
         }
         let passed = ask.is_judged().then_some(has_passed);
+        let cached = tests.iter().all(|test| test.cached);
         let duration_ms = tests.iter().map(|test| test.duration_ms).sum();
         Answer {
             passed,
             judged: passed.map(|_| judging.judge_of(&outcome)),
+            cached,
             duration_ms: Some(duration_ms),
             tests: if ask.has_tests { tests } else { Vec::new() },
             verification: outcome.verdict.clone(),

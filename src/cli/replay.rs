@@ -313,9 +313,10 @@ fn replay(
     crate::executor::orphans::adopt()?;
     let runtime = super::runtime()?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
-    // The replay is deterministic, and has variants, if the recorded run did.
+    // The replay is deterministic, and has variants, if the recorded run did. It never uses an earlier result.
     let settings = Settings {
         deterministic: predicate.deterministic.map(|it| it.clock.unwrap_or(RUN_START)),
+        answer_once: false,
         vacuity: predicate.verification.as_ref().is_some_and(|it| it.with_variants),
         ..settings.clone()
     };
@@ -408,9 +409,9 @@ impl Again<'_> {
         stdin: &Stdin,
     ) -> Option<Result<Outcome, ScriptError>> {
         let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
-        let turn = self.scripts.turn(permit, Lane::Calls, &waits, &cancel).await?;
-        let request = RunRequest::new(self.limits(), cancel);
+        let request = RunRequest::new(self.limits(), cancel.clone());
         let request = RunRequest { stdin: stdin.clone(), ..request };
+        let turn = self.scripts.turn(permit, &request, Lane::Calls, &waits, &cancel).await?;
         Some(self.scripts.run(permit, &turn, request).await)
     }
 

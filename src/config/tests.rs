@@ -29,6 +29,7 @@ fn an_empty_environment_gives_the_documented_defaults() {
             verdict_note: VerdictNote::Vacuous,
             vacuity: false,
             result_chars: None,
+            answer_once: false,
             pictures: true,
             warm_idle: Some(Duration::from_secs(1800)),
             preload: settings.preload.clone(),

@@ -137,11 +137,11 @@ fn start(digest: &str) -> &str {
 pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
 /// The state of a file or a folder. It changes when something is installed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen(Option<[i128; 5]>);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Seen(Option<[i128; 5]>);
 
 impl Seen {
-    fn at(path: &Path) -> Self {
+    pub(super) fn at(path: &Path) -> Self {
         Self(path.metadata().ok().map(|found| {
             [
                 found.dev().into(),
@@ -176,7 +176,8 @@ impl EnvironmentCache {
     }
 }
 
-fn seen(surroundings: &Surroundings) -> Vec<Seen> {
+/// Returns the state of the interpreter and of the folders of packages.
+pub(super) fn seen(surroundings: &Surroundings) -> Vec<Seen> {
     let watched = [&surroundings.program_file].into_iter().chain(&surroundings.packages);
     watched.map(|path| Seen::at(path)).collect()
 }

@@ -33,6 +33,8 @@ pub(crate) struct FakeExecutor {
     pub(crate) is_found_later: AtomicBool,
     /// The interpreter that [`Executor::installation`] returns.
     pub(crate) installation: Option<Installation>,
+    /// The interpreter and the sandbox that [`Executor::surroundings`] returns.
+    pub(crate) surroundings: Option<Arc<Surroundings>>,
 }
 
 impl FakeExecutor {
@@ -51,6 +53,7 @@ impl FakeExecutor {
             tier: Some(Tier::T3),
             is_found_later: AtomicBool::new(false),
             installation: None,
+            surroundings: None,
         }
     }
 
@@ -109,7 +112,8 @@ impl Executor for FakeExecutor {
     }
 
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>> {
-        Box::pin(async { None })
+        let surroundings = self.surroundings.clone();
+        Box::pin(async { surroundings })
     }
 
     fn inventory(&self, _modules: Vec<String>) -> BoxFuture<'_, Option<InstalledPackages>> {

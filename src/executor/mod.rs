@@ -33,6 +33,7 @@ mod environment;
 pub(crate) mod fake;
 mod frames;
 mod given;
+mod installed;
 mod interpreter;
 mod limits;
 mod obstacle;
@@ -67,11 +68,12 @@ pub(crate) use diagnosis::{
 pub(crate) use echo::{Echo, Stream};
 pub(crate) use end_report::{EndReport, Observed};
 pub(crate) use environment::{Environment, EnvironmentCache, Package, describe};
+pub(crate) use installed::{EnvironmentDigest, EnvironmentDigests};
 pub(crate) use interpreter::{FindError, Source, package_folders};
 pub(crate) use limits::RunLimits;
 pub(crate) use obstacle::{Obstacle, Ready, SandboxUnavailable, StepDown};
 pub(crate) use one_shot::OneShotExecutor;
-pub(crate) use outcome::{Captured, Ending, Outcome, Start};
+pub(crate) use outcome::{Cached, Captured, Ending, Outcome, Start};
 pub(crate) use output::without_end_space;
 pub(crate) use pictures::{
     LeftOut, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX, Picture, Pictures,

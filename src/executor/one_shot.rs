@@ -230,6 +230,7 @@ impl OneShotExecutor {
             advice: None,
             verdict: None,
             receipt: None,
+            cached: None,
         })
     }
 

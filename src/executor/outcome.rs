@@ -12,7 +12,7 @@ use crate::verdict::Verdict;
 use super::{CheckCounts, EndReport, MemoryBound, Pictures, Returned};
 
 /// The ending, the output and the duration of a run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) stdout: Captured,
@@ -45,6 +45,23 @@ pub(crate) struct Outcome {
     pub(crate) verdict: Option<Arc<Verdict>>,
     /// The receipt of the run, in the form that clients receive; `None` if no receipt was made.
     pub(crate) receipt: Option<Value>,
+    /// The earlier run from which this outcome comes; `None` if the script was run for this call.
+    pub(crate) cached: Option<Cached>,
+}
+
+/// The earlier run of the same script in the same surroundings that an outcome comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cached {
+    /// The SHA-256 of the receipt of the earlier run; `None` if that run has no receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) receipt: Option<String>,
+}
+
+impl Cached {
+    /// Returns the mark in the results of tools: the digest of the receipt if there is one, otherwise `true`.
+    pub(crate) fn mark(&self) -> Value {
+        self.receipt.as_ref().map_or(Value::Bool(true), |_| serde_json::json!(self))
+    }
 }
 
 /// The way in which a run got its interpreter.
@@ -76,6 +93,7 @@ impl Outcome {
             advice: None,
             verdict: None,
             receipt: None,
+            cached: None,
         }
     }
 
@@ -149,7 +167,7 @@ impl Ending {
 }
 
 /// The captured output of one stream.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Captured {
     /// The text, with invalid UTF-8 replaced and trailing white space removed.
     pub(crate) text: String,

@@ -162,6 +162,19 @@ impl Turns {
         self.waiting.of(lane).load(Ordering::Relaxed)
     }
 
+    /// Waits until there is room for the replies to a user, as [`Turns::take`] does. Used for a reply that needs no run.
+    pub(crate) async fn room_opens(
+        &self,
+        lane: Lane,
+        user: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Option<()> {
+        if lane != Lane::Calls {
+            return Some(());
+        }
+        cancel.run_until_cancelled(self.replies.opens(user)).await
+    }
+
     /// Waits for a turn of `user`; `None` if `cancel` is cancelled first. `waits` is `true` during the wait, and
     /// `false` afterwards, even if the future is dropped.
     ///
@@ -176,9 +189,7 @@ impl Turns {
     ) -> Option<Turn> {
         let needs_room = lane == Lane::Calls;
         loop {
-            if needs_room {
-                cancel.run_until_cancelled(self.replies.opens(user)).await?;
-            }
+            self.room_opens(lane, user, cancel).await?;
             let _waiting = Waiting::new(waits, self, lane);
             if cancel.is_cancelled() {
                 return None;

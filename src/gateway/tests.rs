@@ -21,6 +21,18 @@ pub(crate) fn granted(code: &str, background: bool) -> Grant {
     grant
 }
 
+/// Returns a script that may run, with these inputs and with the expressions of its tests.
+pub(crate) fn granted_with(code: &str, inputs: Inputs, calls: &[&str]) -> AuthorizedScript {
+    let calls = calls.iter().map(|call| (*call).to_owned()).collect();
+    let arguments = Arguments::from_iter([("code".to_owned(), json!(code))]);
+    let gateway = RiskBasedExecutionGateway::new(AdminGate::Open);
+    let verified = gateway.evaluate(arguments, Accompanying { calls, inputs }).unwrap();
+    let Decision::Allow { grant: Grant::Execute(script), .. } = verified.confirm(Ok(None)) else {
+        panic!("{code} is not allowed");
+    };
+    script
+}
+
 /// Returns the verified script for a call of `execute_python_code` with these arguments.
 pub(crate) fn verified(arguments: &Value) -> Verified {
     evaluate(AdminGate::Open, arguments).unwrap()

@@ -298,6 +298,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         advice,
         verdict,
         receipt: _,
+        cached,
     } = outcome;
     let mut figures = json!({
         "job": job.to_string(),
@@ -319,6 +320,9 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
     }
     if let (Some(returned), Some(figures)) = (returned, figures.as_object_mut()) {
         figures.insert("returned".to_owned(), json!(returned));
+    }
+    if let (Some(cached), Some(figures)) = (cached, figures.as_object_mut()) {
+        figures.insert("cached".to_owned(), json!(cached));
     }
     let figures = canonical_json(&figures);
     let texts = [&figures, &stdout.text, &stderr.text].map(String::as_bytes);
@@ -395,6 +399,9 @@ pub(super) fn figures(outcome: &Outcome) -> Value {
         outcome.pictures.all.iter().map(|picture| picture.sha256.as_str()).collect();
     if !pictures.is_empty() {
         figures.insert("pictures".to_owned(), json!(pictures));
+    }
+    if let Some(cached) = &outcome.cached {
+        figures.insert("cached".to_owned(), cached.mark());
     }
     figures.into()
 }

@@ -256,13 +256,14 @@ impl Shared {
     async fn live(&self, id: JobId, permit: &Permit, cancel: CancellationToken) {
         let waits = AtomicBool::default();
         let ttl = self.limits.ttl;
-        let turn = self.scripts.turn(permit, Lane::Jobs, &waits, &cancel);
+        let request = RunRequest::new(self.limits.run, cancel.clone());
+        let turn = self.scripts.turn(permit, &request, Lane::Jobs, &waits, &cancel);
         let Ok(turn) = timeout(ttl, turn).await else { return };
         let end = match turn {
             None => JobEnd::Cancelled,
             Some(turn) => {
                 self.set(id, JobState::Running);
-                let run = self.run(permit, &turn, cancel.clone());
+                let run = self.run(permit, &turn, request);
                 tokio::pin!(run);
                 match timeout(ttl, &mut run).await {
                     Ok(end) => end,
@@ -281,8 +282,7 @@ impl Shared {
         }
     }
 
-    async fn run(&self, permit: &Permit, turn: &ScriptTurn, cancel: CancellationToken) -> JobEnd {
-        let request = RunRequest::new(self.limits.run, cancel);
+    async fn run(&self, permit: &Permit, turn: &ScriptTurn, request: RunRequest) -> JobEnd {
         match self.scripts.run(permit, turn, request).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => JobEnd::Cancelled,
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::executor::{Determinism, Environment};
+use crate::executor::{Cached, Determinism, Environment};
 use crate::gateway::{AskedBy, Form};
 use crate::ledger::AuditPlace;
 use crate::verdict::{Conclusion, Verdict};
@@ -102,6 +102,10 @@ pub(crate) struct Predicate<'a> {
     /// run of tests. Also `None` in receipts of older versions, which omitted an empty list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) may_differ_by: Option<Vec<Cow<'static, str>>>,
+    /// The earlier run that the result comes from. `None` if the script was run for this call, and in receipts of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cached: Option<Cached>,
     /// What the script verified. `None` in receipts of older versions, and for a call without a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) verification: Option<Verification>,

@@ -536,6 +536,7 @@ impl Draft {
         let streams = outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]);
         let may_differ_by = self.differences.of_run(determinism, observed, streams);
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
+        let verdict = outcome.and_then(|outcome| outcome.verdict.as_deref());
         let predicate = Predicate {
             tool: Tool::ExecutePythonCode.name().to_owned(),
             created_on: to_milliseconds(finished),
@@ -552,9 +553,8 @@ impl Draft {
             not_run: ran.as_ref().err().map(ToString::to_string),
             deterministic: determinism.map(Deterministic::from),
             may_differ_by: Some(differences::as_texts(&may_differ_by)),
-            verification: outcome
-                .and_then(|outcome| outcome.verdict.as_deref())
-                .map(Verification::of),
+            cached: outcome.and_then(|outcome| outcome.cached.clone()),
+            verification: verdict.map(Verification::of),
             audit,
             ..Predicate::default()
         };

@@ -2,7 +2,7 @@
 //!
 //! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
 //! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
-//! once for each turn that the caller takes. No other code in this program confirms a decision or passes a script to
+//! once for each turn that the caller takes. `once` uses the result of an earlier run again, if the admin wants it. No other code in this program confirms a decision or passes a script to
 //! the executor. `packages` chooses the environment of a script, and has `environments` make it if the admin allows the
 //! packages that the script lists.
 //!
@@ -11,10 +11,12 @@
 mod decide;
 mod error;
 mod missing_module;
+mod once;
 mod packages;
 mod run;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod variants;
 
 use std::sync::atomic::AtomicU64;
@@ -34,8 +36,9 @@ use crate::receipt::Receipts;
 pub(crate) use decide::PlacedScript;
 pub(crate) use decide::{Decided, Permit, Request, count_decision};
 pub(crate) use error::ScriptError;
-pub(crate) use run::{RunRequest, ScriptTurn};
+pub(crate) use turn::{RunRequest, ScriptTurn};
 
+use once::Once;
 use packages::ScriptPackages;
 
 /// The resources that scripts need, for the lifetime of the process.
@@ -56,6 +59,8 @@ pub(crate) struct Scripts {
     environment: Arc<EnvironmentCache>,
     /// Whether variants of verified scripts are run.
     vacuity: bool,
+    /// The results of earlier runs, if the admin wants them to be used again.
+    once: Option<Once>,
     /// The verdicts about which a result has a text for the model.
     verdict_note: VerdictNote,
     turns: Arc<Turns>,
@@ -79,6 +84,7 @@ impl Scripts {
             receipts: None,
             environment: Arc::default(),
             vacuity: settings.vacuity,
+            once: Once::new(settings),
             verdict_note: settings.verdict_note,
             turns: Arc::new(Turns::of(settings)),
             ready: OnceLock::new(),

@@ -6,7 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use chrono::Utc;
 use futures_util::FutureExt as _;
@@ -15,86 +15,24 @@ use tokio_util::sync::CancellationToken;
 use tracing::instrument;
 
 use crate::aibom;
-use crate::executor::{
-    Echo, Ending, Executor, Lane, Outcome, RunError, RunLimits, Start, Surroundings, Turn,
-};
-use crate::gateway::{AuthorizedScript, Stdin, VerificationId};
+use crate::executor::{Echo, Ending, Executor, Outcome, RunError, RunLimits, Start, Surroundings};
+use crate::gateway::{AuthorizedScript, VerificationId};
 use crate::gateway::{DecisionRecord, JobOwner};
 use crate::governance::until_reached;
-use crate::ledger::{Proof, UserName};
+use crate::ledger::Proof;
 use crate::logging::{Causes, SPANS};
 use crate::receipt::{Draft, WriteError};
 use crate::sandbox::Tier;
 use crate::verification::{Circumstances, Variants, verdict_on_run};
 
 use super::missing_module::{Dependencies, Installs, advice, missing_module};
+use super::once::Part;
 use super::packages::{Chosen, ScriptPackages};
+use super::turn::{RunRequest, script_of};
 use super::variants::Judged;
-use super::{Permit, ScriptError, Scripts};
-
-/// The settings of one run of a script.
-#[derive(Debug)]
-pub(crate) struct RunRequest {
-    pub(crate) limits: RunLimits,
-    pub(crate) stdin: Stdin,
-    /// The index of the expression that is evaluated after the script, among the expressions of the decision.
-    pub(crate) call: Option<usize>,
-    /// Receives the output of the script while it runs.
-    pub(crate) echo: Echo,
-    /// Cancelling this token ends the run.
-    pub(crate) cancel: CancellationToken,
-}
-
-impl RunRequest {
-    /// Creates the request for a script with empty standard input, and without live output.
-    pub(crate) fn new(limits: RunLimits, cancel: CancellationToken) -> Self {
-        Self { limits, stdin: Stdin::default(), call: None, echo: Echo::default(), cancel }
-    }
-}
-
-/// A turn of a script, with the packages that are chosen for the script.
-pub(crate) struct ScriptTurn {
-    chosen: Chosen,
-    _turn: Turn,
-}
-
-impl ScriptTurn {
-    /// Returns whether packages that the script lists could not be installed. The script then runs without them.
-    pub(crate) fn lacks_packages(&self) -> bool {
-        matches!(self.chosen, Chosen::NotInstalled)
-    }
-}
+use super::{Permit, ScriptError, ScriptTurn, Scripts};
 
 impl Scripts {
-    /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the permit's user
-    /// in a lane. See [`Turns::take`](crate::executor::Turns::take).
-    #[instrument(target = SPANS, name = "queue.wait", skip_all)]
-    pub(crate) async fn turn(
-        &self,
-        permit: &Permit,
-        lane: Lane,
-        waits: &AtomicBool,
-        cancel: &CancellationToken,
-    ) -> Option<ScriptTurn> {
-        waits.store(true, Ordering::Relaxed);
-        let chosen = self.packages_for(permit, cancel).await?;
-        self.turn_with(chosen, permit, lane, waits, cancel).await
-    }
-
-    /// Waits for a turn of the permit's user in a lane. The packages of the script are chosen before.
-    pub(crate) async fn turn_with(
-        &self,
-        chosen: Chosen,
-        permit: &Permit,
-        lane: Lane,
-        waits: &AtomicBool,
-        cancel: &CancellationToken,
-    ) -> Option<ScriptTurn> {
-        let user = permit.user().map(UserName::as_str);
-        let turn = self.turns.take(lane, user, waits, cancel).await?;
-        Some(ScriptTurn { chosen, _turn: turn })
-    }
-
     /// Runs the script of a permit in a turn, until the script ends or is cancelled. The script starts only if the
     /// caller's proof still holds. A panic of the executor is returned as an error.
     ///
@@ -111,8 +49,9 @@ impl Scripts {
         turn: &ScriptTurn,
         request: RunRequest,
     ) -> Result<Outcome, ScriptError> {
-        let RunRequest { limits, stdin, call, echo, cancel } = request;
-        let script = permit.script().clone().with_stdin(stdin).with_call(call);
+        let script = script_of(permit, &request);
+        let RunRequest { limits, cancel, .. } = &request;
+        let (limits, cancel) = (*limits, cancel.clone());
         let proof = permit.proof();
         let id = script.verification_id().clone();
         let job = script.job().cloned();
@@ -137,34 +76,17 @@ impl Scripts {
         if let Some(draft) = &mut draft {
             draft.start();
         }
-        let shortages = self.pipe_shortages.load(Ordering::Relaxed);
-        let judged = script.clone();
-        let run = Self::execute(executor, script, limits, cancel, echo);
-        let outcome = AssertUnwindSafe(run).catch_unwind().await;
-        let mut outcome = outcome.unwrap_or(Err(RunError::Panicked));
-        match &mut outcome {
-            Ok(outcome) => {
-                self.note_pipes(outcome, shortages);
-                let Outcome { ending, duration, .. } = outcome;
-                tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
-                count(outcome);
+        let outcome = match &turn.part {
+            Part::Later(later) => {
+                tracing::info!(verification_id = %id, "answered with the result of an earlier run");
+                Ok(later.outcome())
             }
-            Err(error) => {
-                tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
+            Part::Alone | Part::First(_) => {
+                self.run_now(&script, turn, proof, request, dependencies).await
             }
-        }
+        };
         if outcome.as_ref().is_ok_and(|outcome| outcome.tier.is_some()) {
             self.account(&engines, executor);
-        }
-        // Add the advice before the end is audited. The row about the end contains a hash of everything that the job's
-        // user receives, including the advice.
-        if let Ok(outcome) = &mut outcome
-            && let Some(module) = missing_module(outcome)
-        {
-            outcome.advice = self.advice(module, dependencies, &turn.chosen).await;
-        }
-        if let Ok(outcome) = &mut outcome {
-            self.judge(outcome, &judged, limits, proof, &ended, executor).await;
         }
         let mut place = None;
         if let Some(governance) = &self.governance {
@@ -179,6 +101,38 @@ impl Scripts {
         };
         let mut outcome = outcome?;
         outcome.receipt = receipt.map(|receipt| json!(receipt));
+        if let (Some(once), Part::First(first)) = (&self.once, &turn.part) {
+            once.conclude(first, &outcome, ended.is_cancelled()).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Runs a script, and adds advice and the verdict to its outcome. They are added before the end is audited, because
+    /// the row about the end contains a hash of everything that the job's user receives.
+    async fn run_now(
+        &self,
+        script: &AuthorizedScript,
+        turn: &ScriptTurn,
+        proof: Option<Proof>,
+        request: RunRequest,
+        dependencies: Dependencies,
+    ) -> Result<Outcome, RunError> {
+        let RunRequest { limits, echo, cancel, .. } = request;
+        let (id, executor) = (script.verification_id(), turn.chosen.executor(&self.executor));
+        let shortages = self.pipe_shortages.load(Ordering::Relaxed);
+        let run = Self::execute(executor, script.clone(), limits, cancel.clone(), echo);
+        let outcome = AssertUnwindSafe(run).catch_unwind().await;
+        let mut outcome = outcome.unwrap_or(Err(RunError::Panicked)).inspect_err(|error| {
+            tracing::error!(verification_id = %id, error = %Causes(error), "run failed");
+        })?;
+        self.note_pipes(&mut outcome, shortages);
+        let Outcome { ending, duration, .. } = &outcome;
+        tracing::info!(verification_id = %id, ?ending, ?duration, "run ended");
+        count(&outcome);
+        if let Some(module) = missing_module(&outcome) {
+            outcome.advice = self.advice(module, dependencies, &turn.chosen).await;
+        }
+        self.judge(&mut outcome, script, limits, proof, &cancel, executor).await;
         Ok(outcome)
     }
 

@@ -90,9 +90,11 @@ impl Harness {
     async fn run_with(&self, proof: Option<Proof>) -> Result<Outcome, ScriptError> {
         let permit = Permit::for_test(granted("import sympy", false), None, proof);
         let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
-        let turn = self.scripts.turn(&permit, Lane::Calls, &waits, &cancel).await.unwrap();
         let limits = RunLimits::of_script(Duration::from_secs(1));
-        self.scripts.run(&permit, &turn, RunRequest::new(limits, cancel)).await
+        let request = RunRequest::new(limits, cancel.clone());
+        let turn = self.scripts.turn(&permit, &request, Lane::Calls, &waits, &cancel);
+        let turn = turn.await.unwrap();
+        self.scripts.run(&permit, &turn, request).await
     }
 
     fn engines(&self) -> Value {
@@ -126,9 +128,10 @@ async fn starved(sources: &[&str]) -> Vec<bool> {
     let run = async |source: &&str| {
         let permit = Permit::for_test(granted(source, false), None, None);
         let (waits, cancel) = (AtomicBool::default(), CancellationToken::new());
-        let turn = scripts.turn(&permit, Lane::Calls, &waits, &cancel).await.unwrap();
         let limits = RunLimits::of_script(Duration::from_secs(1));
-        scripts.run(&permit, &turn, RunRequest::new(limits, cancel)).await.unwrap().is_starved
+        let request = RunRequest::new(limits, cancel.clone());
+        let turn = scripts.turn(&permit, &request, Lane::Calls, &waits, &cancel).await.unwrap();
+        scripts.run(&permit, &turn, request).await.unwrap().is_starved
     };
     join_all(sources.iter().map(run)).await
 }

@@ -243,9 +243,10 @@ impl Server {
     async fn run(&self, record: &DecisionRecord, permit: &Permit, caller: CallContext) -> Reply {
         let CallContext { cancel, waits_for_turn, echo, stdin, asked_by, .. } = caller;
         let model = asked_by.model.as_deref();
-        let turn = self.scripts.turn(permit, Lane::Calls, &waits_for_turn, &cancel).await;
-        let Some(turn) = turn else { return Reply::cancelled(record, model) };
-        let request = RunRequest { stdin, echo, ..RunRequest::new(self.sync_limits, cancel) };
+        let limits = self.sync_limits;
+        let request = RunRequest { stdin, echo, ..RunRequest::new(limits, cancel.clone()) };
+        let turn = self.scripts.turn(permit, &request, Lane::Calls, &waits_for_turn, &cancel);
+        let Some(turn) = turn.await else { return Reply::cancelled(record, model) };
         let run = self.scripts.run(permit, &turn, request).await;
         // The turn of an authenticated user ends here, before the wait for memory, so that other users can run scripts.
         // A client without a user keeps its turn. The number of turns then limits the number of outputs that wait for

@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use crate::executor::{
-    Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX, Picture,
+    Cached, Ending, LeftOut, Outcome, PICTURE_BYTES_MAX, PICTURES_BYTES_MAX, PICTURES_MAX, Picture,
     Pictures, Returned, Start, StepDown,
 };
 use crate::gateway::{DecisionRecord, ErrorCode, JobId, Tool};
@@ -33,6 +33,8 @@ pub(super) const DECISION_KEY: &str = "qwed.ai/decision";
 pub(super) const EXECUTION_KEY: &str = "qwed.ai/execution";
 /// The `_meta` key of a receipt.
 pub(super) const RECEIPT_KEY: &str = "qwed.ai/receipt";
+/// The `_meta` key of the earlier run that the result comes from.
+const CACHED_KEY: &str = "qwed.ai/cached";
 /// The `_meta` key of the verdict on a script.
 pub(super) const VERIFICATION_KEY: &str = "qwed.ai/verification";
 /// The `_meta` key of the value that a script has assigned to `result`, for programs.
@@ -106,6 +108,8 @@ pub(crate) struct Reply {
     pub(crate) remarks: Vec<String>,
     job: Option<Value>,
     receipt: Option<Value>,
+    /// The mark of a result that comes from an earlier run.
+    cached: Option<Value>,
     /// The value that the script has assigned to `result`.
     returned: Option<Returned>,
     /// The verdict on the script; `None` if the reply is not about a script that has ended.
@@ -179,6 +183,7 @@ impl Reply {
                     is_error: !outcome.is_result(),
                     execution: Some(figures(outcome, limits.chars_max)),
                     receipt: outcome.receipt.clone(),
+                    cached: outcome.cached.as_ref().map(Cached::mark),
                     returned: outcome.end_report.returned.clone(),
                     verdict: outcome.verdict.clone(),
                     end: CallEnd::Ran(outcome.ending),
@@ -260,6 +265,7 @@ impl Reply {
                 if let JobEnd::Ran(outcome) = end {
                     reply.execution = Some(figures(outcome, limits.chars_max));
                     reply.receipt.clone_from(&outcome.receipt);
+                    reply.cached = outcome.cached.as_ref().map(Cached::mark);
                     reply.returned.clone_from(&outcome.end_report.returned);
                     behind.extend(
                         printed_before_timeout(outcome, limits.chars_max)
@@ -349,6 +355,7 @@ impl Reply {
             (EXECUTION_KEY, self.execution.take()),
             (JOB_KEY, self.job.take()),
             (RECEIPT_KEY, self.receipt.take()),
+            (CACHED_KEY, self.cached.take()),
             (RESULT_KEY, result),
             (RESULT_OMITTED_KEY, omitted.map(Value::String)),
             (VERIFICATION_KEY, self.verdict.take().map(|verdict| json!(verdict))),
@@ -376,6 +383,7 @@ impl Reply {
             remarks: Vec::new(),
             job: None,
             receipt: None,
+            cached: None,
             returned: None,
             verdict: None,
             task: None,

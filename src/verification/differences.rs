@@ -276,7 +276,7 @@ impl Differences {
     }
 
     /// Returns the reasons that remain in a run with these measures, before it has shown anything.
-    fn with(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
+    pub(crate) fn before_run(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
         let remains = |pinned: &[Pinned]| pinned.iter().any(|it| !it.applies(determinism));
         let words = self.0.iter().filter(|(_, pinned)| remains(pinned));
         words.map(|(word, _)| *word).collect()
@@ -290,7 +290,7 @@ impl Differences {
         observed: Option<&Observed>,
         streams: impl IntoIterator<Item = &'a [u8]>,
     ) -> BTreeSet<Word> {
-        let mut words = self.with(determinism);
+        let mut words = self.before_run(determinism);
         if let Some(Observed { started: Some(started), native }) = observed {
             // Without a second thread or process, the kernel has nothing to choose.
             if *started == 0 {
@@ -421,7 +421,7 @@ mod tests {
     fn found(source: &str, determinism: Option<Determinism>) -> String {
         let analysis = safety::analyze(source).unwrap();
         let names = Names { imports: &analysis.imports, uses: &analysis.uses };
-        as_texts(&Differences::of(Some(names), source).with(determinism)).join(" ")
+        as_texts(&Differences::of(Some(names), source).before_run(determinism)).join(" ")
     }
 
     /// Scripts. For each script, the reasons why runs may differ, and the reasons in a deterministic run with every
@@ -535,7 +535,7 @@ mod tests {
                 "deterministic: {source}"
             );
         }
-        assert_eq!(Differences::of(None, "").with(None), BTreeSet::from([Word::Unknown]));
+        assert_eq!(Differences::of(None, "").before_run(None), BTreeSet::from([Word::Unknown]));
     }
 
     #[test]

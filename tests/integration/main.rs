@@ -32,6 +32,7 @@ mod inputs;
 mod install;
 mod lifecycle;
 mod long_output;
+mod once;
 mod pictures;
 mod probe;
 mod receipts;
@@ -74,6 +75,7 @@ fn main() -> std::process::ExitCode {
         install::tests(),
         lifecycle::tests(),
         long_output::tests(),
+        once::tests(),
         pictures::tests(),
         probe::tests(),
         receipts::tests(),

@@ -81,6 +81,12 @@ pub(super) struct Options {
     /// Stop the tests of a script after the first failure
     #[arg(long)]
     fail_fast: bool,
+    /// Run a script of a batch once if other lines have the same script, input and limits
+    ///
+    /// This holds if the runs of the script cannot differ, as far as the analysis shows. The other lines get the same result,
+    /// and `"cached":true`.
+    #[arg(long)]
+    once: bool,
     /// Take one part of a batch's lines: 0/8 is the first of eight
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
@@ -322,7 +328,11 @@ async fn pump(
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
     let untrusted = super::super::untrusted(super::super::policy(settings).as_ref());
-    let of_workers = Settings { sync_concurrency: run_by.workers, ..settings.clone() };
+    let of_workers = Settings {
+        sync_concurrency: run_by.workers,
+        answer_once: options.once,
+        ..settings.clone()
+    };
     let executor = super::super::executor(&of_workers, untrusted);
     require_ready(executor.as_ref()).await?;
     let judging = require_hidden_answers(executor.as_ref(), &files, options).await?;

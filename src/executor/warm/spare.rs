@@ -191,6 +191,7 @@ impl Spare {
             advice: None,
             verdict: None,
             receipt: None,
+            cached: None,
         })
     }
 

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tokio_postgres::Row;
 
 use crate::executor::{
-    Captured, EndReport, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures, Returned, Start,
+    Cached, Captured, EndReport, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures,
+    Returned, Start,
 };
 use crate::gateway::{AuthorizedScript, Inputs};
 use crate::sandbox::Tier;
@@ -82,6 +83,9 @@ struct Figures {
     #[serde(default)]
     verdict: Option<Arc<Verdict>>,
     receipt: Option<Value>,
+    /// Rows of earlier versions do not have this field.
+    #[serde(default)]
+    cached: Option<Cached>,
 }
 
 impl Kept {
@@ -148,6 +152,7 @@ impl Figures {
             returned: outcome.end_report.returned.clone(),
             verdict: outcome.verdict.clone(),
             receipt: outcome.receipt.clone(),
+            cached: outcome.cached.clone(),
         }
     }
 
@@ -180,6 +185,7 @@ impl Figures {
             advice: self.advice,
             verdict: self.verdict,
             receipt: self.receipt,
+            cached: self.cached,
         }
     }
 }

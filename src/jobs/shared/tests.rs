@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{
-    Captured, EndReport, Ending, Executor, LeftOut, Outcome, Picture, Pictures, Returned, Turns,
+    Cached, Captured, EndReport, Ending, Executor, LeftOut, Outcome, Picture, Pictures, Returned,
+    Turns,
 };
 use crate::gateway::tests::granted;
 use crate::gateway::{Accompanying, Arguments, AskedBy, Gateway, JobId};
@@ -667,6 +668,7 @@ async fn a_result_comes_back_as_it_was() {
             }),
             duration: Duration::from_micros(1234),
             advice: Some("do".to_owned()),
+            cached: Some(Cached { receipt: Some("ab".to_owned()) }),
             end_report: EndReport {
                 returned: Some(Returned::Value(json!({ "\0é": [1.1e-7, 0.1, null] }))),
                 ..EndReport::default()

@@ -281,10 +281,10 @@ impl Worker {
         // cancelled meanwhile, so that the run ends the job and the audit log contains its end.
         let (waits, never) = (AtomicBool::default(), CancellationToken::new());
         let chosen = self.scripts.packages_for(&permit, &cancel).await.unwrap_or_default();
-        let turn = self.scripts.turn_with(chosen, &permit, Lane::SharedJobs, &waits, &never);
-        let turn = turn.await;
-        let Some(turn) = turn else { return self.cancelled() };
         let request = RunRequest::new(self.limits.run, cancel.clone());
+        let lane = Lane::SharedJobs;
+        let turn = self.scripts.turn_with(chosen, &permit, &request, lane, &waits, &never);
+        let Some(turn) = turn.await else { return self.cancelled() };
         match self.scripts.run(&permit, &turn, request).await {
             Ok(outcome) if outcome.ending == Ending::Cancelled => self.cancelled(),
             Ok(outcome) => JobEnd::Ran(Arc::new(outcome)),

@@ -1,0 +1,242 @@
+//! A digest of everything outside of a script that its result depends on: the interpreter, the installed packages, the
+//! sandbox and the machine. The digest is cached. It changes when something is installed, and within a short time when
+//! an entry of a folder of packages changes. This module never reads the modules of a package, so it does not notice
+//! that a module below such an entry was edited.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::environment::{Environment, Seen, describe, seen};
+use super::{Determinism, Surroundings};
+
+/// The time for which the entries of the folders of packages are not listed again.
+const LISTED_FOR: Duration = Duration::from_secs(2);
+
+/// The maximum number of environments that are remembered. A server has one, and eight more if scripts list packages.
+const ENVIRONMENTS_MAX: usize = 16;
+
+/// The folder of compiled modules. It changes without a change of a package.
+const COMPILED: &str = "__pycache__";
+
+/// The digest of an environment. Two equal digests belong to equal environments.
+pub(crate) type EnvironmentDigest = [u8; 32];
+
+/// The digests of environments that were computed before.
+#[derive(Debug, Default)]
+pub(crate) struct EnvironmentDigests(Mutex<BTreeMap<Place, Known>>);
+
+/// The folders of packages and the plan of the sandbox, by which environments of this process differ.
+type Place = (Vec<PathBuf>, String);
+
+#[derive(Debug)]
+struct Known {
+    seen: Vec<Seen>,
+    environment: Arc<Environment>,
+    listed: Instant,
+    digest: EnvironmentDigest,
+}
+
+/// The facts that make up the digest.
+#[derive(Serialize)]
+struct Facts<'a> {
+    environment: &'a Environment,
+    program_file: &'a PathBuf,
+    folders: Vec<(&'a PathBuf, Vec<(String, Seen)>)>,
+    variables: &'a [(String, String)],
+    readable: &'a [PathBuf],
+    tier: &'static str,
+    plan_sha256: &'a str,
+    memory_mib: u64,
+    determinism: String,
+}
+
+impl EnvironmentDigests {
+    /// Returns the digest that was computed last, if nothing was installed since and if it is recent. Reads only the
+    /// metadata of a few paths.
+    pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<EnvironmentDigest> {
+        let known = self.lock();
+        let known = known.get(&place(surroundings))?;
+        let is_current = known.listed.elapsed() < LISTED_FOR && known.seen == seen(surroundings);
+        is_current.then_some(known.digest)
+    }
+
+    /// Computes the digest. Blocks on the disk.
+    ///
+    /// # Errors
+    ///
+    /// [`io::Error`] if the interpreter cannot be read, or if a path is not UTF-8.
+    pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<EnvironmentDigest> {
+        let seen = seen(surroundings);
+        let (place, listed) = (place(surroundings), Instant::now());
+        let known = self
+            .lock()
+            .get(&place)
+            .filter(|known| known.seen == seen)
+            .map(|known| Arc::clone(&known.environment));
+        let environment = match known {
+            Some(environment) => environment,
+            None => Arc::new(describe(surroundings)?),
+        };
+        let digest = digest(surroundings, &environment)?;
+        let mut all = self.lock();
+        if all.len() >= ENVIRONMENTS_MAX {
+            all.clear();
+        }
+        all.insert(place, Known { seen, environment, listed, digest });
+        Ok(digest)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn place(surroundings: &Surroundings) -> Place {
+    (surroundings.packages.clone(), surroundings.plan_sha256.clone())
+}
+
+fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<EnvironmentDigest> {
+    let Surroundings {
+        program_file,
+        implementation: _,
+        version: _,
+        packages,
+        variables,
+        readable,
+        tier,
+        memory_mib,
+        plan_sha256,
+        determinism,
+    } = surroundings;
+    let facts = Facts {
+        environment,
+        program_file,
+        folders: packages.iter().map(|folder| (folder, entries(folder))).collect(),
+        variables,
+        readable,
+        tier: tier.as_str(),
+        plan_sha256,
+        memory_mib: *memory_mib,
+        determinism: measures(*determinism),
+    };
+    Ok(Sha256::digest(serde_json::to_vec(&facts)?).into())
+}
+
+/// Returns the measures of a deterministic run as a text, with all their fields.
+fn measures(determinism: Option<Determinism>) -> String {
+    format!("{determinism:?}")
+}
+
+/// Returns the state of each entry in a folder of packages, sorted by name: of packages, of their metadata and of `.pth`
+/// files. Empty if the folder does not exist.
+fn entries(folder: &PathBuf) -> Vec<(String, Seen)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let entries = entries.flatten().filter(|entry| entry.file_name() != COMPILED);
+    // Two names that are not UTF-8 may look the same here. Their states are still in the list.
+    let state = |entry: fs::DirEntry| {
+        (entry.file_name().to_string_lossy().into_owned(), Seen::at(&entry.path()))
+    };
+    let mut entries: Vec<_> = entries.map(state).collect();
+    entries.sort();
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::sandbox::Tier;
+
+    fn surroundings(folder: &Path) -> Surroundings {
+        let program_file = folder.join("python");
+        Surroundings {
+            program_file,
+            implementation: "cpython".to_owned(),
+            version: "3.11.2".to_owned(),
+            packages: vec![folder.join("site-packages")],
+            variables: vec![("PYTHONHASHSEED".to_owned(), "0".to_owned())],
+            readable: vec![PathBuf::from("/usr")],
+            tier: Tier::T3,
+            memory_mib: 1024,
+            plan_sha256: "p".to_owned(),
+            determinism: None,
+        }
+    }
+
+    fn machine() -> (tempfile::TempDir, Surroundings) {
+        let folder = tempfile::tempdir().unwrap();
+        let of = surroundings(folder.path());
+        fs::create_dir_all(of.packages[0].join("sympy-1.14.0.dist-info")).unwrap();
+        fs::create_dir_all(of.packages[0].join(COMPILED)).unwrap();
+        fs::write(of.packages[0].join("six.py"), "version = 1").unwrap();
+        fs::write(&of.program_file, "python").unwrap();
+        (folder, of)
+    }
+
+    /// Returns the digest as a new process computes it.
+    fn digest_of(surroundings: &Surroundings) -> EnvironmentDigest {
+        EnvironmentDigests::default().get(surroundings).unwrap()
+    }
+
+    #[test]
+    fn every_part_of_the_environment_changes_the_digest() {
+        let (_folder, of) = machine();
+        let mut all = vec![digest_of(&of)];
+        assert_eq!(digest_of(&of), all[0]);
+        let changes: [fn(&mut Surroundings); 7] = [
+            |of| of.variables.push(("LANG".to_owned(), "C".to_owned())),
+            |of| of.readable.push(PathBuf::from("/data")),
+            |of| of.tier = Tier::T2,
+            |of| of.memory_mib = 512,
+            |of| of.plan_sha256 = "q".to_owned(),
+            |of| of.version = "3.11.3".to_owned(),
+            |of| of.implementation = "pypy".to_owned(),
+        ];
+        for change in changes {
+            let mut of = of.clone();
+            change(&mut of);
+            all.push(digest_of(&of));
+        }
+        let site = &of.packages[0];
+        fs::write(site.join("six.py"), "version = 22").unwrap();
+        all.push(digest_of(&of));
+        fs::write(site.join("new.pth"), "import six").unwrap();
+        all.push(digest_of(&of));
+        fs::write(site.join("sympy-1.14.0.dist-info/RECORD"), "").unwrap();
+        all.push(digest_of(&of));
+        fs::write(&of.program_file, "python 3").unwrap();
+        all.push(digest_of(&of));
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn compiled_modules_do_not_change_the_digest() {
+        let (_folder, of) = machine();
+        let before = digest_of(&of);
+        fs::write(of.packages[0].join(COMPILED).join("six.pyc"), "").unwrap();
+        assert_eq!(digest_of(&of), before);
+    }
+
+    #[test]
+    fn a_digest_is_known_until_something_is_installed() {
+        let (_folder, of) = machine();
+        let digests = EnvironmentDigests::default();
+        assert_eq!(digests.known(&of), None);
+        let digest = digests.get(&of).unwrap();
+        assert_eq!(digests.known(&of), Some(digest));
+        fs::create_dir(of.packages[0].join("numpy-2.0.dist-info")).unwrap();
+        assert_eq!(digests.known(&of), None);
+        assert_ne!(digests.get(&of).unwrap(), digest);
+    }
+}

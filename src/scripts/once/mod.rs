@@ -1,0 +1,197 @@
+//! Identical runs are executed once, if the admin wants it (`QWED_MCP_ANSWER_ONCE`, `run --batch --once`).
+//!
+//! | file | responsibility |
+//! |---|---|
+//! | `key` | computes the key of a run: a digest of everything that its result depends on |
+//! | `sharing` | decides which runs and results other calls may use |
+//! | `answers` | remembers results, and the runs that other calls wait for |
+//!
+//! This module never decides about a script, starts a run, or writes to a log or a disk. A call that uses an earlier
+//! result is decided, audited and attested like every other call. Results are in memory only, and end with the process.
+
+mod answers;
+mod key;
+mod sharing;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Settings;
+use crate::executor::{Cached, EnvironmentDigest, Executor, Outcome, Surroundings};
+use crate::gateway::AuthorizedScript;
+use crate::verification::differences::Differences;
+
+use answers::{Answers, Ended, Found, Leader};
+use key::{Key, Keys};
+
+pub(super) use key::Asked;
+
+/// The results of this process, and the keys by which they are found.
+#[derive(Debug)]
+pub(super) struct Once {
+    answers: Arc<Answers>,
+    keys: Keys,
+}
+
+/// A run for which an earlier result may exist.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    key: Key,
+    environment: EnvironmentDigest,
+    /// The time limit of the run.
+    timeout: Duration,
+    script: AuthorizedScript,
+    surroundings: Arc<Surroundings>,
+    /// The reasons why runs of the script may differ, found when they are first needed.
+    differences: OnceLock<Option<Differences>>,
+    begun: Instant,
+}
+
+impl Lookup {
+    /// Returns the reasons why runs of the script may differ. `None` if the reasons cannot be known.
+    fn differences(&self) -> Option<&Differences> {
+        self.differences.get_or_init(|| sharing::differences(&self.script)).as_ref()
+    }
+
+    /// Returns whether the script alone shows no reason for a difference that a run does not remove.
+    fn may_be_shared(&self) -> bool {
+        let determinism = self.surroundings.determinism;
+        self.differences().is_some_and(|of| of.before_run(determinism).is_empty())
+    }
+}
+
+/// The part that a call has in the runs of its script.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// The call runs the script for itself.
+    Alone,
+    /// The call runs the script, and other calls may wait for the result.
+    First(First),
+    /// The call uses the result of an earlier run.
+    Later(Later),
+}
+
+/// The run for which other calls may wait. Dropping it makes one of these calls run the script.
+#[derive(Debug)]
+pub(super) struct First {
+    leader: Leader,
+    lookup: Box<Lookup>,
+}
+
+/// The result of an earlier run, and the time that the lookup took.
+#[derive(Debug, Clone)]
+pub(super) struct Later {
+    outcome: Arc<Outcome>,
+    lookup: Duration,
+}
+
+/// The state of a run before the call takes a turn.
+pub(super) enum Before {
+    /// A result exists.
+    Later(Later),
+    /// The script must be run. The run is shared, unless another call has begun the same run meanwhile.
+    Shared,
+    /// The script must be run, for this call only.
+    Alone,
+}
+
+impl Once {
+    /// Returns `None` if the admin does not want results to be used again. Also returns `None` if scripts can read
+    /// further paths, because files there may change between two runs.
+    pub(super) fn new(settings: &Settings) -> Option<Self> {
+        if !settings.answer_once {
+            return None;
+        }
+        if !settings.read_paths.is_empty() {
+            tracing::warn!("results are not used again, because QWED_MCP_READ_PATHS is set");
+            return None;
+        }
+        Some(Self { answers: Arc::default(), keys: Keys::new(settings) })
+    }
+
+    /// Begins the lookup of a run's result. Returns `None` if the result cannot be used for other runs, because its
+    /// surroundings are not known or may change.
+    pub(super) async fn lookup(
+        &self,
+        script: AuthorizedScript,
+        asked: Asked<'_>,
+        executor: &dyn Executor,
+    ) -> Option<Box<Lookup>> {
+        let begun = Instant::now();
+        let surroundings = executor.surroundings().await.filter(|of| sharing::is_fixed(of))?;
+        let environment = self.keys.environment(&surroundings).await?;
+        let key = self.keys.key(&script, asked, environment)?;
+        Some(Box::new(Lookup {
+            key,
+            environment,
+            timeout: asked.limits.timeout,
+            script,
+            surroundings,
+            differences: OnceLock::new(),
+            begun,
+        }))
+    }
+
+    /// Returns a result, or whether the script must be run. If the same run is in progress, waits for its result, but
+    /// not longer than the run may last, and not after `cancel` is cancelled.
+    pub(super) async fn before_turn(&self, lookup: &Lookup, cancel: &CancellationToken) -> Before {
+        match self.answers.find(&lookup.key) {
+            Found::Stored(outcome) => later(outcome, lookup.begun.elapsed()),
+            Found::Running(running) => {
+                let looked_up = lookup.begun.elapsed();
+                let ended = timeout(lookup.timeout, running.ended());
+                match cancel.run_until_cancelled(ended).await {
+                    Some(Ok(Ended::Shared(outcome))) => later(outcome, looked_up),
+                    Some(Ok(Ended::GivenUp)) => Before::Shared,
+                    Some(Ok(Ended::NotShared) | Err(_)) | None => Before::Alone,
+                }
+            }
+            Found::Nothing if lookup.may_be_shared() => Before::Shared,
+            Found::Nothing => Before::Alone,
+        }
+    }
+
+    /// Claims the run, as a call that has its turn. Returns the lookup if another call has claimed the run meanwhile.
+    pub(super) fn claim(&self, lookup: Box<Lookup>) -> Result<Part, Box<Lookup>> {
+        match self.answers.claim(lookup.key) {
+            Some(leader) => Ok(Part::First(First { leader, lookup })),
+            None => Err(lookup),
+        }
+    }
+
+    /// Passes the result of the first run to the calls that wait for it, and remembers it, if it can be used again.
+    pub(super) async fn conclude(&self, first: &First, outcome: &Outcome, is_cancelled: bool) {
+        let First { leader, lookup } = first;
+        if is_cancelled {
+            return leader.give_up();
+        }
+        // The environment may have changed between the lookup and the run.
+        let environment = self.keys.environment(&lookup.surroundings).await;
+        let is_same = environment == Some(lookup.environment);
+        let is_used_again = lookup.differences().is_some_and(|differences| {
+            sharing::may_be_used_again(outcome, differences, &lookup.surroundings)
+        });
+        if !is_same || !is_used_again {
+            return leader.keep_apart();
+        }
+        let receipt = outcome.receipt.as_ref().and_then(|receipt| receipt.get("sha256"));
+        let cached = Cached { receipt: receipt.and_then(|it| it.as_str()).map(str::to_owned) };
+        leader.share(Outcome { receipt: None, cached: Some(cached), ..outcome.clone() });
+    }
+}
+
+fn later(outcome: Arc<Outcome>, lookup: Duration) -> Before {
+    Before::Later(Later { outcome, lookup })
+}
+
+impl Later {
+    /// Returns the outcome for this call. Its duration is the duration of the lookup.
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome { duration: self.lookup, ..Outcome::clone(&self.outcome) }
+    }
+}

@@ -1,0 +1,138 @@
+//! Decides which runs and results other calls may use. In doubt, each call runs its script itself.
+
+use crate::executor::{Outcome, Surroundings};
+use crate::gateway::AuthorizedScript;
+use crate::safety;
+use crate::verification::differences::{Differences, Names};
+
+/// The variable with further folders of modules. These modules change without an installation.
+const MODULES_VARIABLE: &str = "PYTHONPATH";
+
+/// The error of Python that depends on the memory of the machine.
+const OUT_OF_MEMORY: &[u8] = b"MemoryError";
+
+/// Returns whether the files that scripts can read only change when packages are installed.
+pub(super) fn is_fixed(surroundings: &Surroundings) -> bool {
+    let Surroundings { tier, variables, .. } = surroundings;
+    tier.hides_files() && variables.iter().all(|(name, _)| name != MODULES_VARIABLE)
+}
+
+/// Returns the reasons why runs of a script may differ. Analyses the script again if an expression follows it, because the
+/// names in the expression are not among the names of the script. `None` if the reasons cannot be known.
+pub(super) fn differences(script: &AuthorizedScript) -> Option<Differences> {
+    // Findings are about files, processes and code that the script does not contain.
+    if script.findings() > 0 {
+        return None;
+    }
+    let source = script.source().as_str();
+    if script.call().is_empty() {
+        return Some(Differences::of(script.names().map(Names::of), source));
+    }
+    let extended = format!("{source}\n({}\n)\n", script.call());
+    let analysis = safety::analyze_with_inputs(&extended, &script.inputs().names()).ok()?;
+    let names = Names { imports: &analysis.imports, uses: &analysis.uses };
+    Some(Differences::of(Some(names), &extended))
+}
+
+/// Returns whether a run ended by itself with its whole output, and shows no reason why the next run may differ.
+pub(super) fn may_be_used_again(
+    outcome: &Outcome,
+    differences: &Differences,
+    surroundings: &Surroundings,
+) -> bool {
+    let Outcome { stdout, stderr, end_report, tier, is_starved, took_pipes, .. } = outcome;
+    if !outcome.is_result() || tier.is_none() || *is_starved || *took_pipes {
+        return false;
+    }
+    let is_short_of_memory =
+        stderr.content().windows(OUT_OF_MEMORY.len()).any(|window| window == OUT_OF_MEMORY);
+    // The values for programs can show the address of an object too.
+    let returned = serde_json::to_vec(&end_report.returned).unwrap_or_default();
+    let value = end_report.value.as_deref().unwrap_or_default();
+    let shown = [stdout.content(), stderr.content(), value, &returned];
+    let observed = end_report.observed.as_ref();
+    let determinism = surroundings.determinism.map(|it| it.confirmed(observed));
+    !is_short_of_memory && differences.of_run(determinism, observed, shown).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::executor::{Captured, EndReport, Ending, Returned};
+    use crate::sandbox::Tier;
+
+    fn surroundings(tier: Tier, variable: &str) -> Surroundings {
+        Surroundings {
+            program_file: PathBuf::new(),
+            implementation: String::new(),
+            version: String::new(),
+            packages: Vec::new(),
+            variables: vec![(variable.to_owned(), "0".to_owned())],
+            readable: Vec::new(),
+            tier,
+            memory_mib: 1,
+            plan_sha256: String::new(),
+            determinism: None,
+        }
+    }
+
+    #[test]
+    fn surroundings_are_fixed_if_scripts_read_packages_only() {
+        for (tier, variable, expected) in [
+            (Tier::T3, "PYTHONHASHSEED", true),
+            (Tier::T2, "PYTHONHASHSEED", true),
+            (Tier::T1, "PYTHONHASHSEED", false),
+            (Tier::Off, "PYTHONHASHSEED", false),
+            (Tier::T3, "PYTHONPATH", false),
+        ] {
+            assert_eq!(is_fixed(&surroundings(tier, variable)), expected, "{tier} {variable}");
+        }
+    }
+
+    #[test]
+    fn only_whole_results_without_addresses_are_used_again() {
+        let text = |text: &str| Captured { text: text.to_owned(), ..Captured::default() };
+        let ended = || Outcome {
+            ending: Ending::Exited(0),
+            tier: Some(Tier::T3),
+            ..Outcome::never_started()
+        };
+        let address = "<object object at 0x7f00>";
+        let returned = Some(Returned::Value(serde_json::json!([address])));
+        let cut_off = Captured { is_truncated: true, ..Captured::default() };
+        let is_used = |outcome| {
+            let surroundings = surroundings(Tier::T3, "PYTHONHASHSEED");
+            may_be_used_again(&outcome, &Differences::default(), &surroundings)
+        };
+        for ending in [Ending::Exited(0), Ending::Exited(1)] {
+            assert!(is_used(Outcome { ending, stdout: text("1"), ..ended() }), "{ending:?}");
+        }
+        for outcome in [
+            Outcome { ending: Ending::Exited(-9), ..ended() },
+            Outcome { ending: Ending::TimedOut, ..ended() },
+            Outcome { ending: Ending::OutOfMemory, ..ended() },
+            Outcome { ending: Ending::Cancelled, ..ended() },
+            Outcome { tier: None, ..ended() },
+            Outcome { is_starved: true, ..ended() },
+            Outcome { took_pipes: true, ..ended() },
+            Outcome { stdout: cut_off.clone(), ..ended() },
+            Outcome { stderr: cut_off, ..ended() },
+            Outcome { stdout: text(address), ..ended() },
+            Outcome { stderr: text(address), ..ended() },
+            Outcome { stderr: text("MemoryError"), ..ended() },
+            Outcome { end_report: EndReport { returned, ..EndReport::default() }, ..ended() },
+            Outcome {
+                end_report: EndReport {
+                    value: Some(address.as_bytes().to_vec()),
+                    ..EndReport::default()
+                },
+                ..ended()
+            },
+        ] {
+            let shown = format!("{outcome:?}");
+            assert!(!is_used(outcome), "{shown}");
+        }
+    }
+}

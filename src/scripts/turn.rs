@@ -1,0 +1,155 @@
+//! Waits for the turn of a run. A call needs no turn if its result is known from an earlier run. This module never runs a
+//! script.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+use tracing::instrument;
+
+use crate::executor::{Echo, Lane, RunLimits, Turn};
+use crate::gateway::{AuthorizedScript, Stdin};
+use crate::ledger::UserName;
+use crate::logging::SPANS;
+
+use super::once::{Asked, Before, Lookup, Once, Part};
+use super::packages::Chosen;
+use super::{Permit, Scripts};
+
+/// The settings of one run of a script.
+#[derive(Debug, Clone)]
+pub(crate) struct RunRequest {
+    pub(crate) limits: RunLimits,
+    pub(crate) stdin: Stdin,
+    /// The index of the expression that is evaluated after the script, among the expressions of the decision.
+    pub(crate) call: Option<usize>,
+    /// Receives the output of the script while it runs.
+    pub(crate) echo: Echo,
+    /// Cancelling this token ends the run.
+    pub(crate) cancel: CancellationToken,
+}
+
+impl RunRequest {
+    /// Creates the request for a script with empty standard input, and without live output.
+    pub(crate) fn new(limits: RunLimits, cancel: CancellationToken) -> Self {
+        Self { limits, stdin: Stdin::default(), call: None, echo: Echo::default(), cancel }
+    }
+}
+
+/// A turn of a script, with the packages that are chosen for the script.
+pub(crate) struct ScriptTurn {
+    pub(super) chosen: Chosen,
+    pub(super) part: Part,
+    /// `None` if the result is known from an earlier run.
+    _turn: Option<Turn>,
+}
+
+impl ScriptTurn {
+    /// Returns whether packages that the script lists could not be installed. The script then runs without them.
+    pub(crate) fn lacks_packages(&self) -> bool {
+        matches!(self.chosen, Chosen::NotInstalled)
+    }
+}
+
+/// A place in the queue of runs.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    user: Option<&'a str>,
+    lane: Lane,
+    waits: &'a AtomicBool,
+    cancel: &'a CancellationToken,
+}
+
+impl Scripts {
+    /// Waits for the packages that the script lists, if the server installs them. Then waits for a turn of the permit's user
+    /// in a lane. See [`Turns::take`](crate::executor::Turns::take). The turn is for the run of this request.
+    #[instrument(target = SPANS, name = "queue.wait", skip_all)]
+    pub(crate) async fn turn(
+        &self,
+        permit: &Permit,
+        request: &RunRequest,
+        lane: Lane,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<ScriptTurn> {
+        waits.store(true, Ordering::Relaxed);
+        let chosen = self.packages_for(permit, cancel).await?;
+        self.turn_with(chosen, permit, request, lane, waits, cancel).await
+    }
+
+    /// Waits for a turn of the permit's user in a lane. The packages of the script are chosen before.
+    pub(crate) async fn turn_with(
+        &self,
+        chosen: Chosen,
+        permit: &Permit,
+        request: &RunRequest,
+        lane: Lane,
+        waits: &AtomicBool,
+        cancel: &CancellationToken,
+    ) -> Option<ScriptTurn> {
+        let user = permit.user().map(UserName::as_str);
+        let place = Place { user, lane, waits, cancel };
+        let lookup = self.lookup(&chosen, permit, request).await;
+        let (part, turn) = match (&self.once, lookup) {
+            (Some(once), Some(lookup)) => self.shared_turn(once, lookup, request, place).await?,
+            (_, None) | (None, _) => (Part::Alone, Some(self.take(place).await?)),
+        };
+        Some(ScriptTurn { chosen, part, _turn: turn })
+    }
+
+    /// Begins the lookup of an earlier result. Returns `None` if no earlier result can be used.
+    async fn lookup(
+        &self,
+        chosen: &Chosen,
+        permit: &Permit,
+        request: &RunRequest,
+    ) -> Option<Box<Lookup>> {
+        let once = self.once.as_ref()?;
+        let asked = Asked {
+            user: permit.user().map(UserName::as_str),
+            limits: request.limits,
+            lacks_packages: matches!(chosen, Chosen::NotInstalled),
+        };
+        let executor = chosen.executor(&self.executor);
+        once.lookup(script_of(permit, request), asked, &**executor).await
+    }
+
+    /// Finds the result of an earlier run, or waits for a turn. While another call runs the same script, waits for its
+    /// result without a turn.
+    async fn shared_turn(
+        &self,
+        once: &Once,
+        mut lookup: Box<Lookup>,
+        request: &RunRequest,
+        place: Place<'_>,
+    ) -> Option<(Part, Option<Turn>)> {
+        loop {
+            place.waits.store(true, Ordering::Relaxed);
+            match once.before_turn(&lookup, &request.cancel).await {
+                Before::Later(later) => {
+                    self.turns.room_opens(place.lane, place.user, place.cancel).await?;
+                    place.waits.store(false, Ordering::Relaxed);
+                    return Some((Part::Later(later), None));
+                }
+                Before::Alone => return Some((Part::Alone, Some(self.take(place).await?))),
+                Before::Shared => {
+                    let turn = self.take(place).await?;
+                    match once.claim(lookup) {
+                        Ok(first) => return Some((first, Some(turn))),
+                        // Another call has begun this run during the wait for the turn, which the next run gets now.
+                        Err(unclaimed) => lookup = unclaimed,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&self, Place { user, lane, waits, cancel }: Place<'_>) -> Option<Turn> {
+        self.turns.take(lane, user, waits, cancel).await
+    }
+}
+
+/// Returns the script of a permit with the parts of a request that belong to its run.
+pub(super) fn script_of(permit: &Permit, request: &RunRequest) -> AuthorizedScript {
+    let script = permit.script().clone();
+    script.with_stdin(request.stdin.clone()).with_call(request.call)
+}
