@@ -423,7 +423,6 @@ impl Again<'_> {
         let (names, source) = (script.names().map(Names::of), script.source().as_str());
         let streams = [outcome.stdout.content(), outcome.stderr.content()];
         let observed = outcome.end_report.observed.as_ref();
-        let determinism = determinism.map(|it| it.confirmed(observed));
         as_texts(&Differences::of(names, source).of_run(determinism, observed, streams))
     }
 

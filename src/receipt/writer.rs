@@ -19,8 +19,8 @@ use super::outputs::{ReservedOutputs, remove_abandoned_outputs};
 use super::reserved::{ReservedFile, remove_abandoned};
 use super::statement::Verification;
 use super::statement::{
-    CONTEXT_TYPE, Decision, Deterministic, Limits, PREDICATE_TYPE, ResourceDescriptor, Run,
-    Sandbox, Statement, Subject, TEST_RESULT_TYPE, TestResult,
+    CONTEXT_TYPE, Decision, Limits, PREDICATE_TYPE, ResourceDescriptor, Run, Sandbox, Statement,
+    Subject, TEST_RESULT_TYPE, TestResult,
 };
 use super::{Predicate, envelope, head, sha256};
 use crate::canonical_json::canonical_json;
@@ -532,7 +532,6 @@ impl Draft {
         let id = &self.verification_id;
         let observed = outcome.and_then(|outcome| outcome.end_report.observed.as_ref());
         let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
-        let determinism = determinism.map(|it| it.confirmed(observed));
         let streams = outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]);
         let may_differ_by = self.differences.of_run(determinism, observed, streams);
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);
@@ -551,7 +550,7 @@ impl Draft {
             run: outcome.map(|outcome| run_of(outcome, started, finished)),
             inputs: self.inputs,
             not_run: ran.as_ref().err().map(ToString::to_string),
-            deterministic: determinism.map(Deterministic::from),
+            deterministic: determinism.map(|it| it.confirmed(observed).into()),
             may_differ_by: Some(differences::as_texts(&may_differ_by)),
             cached: outcome.and_then(|outcome| outcome.cached.clone()),
             verification: verdict.map(Verification::of),

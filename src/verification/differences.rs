@@ -226,8 +226,23 @@ const LIBRARIES: [&str; 17] = [
     "z3",
 ];
 
-/// The packages with native code that libraries of this module load, and that are no reason themselves.
-const NATIVE: [&str; 4] = ["PIL", "contourpy", "fontTools", "kiwisolver"];
+/// Packages with native code that is no reason for a difference if clocks and random bits are fixed. The libraries of this
+/// module and the QWED packages load them.
+const NATIVE: [&str; 13] = [
+    "PIL",
+    "_cffi_backend",
+    "bcrypt",
+    "charset_normalizer",
+    "contourpy",
+    "cryptography",
+    "fontTools",
+    "jiter",
+    "kiwisolver",
+    "markupsafe",
+    "pydantic_core",
+    "rpds",
+    "yaml",
+];
 
 /// Modules that other modules contain as members, such as `statistics.random` and `calendar.datetime`. They are found
 /// below other modules too.
@@ -282,14 +297,15 @@ impl Differences {
         words.map(|(word, _)| *word).collect()
     }
 
-    /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures that the run has
-    /// confirmed, `observed` the observations of a deterministic run, and `streams` the outputs.
+    /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures for the run, `observed`
+    /// the observations of a deterministic run, which confirm the measures, and `streams` the outputs.
     pub(crate) fn of_run<'a>(
         &self,
         determinism: Option<Determinism>,
         observed: Option<&Observed>,
         streams: impl IntoIterator<Item = &'a [u8]>,
     ) -> BTreeSet<Word> {
+        let determinism = determinism.map(|it| it.confirmed(observed));
         let mut words = self.before_run(determinism);
         if let Some(Observed { started: Some(started), native }) = observed {
             // Without a second thread or process, the kernel has nothing to choose.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::executor::{Determinism, Environment, Outcome, Package, RunLimits, Surroundings};
+use crate::executor::{Environment, Outcome, Package, RunLimits, Surroundings};
 use crate::gateway::{AuthorizedScript, ScriptNames};
 use crate::sandbox::Tier;
 use crate::verdict::{CheckReport, CheckState, Conclusion, Verdict};
@@ -76,7 +76,8 @@ pub(crate) fn verdict_on_run(
 ) -> Verdict {
     let names = script.names();
     let checks = names.map_or(&[][..], |names| &names.checks);
-    let determinism = confirmed(circumstances, outcome);
+    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
+    let determinism = determinism.map(|it| it.confirmed(outcome.end_report.observed.as_ref()));
     let uses = names.map_or(&[][..], |names| &names.uses);
     let differs = sources::differ(uses, determinism);
     let counts = outcome.check_counts.as_ref();
@@ -368,16 +369,14 @@ fn may_differ(
     circumstances: &Circumstances,
     outcome: &Outcome,
 ) -> bool {
-    let differences = Differences::of(names.map(Names::of), source);
-    let observed = outcome.end_report.observed.as_ref();
-    let determinism = confirmed(circumstances, outcome);
-    !differences.of_run(determinism, observed, [outcome.stdout.content()]).is_empty()
-}
-
-/// Returns the measures for reproducible runs that a run has confirmed.
-fn confirmed(circumstances: &Circumstances, outcome: &Outcome) -> Option<Determinism> {
     let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
-    determinism.map(|it| it.confirmed(outcome.end_report.observed.as_ref()))
+    let observed = outcome.end_report.observed.as_ref();
+    let may_differ_by = Differences::of(names.map(Names::of), source).of_run(
+        determinism,
+        observed,
+        [outcome.stdout.content()],
+    );
+    !may_differ_by.is_empty()
 }
 
 fn digest(bytes: impl AsRef<[u8]>) -> String {

@@ -86,8 +86,13 @@ def fixed_seeds(seed):
             answer = str(time.clock_gettime_ns(observed_clock))
         except OSError:
             answer = "-"
-        files = ((name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items()))
-        native = {name.partition(".")[0] for name, file in files if file and file.endswith(".so") and own not in file}
+        native = set()
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if file and file.endswith(".so") and own not in file:
+                # Some modules of a package have names outside of the package.
+                folder = max((path for path in sys.path if file.startswith(path + "/")), key=len, default="")
+                native.add(file[len(folder) + 1 :].partition("/")[0].partition(".")[0])
         return " ".join([answer, *sorted(native)])
 
     return {"random": seed_random, "numpy.random": seed_numpy, "timeit": seed_timeit}, observed

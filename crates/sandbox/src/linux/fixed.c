@@ -17,8 +17,8 @@
 // The number OBSERVED is no clock: its "time" is how many threads and processes the program has started. The bootstrap of
 // a script reads it, and so learns that the library is there.
 //
-// Not covered: instructions (rdtsc, rdrand), system calls of programs without libc, times of files, and functions that
-// are in no table below.
+// Not covered: instructions (rdtsc, rdrand), system calls without libc, times of files, and functions that are not defined
+// below.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
