@@ -45,8 +45,8 @@ pub(crate) struct Contained {
     pub(super) outside_of: Arc<Mutex<Option<UntrustedFolder>>>,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them, and for runs of a project.
     pub(super) determinism: Option<Determinism>,
-    /// Whether a run has shown that this Python does not load the library that fixes clocks and random bits.
-    pub(super) lacks_library: Arc<AtomicBool>,
+    /// Whether the log has the warning that this Python does not load the library that fixes clocks and random bits.
+    pub(super) has_warned: Arc<AtomicBool>,
     /// The folder with stand-ins for the parts of macOS that contain scripts. Only tests have one.
     pub(super) apple_parts: Option<PathBuf>,
 }
@@ -63,8 +63,7 @@ impl Contained {
         let wants_pictures: &[u8] = if limits.takes_pictures { b"+" } else { b"-" };
         let given_input = given.input();
         let seed = self.determinism.and(given.seed());
-        let has_clock = !self.lacks_library.load(Ordering::Relaxed);
-        let fixed = self.determinism.zip(seed).map(|(it, seed)| it.of_run(&seed, has_clock));
+        let fixed = self.determinism.zip(seed).map(|(it, seed)| it.of_run(&seed));
         let seed = seed.map_or(vec![b'-'], |seed| [&b"+"[..], &seed].concat());
         let bootstrap = &self.interpreter.bootstrap;
         let has_end_report: &[u8] = if given.has_end_report() { b"+" } else { b"-" };
@@ -102,11 +101,12 @@ impl Contained {
         order.to_bytes(&input)
     }
 
-    /// Notes whether this Python loads the library that fixes clocks and random bits, from the observations of a run.
+    /// Warns if this Python does not load the library that fixes clocks and random bits, from the observations of a run. Has
+    /// no effect on other runs, because a script can forge its observations.
     pub(super) fn note_observed(&self, observed: Option<&Observed>) {
         let is_missing = observed.is_some_and(|observed| observed.started.is_none());
         let is_wanted = self.determinism.is_some_and(|it| it.clock.is_some());
-        if is_missing && is_wanted && !self.lacks_library.swap(true, Ordering::Relaxed) {
+        if is_missing && is_wanted && !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "clocks and random bits differ between runs, because this Python does not load \
                  the library that fixes them"
@@ -292,7 +292,7 @@ impl Containment {
             determinism,
             passed_over: Vec::new(),
             outside_of: Arc::default(),
-            lacks_library: Arc::default(),
+            has_warned: Arc::default(),
             apple_parts: self.apple_parts.clone(),
         };
         if tier == Tier::Off {

@@ -49,12 +49,10 @@ impl Determinism {
         Self { clock: self.clock.filter(|_| is_fixed), ..self }
     }
 
-    /// Returns the properties of a run with the script's SHA-256 `sha256`. `has_clock` is false if this Python does not
-    /// load the library that fixes clocks.
-    pub(super) fn of_run(self, sha256: &[u8; 32], has_clock: bool) -> Fixed {
+    /// Returns the properties of a run with the script's SHA-256 `sha256`.
+    pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
         let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
-        let clock = self.clock.filter(|_| has_clock);
-        let start_ns = clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
+        let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
         Fixed {
             addresses: self.fixes_addresses,
             processor: true,

@@ -2,6 +2,8 @@
 //!
 //! A script that can write to the pipe can forge the report. So the report never makes a result better.
 
+use std::collections::BTreeSet;
+
 use super::frames::{HEAD_BYTES, only_frame};
 use super::returned::{self, Returned};
 
@@ -19,6 +21,9 @@ const OBSERVED: u8 = b'O';
 
 /// The maximum number of bytes of observations.
 const OBSERVED_BYTES_MAX: usize = 1 << 16;
+
+/// The maximum number of packages in observations.
+const NATIVE_MAX: usize = 500;
 
 /// The maximum number of bytes of a value, as `python/values.py` encodes it.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -48,7 +53,7 @@ pub(crate) struct Observed {
     /// random bits was not loaded.
     pub(crate) started: Option<u64>,
     /// The names of the installed packages with native code that the script has loaded.
-    pub(crate) native: Vec<String>,
+    pub(crate) native: BTreeSet<String>,
 }
 
 impl Observed {
@@ -60,7 +65,8 @@ impl Observed {
             "-" => None,
             number => Some(number.parse().ok()?),
         };
-        Some(Self { started, native: words.map(str::to_owned).collect() })
+        let native: BTreeSet<String> = words.map(str::to_owned).collect();
+        (native.len() <= NATIVE_MAX).then_some(Self { started, native })
     }
 }
 
@@ -112,7 +118,9 @@ mod tests {
         assert_eq!(read(b"0"), observed(Some(0), &[]));
         assert_eq!(read(b"3 numpy pandas"), observed(Some(3), &["numpy", "pandas"]));
         assert_eq!(read(b"- numpy"), observed(None, &["numpy"]));
-        for wrong in [&b""[..], b"x", b"-1", b"\xff", &b"0 ".repeat(OBSERVED_BYTES_MAX)] {
+        let names: Vec<String> = (0..=NATIVE_MAX).map(|number| number.to_string()).collect();
+        let many = format!("0 {}", names.join(" ")).into_bytes();
+        for wrong in [&b""[..], b"x", b"-1", b"\xff", &b"0 ".repeat(OBSERVED_BYTES_MAX), &many] {
             assert_eq!(read(wrong), None, "{wrong:?}");
         }
         assert_eq!(EndReport::from_frames(&b"O\x01\0\0\x000".repeat(2)).observed, None);

@@ -56,7 +56,7 @@ impl Contained {
             passed_over: Vec::new(),
             outside_of: Arc::default(),
             determinism: None,
-            lacks_library: Arc::default(),
+            has_warned: Arc::default(),
             apple_parts: self.apple_parts.clone(),
         })
     }

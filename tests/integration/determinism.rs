@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 use serde_json::json;
 
-use crate::harness::{ServerBuilder, public_python};
+use crate::harness::{ServerBuilder, can_fix_addresses, public_python};
 use crate::receipts::{Receipts, printed, replay, run};
 
 tests! {
@@ -18,6 +17,8 @@ tests! {
         a_deterministic_server_starts_each_script_alone,
         the_clock_of_a_deterministic_run_counts_waits,
         a_deterministic_run_starts_at_the_time_that_is_set,
+        a_script_that_forges_its_report_changes_no_other_run,
+        folders_are_listed_as_before_in_the_order_of_names,
         native_code_of_known_packages_is_no_cause,
         each_difference_is_fixed_or_named;
     needs [Tier2, PublicPython]:
@@ -52,12 +53,6 @@ print(0.0, sqlite3.connect(':memory:').execute('select random(), julianday()').f
 time.sleep(0.01)
 print(0.0, time.time_ns())
 ";
-
-/// Returns whether the kernel can give a program the same addresses each time.
-fn can_fix_addresses() -> bool {
-    let mut command = Command::new("setarch");
-    command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
-}
 
 /// Returns the lines with random numbers, for machines on which the addresses cannot be fixed.
 fn without_addresses(code: &str) -> String {
@@ -142,6 +137,16 @@ print(taken(lambda: time.sleep(0.2)), taken(empty), taken(locked), taken(lambda:
       taken(lambda: asyncio.run(asyncio.sleep(0.2))), taken(lambda: select.select([], [], [], 0.2)))
 end = time.time() + 0.01
 while time.time() < end: pass
+import signal
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+# Python waits for the rest of the time after each signal.
+time.sleep(0.5)
+signal.setitimer(signal.ITIMER_REAL, 0)
+before = time.monotonic()
+while time.monotonic() - before < 0.3: signal.sigtimedwait([signal.SIGUSR1], 0.1)
+before = time.monotonic()
+while time.monotonic() - before < 2: sum(range(1000))
 woken = []
 thread = threading.Thread(target=lambda: (time.sleep(0.1), woken.append(1)))
 thread.start()
@@ -316,10 +321,53 @@ fn a_replay_shows_differences_between_replays() {
     assert_eq!(said["may_differ_by"], json!(["time"]));
 }
 
-/// SciPy registers native modules under names outside of its own package, and the QWED packages load native code of others.
+/// `SciPy` registers native modules under names outside of its own package, and the QWED packages load native code of others.
 fn native_code_of_known_packages_is_no_cause() {
     let receipts = Receipts::new();
     let code = "import pandas, qwed_finance, qwed_ucp, scipy.stats, time\nprint(time.time())";
     let (_, receipt) = run(&receipts, &receipts.server(), code, &["--deterministic"]);
     assert_eq!(receipts.statement(&receipt)["predicate"]["mayDifferBy"], json!([]));
+}
+
+fn a_script_that_forges_its_report_changes_no_other_run() {
+    let receipts = Receipts::new();
+    let mut server = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
+    let code = "import os, time\nprint(time.time(), os.urandom(4))";
+    let first = server.execute(code);
+    for forged in [
+        "import time\ndef f(clock): raise OSError\ntime.clock_gettime_ns = f",
+        "import sys\nsys.modules['x'] = 1",
+        "import os, time\nos._exit(0)",
+    ] {
+        server.execute(forged);
+    }
+    let second = server.execute(code);
+    assert_eq!(first.texts, second.texts);
+    let about = &receipts.statement(&receipts.file_of(&second))["predicate"];
+    assert_eq!(about["mayDifferBy"], json!([]));
+}
+
+/// The functions that list folders can still be attributes of a class, and are still known to functions of `os`.
+fn folders_are_listed_as_before_in_the_order_of_names() {
+    let code = "
+import os, pathlib, shutil
+for name in 'zyxabc':
+    os.mkdir(name)
+class Lists:
+    listdir, scandir = os.listdir, os.scandir
+print(os.listdir(), Lists().listdir('.'), [entry.name for entry in Lists().scandir('.')])
+print([path.name for path in pathlib.Path('.').iterdir()], os.listdir(b'.')[0])
+with os.scandir(os.open('.', os.O_RDONLY)) as entries:
+    print(next(entries).name)
+print(os.listdir in os.supports_fd, os.scandir in os.supports_fd, shutil.rmtree.avoids_symlink_attacks)
+shutil.rmtree('z')
+print(next(os.walk('.'))[1], len(open('/dev/urandom', 'rb').read(100_000)))
+";
+    let server = ServerBuilder::new().unchecked().variable("QWED_MCP_DETERMINISTIC", "on");
+    let result = server.connect().execute(code);
+    let names = "['a', 'b', 'c', 'x', 'y', 'z']";
+    let expected = format!(
+        "{names} {names} {names}\n{names} b'a'\na\nTrue True True\n['a', 'b', 'c', 'x', 'y'] 100000"
+    );
+    assert!(result.text().contains(&expected), "{}", result.text());
 }

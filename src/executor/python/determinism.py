@@ -3,8 +3,10 @@ def fixed_seeds(seed):
     # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
     # the module was imported, and a function that describes the run when it has ended. Clocks and random bits of the machine, such as `os.urandom`, are fixed by a library
     # on Linux, and not here.
-    import os, sys
+    import os, sys, time
 
+    # The script may replace the functions.
+    read_clock, modules = time.clock_gettime_ns, sys.modules
     start = int.from_bytes(seed, "big")
     given = 0
 
@@ -33,10 +35,17 @@ def fixed_seeds(seed):
         def close(self):
             self.left = iter(())
 
-    def sorted_listdir(path="."):
-        return sorted(listdir(path))
+    class Listdir:
+        # An object, because a class may have the function as an attribute, and then it must not become a method.
+        def __call__(self, path="."):
+            return sorted(listdir(path))
 
-    os.listdir, os.scandir = sorted_listdir, Entries
+    os.listdir, os.scandir = Listdir(), Entries
+    for functions in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks):
+        for old, new in ((listdir, os.listdir), (scandir, os.scandir)):
+            if old in functions:
+                functions.remove(old)
+                functions.add(new)
 
     def next_seed():
         # Different generators get different seeds.
@@ -80,14 +89,12 @@ def fixed_seeds(seed):
     def observed():
         # Returns, as text, the answer of the library, or "-" if the library is not loaded, and the names of the
         # installed packages of which native code is loaded.
-        import time
-
         try:
-            answer = str(time.clock_gettime_ns(observed_clock))
+            answer = str(read_clock(observed_clock))
         except OSError:
             answer = "-"
         native = set()
-        for module in list(sys.modules.values()):
+        for module in list(modules.values()):
             file = getattr(module, "__file__", None)
             if file and file.endswith(".so") and own not in file:
                 # Some modules of a package have names outside of the package.

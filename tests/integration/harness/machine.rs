@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
@@ -29,6 +30,8 @@ pub(crate) enum Need {
     Tier2,
     /// User namespaces.
     Tier3,
+    /// The kernel can give a program the same addresses each time. A container may forbid it.
+    FixedAddresses,
     /// User namespaces for an ordinary user. If root runs the tests, this is another user.
     Tier3ForUsers,
     /// The programs of PostgreSQL.
@@ -58,6 +61,7 @@ impl fmt::Display for Need {
             Self::Sandbox => "sandbox",
             Self::Tier2 => "tier 2 (Landlock ABI 6)",
             Self::Tier3 => "tier 3 (user namespaces)",
+            Self::FixedAddresses => "fixed addresses",
             Self::Tier3ForUsers => "tier 3 for ordinary users",
             Self::Postgres => "PostgreSQL",
             Self::Root => "root",
@@ -126,6 +130,8 @@ fn find_obstacle(need: &Need) -> Option<String> {
             tier("T2", &public_python().unwrap_or_else(|| python::python().to_owned()), None)
         }
         Need::Tier3 => tier("T3", python::python(), None),
+        Need::FixedAddresses => (!can_fix_addresses())
+            .then(|| "`setarch --addr-no-randomize true` is refused".to_owned()),
         Need::Tier3ForUsers if is_root() => {
             let Some(python) = public_python() else { return obstacle(&Need::PublicPython) };
             tier("T3", &python, Some(ORDINARY_USER))
@@ -139,6 +145,12 @@ fn find_obstacle(need: &Need) -> Option<String> {
             "each is in a private folder, or is not the tests' version of Python".to_owned()
         }),
     }
+}
+
+/// Returns whether the kernel can give a program the same addresses each time.
+pub(crate) fn can_fix_addresses() -> bool {
+    let mut command = Command::new("setarch");
+    command.args(["--addr-no-randomize", "true"]).status().unwrap().success()
 }
 
 /// Returns the reason of the real binary why it does not run scripts of this interpreter at this tier.

@@ -13,7 +13,7 @@ mod programs;
 mod python;
 mod terminal;
 
-pub(crate) use machine::Need;
+pub(crate) use machine::{Need, can_fix_addresses};
 pub(crate) use mcp_process::{CallResult, McpProcess, SYNC_TIMEOUT, ServerBuilder};
 pub(crate) use outside::Outside;
 pub(crate) use patience::{deadline, eventually, is_over, quickest, succeeds_once};

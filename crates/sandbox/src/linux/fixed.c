@@ -7,9 +7,10 @@
 // The variable FIXED_VALUES contains the start of the clock in nanoseconds since 1970 and the seed, both as decimal
 // numbers, separated by a colon.
 //
-// Time. A clock only advances when it is read, by STEP, and when a wait has ended: by the time that the wait was asked
-// to take. Waits still take real time, because other threads may need it. The kernel knows nothing of this clock.
-// Therefore, deadlines are converted to the kernel's clock.
+// Time. A clock only advances when it is read, by a step, and when a wait has ended: by the time that the wait was asked
+// to take, or by the real time if a signal has interrupted it. The steps grow with the number of readings, so that code
+// that waits in a loop for a time soon sees it. Waits still take real time, because other threads may need it. The
+// kernel knows nothing of this clock. Therefore, deadlines are converted to the kernel's clock.
 //
 // Random bits. SplitMix64 with the seed. They are as predictable as the seed: they are for repeatable runs, and not for
 // secrets.
@@ -27,6 +28,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -44,19 +46,23 @@
 #define PUBLIC __attribute__((visibility("default")))
 #define SECOND 1000000000ull
 
-// The time by which each reading advances the clock, in nanoseconds.
-#define STEP 1000ull
+// The time by which a reading advances the clock, in nanoseconds. After STEADY nanoseconds, it is a share of the time by
+// which readings have advanced the clock so far.
+#define STEP_MIN 1000ull
+#define STEP_MAX 10000000ull
+#define STEP_SHARE 256
+#define STEADY 10000000ull
 // The start of the monotonic clocks, in seconds. It is small, so that a deadline shows to which clock it belongs.
 #define UPTIME 1000
 #define REALTIME_MIN 100000000
-// The bytes that a file of random bits has. A pipe has room for them (pipe(7)).
-#define FILE_BYTES 65536
+// The bytes that a file of random bits has.
+#define FILE_BYTES (1 << 20)
 
 // The reserved number of a clock. `python/determinism.py` has it too.
 #define OBSERVED 29047
 
 static _Atomic uint64_t started;
-// The number of readings, multiplied by STEP.
+// The sum of the steps by which readings have advanced the clock.
 static _Atomic uint64_t worked;
 // The sum of the times by which waits have advanced the clock.
 static _Atomic uint64_t waited;
@@ -67,6 +73,10 @@ static uint64_t start, seed, forks;
 #define NEXT(name)                                                                                                     \
     static __typeof__(name) *next;                                                                                     \
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+// glibc only. Its x86_64 version has two functions pthread_cond_timedwait, and dlsym may return the older one, which
+// expects another structure.
+extern void *dlvsym(void *, const char *, const char *) __attribute__((weak));
 
 // Reads and removes the variables, once. Every function calls it, because the constructor may run before the C library
 // has set up the environment. Python calls one of the functions before it reads its environment.
@@ -140,21 +150,21 @@ static int present(clockid_t clock, struct timespec *now) {
         *now = of_ns(worked);
         return 1;
     default:
-        // The clock of another process or thread has a negative number.
-        *now = of_ns(worked);
-        return clock < 0;
+        // The clock of another process or thread. The kernel reports it if there is none.
+        return 0;
     }
 }
 
 PUBLIC int clock_gettime(clockid_t clock, struct timespec *now) {
     NEXT(clock_gettime);
     struct timespec time;
+    uint64_t step = worked < STEADY ? STEP_MIN : worked / STEP_SHARE;
     if (clock == OBSERVED && start) {
         *now = of_ns(started);
         return 0;
     }
     if (!present(clock, &time)) return next(clock, now);
-    worked += STEP;
+    worked += step > STEP_MAX ? STEP_MAX : step;
     *now = time;
     return 0;
 }
@@ -210,16 +220,49 @@ PUBLIC int getloadavg(double *load, int count) {
     return count;
 }
 
-// Waits. A wait that ran out of time advances the clock by the time that it was asked to take.
+// Waits.
+
+static struct timespec kernel_time(clockid_t clock) {
+    static int (*next)(clockid_t, struct timespec *);
+    if (!next) next = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    struct timespec now = {0};
+    next(clock, &now);
+    return now;
+}
+
+// The start of a wait, by the clocks of this library and of the kernel.
+struct begun {
+    uint64_t elapsed;
+    struct timespec real;
+};
+
+static struct begun begin_wait(void) {
+    return (struct begun){.elapsed = elapsed(), .real = kernel_time(CLOCK_MONOTONIC)};
+}
+
+// Advances the clock at the end of a wait of up to `limit`. `error` is ETIMEDOUT if the wait took that long, EINTR if a
+// signal has interrupted it, or another number.
+static void end_wait(struct begun begun, struct timespec limit, int error) {
+    uint64_t taken = ns_of(limit);
+    if (error == EINTR) {
+        uint64_t real = ns_of(difference(kernel_time(CLOCK_MONOTONIC), begun.real));
+        if (real < taken) taken = real;
+    } else if (error != ETIMEDOUT) {
+        return;
+    }
+    wait_until(begun.elapsed + taken);
+}
 
 PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wanted, struct timespec *left) {
     NEXT(clock_nanosleep);
     struct timespec now;
-    if (!present(clock, &now)) return next(clock, flags, wanted, left);
+    int is_valid = wanted->tv_sec >= 0 && wanted->tv_nsec >= 0 && wanted->tv_nsec < (long)SECOND;
+    // The kernel reports a wrong argument.
+    if (!is_valid || !present(clock, &now)) return next(clock, flags, wanted, left);
     struct timespec time = flags & TIMER_ABSTIME ? difference(*wanted, now) : *wanted;
-    uint64_t target = elapsed() + ns_of(time);
+    struct begun begun = begin_wait();
     int error = next(CLOCK_MONOTONIC, 0, &time, flags & TIMER_ABSTIME ? NULL : left);
-    if (error == 0) wait_until(target);
+    end_wait(begun, time, error ? error : ETIMEDOUT);
     return error;
 }
 
@@ -239,78 +282,100 @@ PUBLIC unsigned sleep(unsigned seconds) {
     return nanosleep(&time, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec > 0);
 }
 
-// Returns the result of a wait for descriptors. `limit` is its time limit, or NULL if it has none.
-static int waited_for(uint64_t before, const struct timespec *limit, int result) {
-    if (result == 0 && limit) wait_until(before + ns_of(*limit));
+// Ends a wait for descriptors, which returns 0 if it took as long as `limit`. A `limit` of NULL is none.
+static int end_poll(struct begun begun, const struct timespec *limit, int result) {
+    int error = errno;
+    if (limit) end_wait(begun, *limit, result == 0 ? ETIMEDOUT : result < 0 ? error : 0);
+    errno = error;
     return result;
 }
 
-static struct timespec of_ms(int milliseconds) { return of_ns((uint64_t)milliseconds * 1000000); }
+// Declares `limit`, a pointer to the time limit in milliseconds, or NULL if it has none.
+#define LIMIT(milliseconds)                                                                                            \
+    struct timespec time = of_ns((uint64_t)(milliseconds < 0 ? 0 : milliseconds) * 1000000);                           \
+    struct timespec *limit = milliseconds < 0 ? NULL : &time;                                                          \
+    struct begun begun = begin_wait()
 
 PUBLIC int poll(struct pollfd *files, nfds_t count, int timeout) {
     NEXT(poll);
-    uint64_t before = elapsed();
-    struct timespec limit = of_ms(timeout < 0 ? 0 : timeout);
-    return waited_for(before, timeout < 0 ? NULL : &limit, next(files, count, timeout));
+    LIMIT(timeout);
+    return end_poll(begun, limit, next(files, count, timeout));
+}
+
+// The checked form of the function, for programs that are compiled with _FORTIFY_SOURCE.
+PUBLIC int __poll_chk(struct pollfd *files, nfds_t count, int timeout, size_t size) {
+    (void)size;
+    return poll(files, count, timeout);
 }
 
 PUBLIC int ppoll(struct pollfd *files, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     NEXT(ppoll);
-    uint64_t before = elapsed();
-    return waited_for(before, timeout, next(files, count, timeout, mask));
+    struct begun begun = begin_wait();
+    return end_poll(begun, timeout, next(files, count, timeout, mask));
 }
 
 PUBLIC int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
                   struct timeval *restrict timeout) {
     NEXT(select);
-    uint64_t before = elapsed();
+    struct begun begun = begin_wait();
     struct timespec limit = {0};
     // The kernel changes `timeout`.
     if (timeout) limit = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
-    return waited_for(before, timeout ? &limit : NULL, next(count, in, out, other, timeout));
+    return end_poll(begun, timeout ? &limit : NULL, next(count, in, out, other, timeout));
 }
 
 PUBLIC int pselect(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict other,
                    const struct timespec *restrict timeout, const sigset_t *restrict mask) {
     NEXT(pselect);
-    uint64_t before = elapsed();
-    return waited_for(before, timeout, next(count, in, out, other, timeout, mask));
+    struct begun begun = begin_wait();
+    return end_poll(begun, timeout, next(count, in, out, other, timeout, mask));
 }
 
 PUBLIC int epoll_wait(int epoll, struct epoll_event *events, int count, int timeout) {
     NEXT(epoll_wait);
-    uint64_t before = elapsed();
-    struct timespec limit = of_ms(timeout < 0 ? 0 : timeout);
-    return waited_for(before, timeout < 0 ? NULL : &limit, next(epoll, events, count, timeout));
+    LIMIT(timeout);
+    return end_poll(begun, limit, next(epoll, events, count, timeout));
 }
 
 PUBLIC int epoll_pwait(int epoll, struct epoll_event *events, int count, int timeout, const sigset_t *mask) {
     NEXT(epoll_pwait);
-    uint64_t before = elapsed();
-    struct timespec limit = of_ms(timeout < 0 ? 0 : timeout);
-    return waited_for(before, timeout < 0 ? NULL : &limit, next(epoll, events, count, timeout, mask));
+    LIMIT(timeout);
+    return end_poll(begun, limit, next(epoll, events, count, timeout, mask));
 }
 
-// Runs `CALL` with `real`, the deadline `until` of `clock` by the kernel's clock. Returns its error number.
+PUBLIC int epoll_pwait2(int epoll, struct epoll_event *events, int count, const struct timespec *timeout,
+                        const sigset_t *mask) {
+    static int (*next)(int, struct epoll_event *, int, const struct timespec *, const sigset_t *);
+    if (!next) next = dlsym(RTLD_NEXT, "epoll_pwait2");
+    struct begun begun = begin_wait();
+    return end_poll(begun, timeout, next(epoll, events, count, timeout, mask));
+}
+
+PUBLIC int sigtimedwait(const sigset_t *restrict signals, siginfo_t *restrict about,
+                        const struct timespec *restrict timeout) {
+    NEXT(sigtimedwait);
+    struct begun begun = begin_wait();
+    int result = next(signals, about, timeout);
+    int error = errno;
+    if (timeout && result < 0) end_wait(begun, *timeout, error == EAGAIN ? ETIMEDOUT : error);
+    errno = error;
+    return result;
+}
+
+// Declares `real`, the deadline `until` of `clock` by the kernel's clock, and `error`, the result of `CALL`.
 #define WAIT_WITH_DEADLINE(clock, until, CALL)                                                                         \
-    struct timespec now, real = {0};                                                                                   \
+    struct timespec now;                                                                                               \
     if (!present(clock, &now)) now = *until;                                                                           \
-    struct timespec time = difference(*until, now);                                                                    \
-    uint64_t target = elapsed() + ns_of(time);                                                                         \
-    kernel_clock(clock, &real);                                                                                        \
-    real = sum(real, time);                                                                                            \
+    struct timespec time = difference(*until, now), real = sum(kernel_time(clock), time);                              \
+    struct begun begun = begin_wait();                                                                                 \
     int error = CALL;                                                                                                  \
-    if (error == ETIMEDOUT) wait_until(target)
-
-static void kernel_clock(clockid_t clock, struct timespec *now) {
-    static int (*next)(clockid_t, struct timespec *);
-    if (!next) next = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    next(clock, now);
-}
+    end_wait(begun, time, error)
 
 PUBLIC int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
                                   const struct timespec *restrict until) {
-    NEXT(pthread_cond_timedwait);
+    static __typeof__(pthread_cond_timedwait) *next;
+    if (!next && dlvsym) next = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+    if (!next) next = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
     // The condition has the clock, and only the C library can read it.
     clockid_t clock = until->tv_sec >= REALTIME_MIN ? CLOCK_REALTIME : CLOCK_MONOTONIC;
     WAIT_WITH_DEADLINE(clock, until, next(condition, mutex, &real));
@@ -325,19 +390,22 @@ PUBLIC int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mu
     return error;
 }
 
-PUBLIC int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
-    NEXT(pthread_mutex_timedlock);
-    WAIT_WITH_DEADLINE(CLOCK_REALTIME, until, next(mutex, &real));
-    return error;
-}
-
-PUBLIC int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t clock,
-                                   const struct timespec *restrict until) {
-    static int (*next)(pthread_mutex_t *, clockid_t, const struct timespec *);
-    if (!next) next = dlsym(RTLD_NEXT, "pthread_mutex_clocklock");
-    WAIT_WITH_DEADLINE(clock, until, next(mutex, clock, &real));
-    return error;
-}
+// Defines functions for a lock with a deadline, by the real time and by a given clock.
+#define LOCK(type, timed, clocked)                                                                                     \
+    PUBLIC int timed(type *restrict lock, const struct timespec *restrict until) {                                     \
+        NEXT(timed);                                                                                                   \
+        WAIT_WITH_DEADLINE(CLOCK_REALTIME, until, next(lock, &real));                                                  \
+        return error;                                                                                                  \
+    }                                                                                                                  \
+    PUBLIC int clocked(type *restrict lock, clockid_t clock, const struct timespec *restrict until) {                  \
+        static int (*next)(type *, clockid_t, const struct timespec *);                                                \
+        if (!next) next = dlsym(RTLD_NEXT, #clocked);                                                                  \
+        WAIT_WITH_DEADLINE(clock, until, next(lock, clock, &real));                                                    \
+        return error;                                                                                                  \
+    }
+LOCK(pthread_mutex_t, pthread_mutex_timedlock, pthread_mutex_clocklock)
+LOCK(pthread_rwlock_t, pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock)
+LOCK(pthread_rwlock_t, pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock)
 
 // The functions of semaphores return -1, and the error number in `errno`.
 static int by_errno(int result) { return result == 0 ? 0 : errno; }
@@ -404,19 +472,21 @@ PUBLIC uint32_t arc4random_uniform(uint32_t bound) {
     return bound ? (uint32_t)(word % bound) : 0;
 }
 
-// Returns a descriptor from which random bits can be read, if the path is a device of them. Otherwise returns -1.
+// Returns a descriptor from which random bits can be read, if the path is a device of them. Otherwise returns -1. The
+// descriptor is of an unnamed file in the scratch folder.
 static int random_file(const char *path, int flags) {
     begin();
-    if (strcmp(path, "/dev/urandom") != 0 && strcmp(path, "/dev/random") != 0) return -1;
-    static unsigned char bytes[FILE_BYTES];
-    int ends[2];
-    if (pipe2(ends, flags & O_CLOEXEC) != 0) return -1;
-    draw(bytes, sizeof bytes);
-    ssize_t written = write(ends[1], bytes, sizeof bytes);
-    close(ends[1]);
-    if (written == sizeof bytes) return ends[0];
-    close(ends[0]);
-    return -1;
+    if (!path || (strcmp(path, "/dev/urandom") != 0 && strcmp(path, "/dev/random") != 0)) return -1;
+    static int (*next)(const char *, int, ...);
+    if (!next) next = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+    const char *folder = getenv("TMPDIR");
+    int file = folder ? next(folder, O_RDWR | O_TMPFILE | (flags & O_CLOEXEC), 0600) : -1;
+    unsigned char bytes[4096];
+    for (size_t at = 0; file >= 0 && at < FILE_BYTES; at += sizeof bytes) {
+        draw(bytes, sizeof bytes);
+        if (pwrite(file, bytes, sizeof bytes, (off_t)at) != sizeof bytes) close(file), file = -1;
+    }
+    return file;
 }
 
 #define MODE(last)                                                                                                     \
@@ -434,6 +504,10 @@ static int random_file(const char *path, int flags) {
     }
 OPEN(open)
 OPEN(open64)
+
+// The checked forms.
+PUBLIC int __open_2(const char *path, int flags) { return open(path, flags); }
+PUBLIC int __open64_2(const char *path, int flags) { return open64(path, flags); }
 
 #define OPEN_AT(name)                                                                                                  \
     PUBLIC int name(int folder, const char *path, int flags, ...) {                                                    \
@@ -483,6 +557,20 @@ PUBLIC long syscall(long number, ...) {
         return getrandom((void *)a, (size_t)b, (unsigned)c);
     case SYS_clock_gettime:
         return clock_gettime((clockid_t)a, (struct timespec *)b);
+    case SYS_gettimeofday:
+        return gettimeofday((struct timeval *)a, (void *)b);
+    case SYS_nanosleep:
+        return nanosleep((const struct timespec *)a, (struct timespec *)b);
+    case SYS_futex: {
+        // futex(2): the command of a wait with a deadline, and the bit that chooses its clock.
+        const long command = 9, options = 128 | 256, of_realtime = 256;
+        const struct timespec *until = (const struct timespec *)d;
+        if ((b & ~options) != command || !until) return next(number, a, b, c, d, e, f);
+        WAIT_WITH_DEADLINE(b & of_realtime ? CLOCK_REALTIME : CLOCK_MONOTONIC, until,
+                           next(number, a, b, c, &real, e, f) == 0 ? 0 : errno);
+        if (error) errno = error;
+        return error ? -1 : 0;
+    }
     default:
         return next(number, a, b, c, d, e, f);
     }

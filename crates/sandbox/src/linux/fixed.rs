@@ -6,6 +6,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::{FsFlags, statvfs};
+
 use crate::{FixedClock, Order, Tier};
 
 /// The library for the target's architecture. It needs no particular C library.
@@ -23,7 +25,10 @@ pub(crate) fn library(order: &Order) -> Option<PathBuf> {
     let path = folder.join(FILE);
     // These characters separate the entries of LD_PRELOAD (ld.so(8)).
     let is_one_entry = path.to_str().is_some_and(|path| !path.contains([' ', ':']));
-    is_one_entry.then_some(path)
+    // Otherwise the dynamic loader would write an error to the standard error of each script.
+    let is_loadable = order.plan.tier == Tier::T3
+        || statvfs(&order.scratch).is_ok_and(|it| !it.flags().contains(FsFlags::ST_NOEXEC));
+    (is_one_entry && is_loadable).then_some(path)
 }
 
 /// Writes the library to `path`, readable to every user.
