@@ -2,7 +2,7 @@
 //! environment is cached, and only looked up again after an installation. This module never installs anything.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -138,19 +138,24 @@ pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>)
 
 /// The state of a file or a folder. It changes when something is installed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct Seen(Option<[i128; 5]>);
+pub(super) struct Seen(Option<[i128; 7]>);
 
 impl Seen {
     pub(super) fn at(path: &Path) -> Self {
-        Self(path.metadata().ok().map(|found| {
-            [
-                found.dev().into(),
-                found.ino().into(),
-                found.size().into(),
-                found.mtime().into(),
-                found.mtime_nsec().into(),
-            ]
-        }))
+        path.metadata().ok().map_or(Self(None), |found| Self::of(&found))
+    }
+
+    pub(super) fn of(found: &Metadata) -> Self {
+        Self(Some([
+            found.dev().into(),
+            found.ino().into(),
+            found.size().into(),
+            found.mtime().into(),
+            found.mtime_nsec().into(),
+            // A program can set the time of the last change of the content, but not this time.
+            found.ctime().into(),
+            found.ctime_nsec().into(),
+        ]))
     }
 }
 

@@ -1,23 +1,26 @@
 //! A digest of everything outside of a script that its result depends on: the interpreter, the installed packages, the
 //! sandbox and the machine. The digest is cached. It changes when something is installed, and within a short time when
-//! an entry of a folder of packages changes. This module never reads the modules of a package, so it does not notice
-//! that a module below such an entry was edited.
+//! a file of a package changes. This module never reads a module of a package, only its size and its times.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+use walkdir::WalkDir;
 
 use super::environment::{Environment, Seen, describe, seen};
 use super::{Determinism, Surroundings};
 
-/// The time for which the entries of the folders of packages are not listed again.
+/// The time for which the files of packages are not listed again.
 const LISTED_FOR: Duration = Duration::from_secs(2);
+
+/// The maximum number of files of packages that are listed. A usual environment has twenty thousand.
+const FILES_MAX: usize = 500_000;
 
 /// The maximum number of environments that are remembered. A server has one, and eight more if scripts list packages.
 const ENVIRONMENTS_MAX: usize = 16;
@@ -48,7 +51,8 @@ struct Known {
 struct Facts<'a> {
     environment: &'a Environment,
     program_file: &'a PathBuf,
-    folders: Vec<(&'a PathBuf, Vec<(String, Seen)>)>,
+    /// Each folder of packages, with a digest of the states of its files.
+    folders: Vec<(&'a PathBuf, [u8; 32])>,
     variables: &'a [(String, String)],
     readable: &'a [PathBuf],
     tier: &'static str,
@@ -118,7 +122,10 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     let facts = Facts {
         environment,
         program_file,
-        folders: packages.iter().map(|folder| (folder, entries(folder))).collect(),
+        folders: packages
+            .iter()
+            .map(|folder| Ok((folder, state_of(folder)?)))
+            .collect::<io::Result<_>>()?,
         variables,
         readable,
         tier: tier.as_str(),
@@ -134,23 +141,31 @@ fn measures(determinism: Option<Determinism>) -> String {
     format!("{determinism:?}")
 }
 
-/// Returns the state of each entry in a folder of packages, sorted by name: of packages, of their metadata and of `.pth`
-/// files. Empty if the folder does not exist.
-fn entries(folder: &PathBuf) -> Vec<(String, Seen)> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let entries = entries.flatten().filter(|entry| entry.file_name() != COMPILED);
-    // Two names that are not UTF-8 may look the same here. Their states are still in the list.
-    let state = |entry: fs::DirEntry| {
-        (entry.file_name().to_string_lossy().into_owned(), Seen::at(&entry.path()))
-    };
-    let mut entries: Vec<_> = entries.map(state).collect();
-    entries.sort();
-    entries
+/// Returns a digest of the names and states of all files in a folder of packages. Fails if there are too many files, or if
+/// a file disappears meanwhile.
+fn state_of(folder: &Path) -> io::Result<[u8; 32]> {
+    let mut digest = Sha256::new();
+    if !folder.is_dir() {
+        return Ok(digest.finalize().into());
+    }
+    let files = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
+    let files = files.filter_entry(|entry| entry.file_name() != COMPILED);
+    for (number, file) in files.enumerate() {
+        if number == FILES_MAX {
+            return Err(io::Error::other("there are too many files of packages"));
+        }
+        let file = file?;
+        let name = file.path().as_os_str().as_bytes();
+        digest.update(u64::try_from(name.len()).unwrap_or(u64::MAX).to_le_bytes());
+        digest.update(name);
+        digest.update(serde_json::to_vec(&Seen::of(&file.metadata()?))?);
+    }
+    Ok(digest.finalize().into())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::fs;
 
     use super::*;
     use crate::sandbox::Tier;
@@ -211,6 +226,12 @@ mod tests {
         fs::write(site.join("new.pth"), "import six").unwrap();
         all.push(digest_of(&of));
         fs::write(site.join("sympy-1.14.0.dist-info/RECORD"), "").unwrap();
+        all.push(digest_of(&of));
+        fs::create_dir(site.join("sympy")).unwrap();
+        fs::write(site.join("sympy/core.py"), "1").unwrap();
+        all.push(digest_of(&of));
+        // A module in a package is edited in place.
+        fs::write(site.join("sympy/core.py"), "22").unwrap();
         all.push(digest_of(&of));
         fs::write(&of.program_file, "python 3").unwrap();
         all.push(digest_of(&of));

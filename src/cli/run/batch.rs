@@ -22,7 +22,7 @@ use crate::batch::{
     Analysis, Bounds, Ended, Input, Judge, Judging, Output, Progress, Pump, Pumped, RunBy, Shard,
     Status, Summary, Verifier, available_memory_bytes, is_same,
 };
-use crate::config::{AdminGate, SandboxMode, Settings};
+use crate::config::{AdminGate, RUN_START, SandboxMode, Settings};
 use crate::executor::{Executor, InReach, orphans};
 use crate::gateway::{Gateway, ReportingGateway};
 use crate::scripts::Scripts;
@@ -83,8 +83,8 @@ pub(super) struct Options {
     fail_fast: bool,
     /// Run a script of a batch once if other lines have the same script, input and limits
     ///
-    /// This holds if the runs of the script cannot differ, as far as the analysis shows. The other lines get the same result,
-    /// and `"cached":true`.
+    /// Implies --deterministic. This holds if the runs of the script then cannot differ. The other lines get the same
+    /// result, and `"cached":true`.
     #[arg(long)]
     once: bool,
     /// Take one part of a batch's lines: 0/8 is the first of eight
@@ -331,6 +331,7 @@ async fn pump(
     let of_workers = Settings {
         sync_concurrency: run_by.workers,
         answer_once: options.once,
+        deterministic: settings.deterministic.or(options.once.then_some(RUN_START)),
         ..settings.clone()
     };
     let executor = super::super::executor(&of_workers, untrusted);

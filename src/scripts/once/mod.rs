@@ -107,6 +107,10 @@ impl Once {
         if !settings.answer_once {
             return None;
         }
+        if settings.deterministic.is_none() {
+            tracing::warn!("results are not used again, because QWED_MCP_DETERMINISTIC is off");
+            return None;
+        }
         if !settings.read_paths.is_empty() {
             tracing::warn!("results are not used again, because QWED_MCP_READ_PATHS is set");
             return None;

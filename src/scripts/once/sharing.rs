@@ -1,6 +1,6 @@
 //! Decides which runs and results other calls may use. In doubt, each call runs its script itself.
 
-use crate::executor::{Outcome, Surroundings};
+use crate::executor::{Determinism, Outcome, Surroundings};
 use crate::gateway::AuthorizedScript;
 use crate::safety;
 use crate::verification::differences::{Differences, Names};
@@ -11,10 +11,18 @@ const MODULES_VARIABLE: &str = "PYTHONPATH";
 /// The error of Python that depends on the memory of the machine.
 const OUT_OF_MEMORY: &[u8] = b"MemoryError";
 
-/// Returns whether the files that scripts can read only change when packages are installed.
+/// Returns whether runs are deterministic, with fixed clocks and addresses, and whether the files that scripts can read only
+/// change when packages are installed. The table of causes alone is no reason to use a result again, because it cannot
+/// have every function that reads a clock or an address.
 pub(super) fn is_fixed(surroundings: &Surroundings) -> bool {
-    let Surroundings { tier, variables, .. } = surroundings;
-    tier.hides_files() && variables.iter().all(|(name, _)| name != MODULES_VARIABLE)
+    let Surroundings { tier, variables, determinism, .. } = surroundings;
+    determinism.is_some_and(has_clock_and_addresses)
+        && tier.hides_files()
+        && variables.iter().all(|(name, _)| name != MODULES_VARIABLE)
+}
+
+fn has_clock_and_addresses(determinism: Determinism) -> bool {
+    determinism.clock.is_some() && determinism.fixes_addresses
 }
 
 /// Returns the reasons why runs of a script may differ. Analyses the script again if an expression follows it, because the
@@ -46,21 +54,23 @@ pub(super) fn may_be_used_again(
     }
     let is_short_of_memory =
         stderr.content().windows(OUT_OF_MEMORY.len()).any(|window| window == OUT_OF_MEMORY);
-    // The values for programs can show the address of an object too.
-    let returned = serde_json::to_vec(&end_report.returned).unwrap_or_default();
-    let value = end_report.value.as_deref().unwrap_or_default();
-    let shown = [stdout.content(), stderr.content(), value, &returned];
+    let shown = [stdout.content(), stderr.content()];
     let observed = end_report.observed.as_ref();
     let may_differ_by = differences.of_run(surroundings.determinism, observed, shown);
-    !is_short_of_memory && may_differ_by.is_empty()
+    let confirmed = surroundings.determinism.map(|it| it.confirmed(observed));
+    confirmed.is_some_and(has_clock_and_addresses)
+        && may_differ_by.is_empty()
+        && !is_short_of_memory
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::PathBuf;
 
     use super::*;
-    use crate::executor::{Captured, EndReport, Ending, Returned};
+    use crate::config::RUN_START;
+    use crate::executor::{Captured, EndReport, Ending, Observed};
     use crate::sandbox::Tier;
 
     fn surroundings(tier: Tier, variable: &str) -> Surroundings {
@@ -74,7 +84,11 @@ mod tests {
             tier,
             memory_mib: 1,
             plan_sha256: String::new(),
-            determinism: None,
+            determinism: Some(Determinism {
+                fixes_addresses: true,
+                clock: Some(RUN_START),
+                has_own_tree: true,
+            }),
         }
     }
 
@@ -89,18 +103,29 @@ mod tests {
         ] {
             assert_eq!(is_fixed(&surroundings(tier, variable)), expected, "{tier} {variable}");
         }
+        let all = surroundings(Tier::T3, "PYTHONHASHSEED").determinism.unwrap();
+        let without = [
+            None,
+            Some(Determinism { clock: None, ..all }),
+            Some(Determinism { fixes_addresses: false, ..all }),
+        ];
+        for determinism in without {
+            let of = Surroundings { determinism, ..surroundings(Tier::T3, "PYTHONHASHSEED") };
+            assert!(!is_fixed(&of), "{determinism:?}");
+        }
     }
 
     #[test]
-    fn only_whole_results_without_addresses_are_used_again() {
+    fn only_whole_results_of_confirmed_runs_are_used_again() {
         let text = |text: &str| Captured { text: text.to_owned(), ..Captured::default() };
+        let observed = |started| Some(Observed { started, native: BTreeSet::new() });
+        let report = |started| EndReport { observed: observed(started), ..EndReport::default() };
         let ended = || Outcome {
             ending: Ending::Exited(0),
             tier: Some(Tier::T3),
+            end_report: report(Some(0)),
             ..Outcome::never_started()
         };
-        let address = "<object object at 0x7f00>";
-        let returned = Some(Returned::Value(serde_json::json!([address])));
         let cut_off = Captured { is_truncated: true, ..Captured::default() };
         let is_used = |outcome| {
             let surroundings = surroundings(Tier::T3, "PYTHONHASHSEED");
@@ -119,17 +144,11 @@ mod tests {
             Outcome { took_pipes: true, ..ended() },
             Outcome { stdout: cut_off.clone(), ..ended() },
             Outcome { stderr: cut_off, ..ended() },
-            Outcome { stdout: text(address), ..ended() },
-            Outcome { stderr: text(address), ..ended() },
             Outcome { stderr: text("MemoryError"), ..ended() },
-            Outcome { end_report: EndReport { returned, ..EndReport::default() }, ..ended() },
-            Outcome {
-                end_report: EndReport {
-                    value: Some(address.as_bytes().to_vec()),
-                    ..EndReport::default()
-                },
-                ..ended()
-            },
+            // The library that fixes clocks was not loaded, the run did not report, or there was a second thread.
+            Outcome { end_report: report(None), ..ended() },
+            Outcome { end_report: EndReport::default(), ..ended() },
+            Outcome { end_report: report(Some(1)), ..ended() },
         ] {
             let shown = format!("{outcome:?}");
             assert!(!is_used(outcome), "{shown}");

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,9 +12,12 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Settings;
+use crate::config::{RUN_START, Settings};
 use crate::executor::fake::FakeExecutor;
-use crate::executor::{Captured, Ending, Lane, Outcome, RunLimits, Surroundings, Turns};
+use crate::executor::{
+    Captured, Determinism, EndReport, Ending, Lane, Observed, Outcome, RunLimits, Surroundings,
+    Turns,
+};
 use crate::gateway::Gateway;
 use crate::gateway::tests::granted;
 use crate::sandbox::Tier;
@@ -50,7 +54,10 @@ impl Machine {
                 let ended = cancel.run_until_cancelled(ends.acquire()).await;
                 let text = number.to_string();
                 let stdout = Captured { text, ..Captured::default() };
-                let ran = Outcome { stdout, tier: Some(Tier::T3), ..Outcome::never_started() };
+                let observed = Some(Observed { started: Some(0), native: BTreeSet::new() });
+                let end_report = EndReport { observed, ..EndReport::default() };
+                let tier = Some(Tier::T3);
+                let ran = Outcome { stdout, end_report, tier, ..Outcome::never_started() };
                 let Some(ended) = ended else { return Ok(ran) };
                 ended.unwrap().forget();
                 Ok(Outcome { ending: *ending.lock().unwrap(), ..ran })
@@ -66,7 +73,11 @@ impl Machine {
             tier: Tier::T3,
             memory_mib: 1024,
             plan_sha256: String::new(),
-            determinism: None,
+            determinism: Some(Determinism {
+                fixes_addresses: true,
+                clock: Some(RUN_START),
+                has_own_tree: true,
+            }),
         }));
         let executor = Arc::new(executor);
         let lookup = |name: &str| {
@@ -83,7 +94,7 @@ impl Machine {
     }
 
     fn on(turns: usize) -> Self {
-        Self::new(turns, &[("QWED_MCP_ANSWER_ONCE", "on")])
+        Self::new(turns, &[("QWED_MCP_ANSWER_ONCE", "on"), ("QWED_MCP_DETERMINISTIC", "on")])
     }
 
     /// Lets this many runs end.
@@ -138,14 +149,7 @@ async fn a_script_runs_once_if_its_result_cannot_differ() {
     assert_eq!((is_cached(&first), is_cached(&second)), (false, true));
     assert_eq!((printed(&first), printed(&second)), ("1", "1"));
     assert_eq!(first.verdict, second.verdict);
-    for differs in [
-        "import time\nprint(time.time())",
-        "import random\nprint(random.random())",
-        "import uuid\nprint(uuid.uuid4())",
-        "import threading",
-        "import holidays",
-        "print(id(print))",
-    ] {
+    for differs in ["import resource", "import signal", "import threading", "import holidays"] {
         machine.end(2);
         let before = machine.executor.runs();
         assert!(!is_cached(&machine.run(differs).await), "{differs}");
@@ -156,8 +160,9 @@ async fn a_script_runs_once_if_its_result_cannot_differ() {
 
 #[tokio::test]
 async fn each_call_runs_its_script_unless_the_admin_wants_otherwise() {
-    let paths = [("QWED_MCP_ANSWER_ONCE", "on"), ("QWED_MCP_READ_PATHS", "/srv")];
-    for variables in [&[][..], &[("QWED_MCP_ANSWER_ONCE", "off")], &paths] {
+    let [once, same] = ["QWED_MCP_ANSWER_ONCE", "QWED_MCP_DETERMINISTIC"].map(|name| (name, "on"));
+    let paths = [once, same, ("QWED_MCP_READ_PATHS", "/srv")];
+    for variables in [&[][..], &[("QWED_MCP_ANSWER_ONCE", "off"), same], &[once], &paths] {
         let machine = Machine::new(1, variables);
         machine.end(2);
         machine.run(PURE).await;
