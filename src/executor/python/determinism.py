@@ -1,8 +1,8 @@
 def fixed_seeds(seed):
     # Makes two runs of a script the same, as far as Python can: random numbers, unless the script sets a seed, the
     # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
-    # the module was imported, and a function that describes the run when it has ended. Clocks and random bits of the machine, such as `os.urandom`, are fixed by a library
-    # on Linux, and not here.
+    # the module was imported, and a function that describes the run when it has ended. Clocks and random bits of
+    # the machine, such as `os.urandom`, are fixed by a library on Linux, and not here.
     import os, sys, time
 
     # The script may replace the functions.

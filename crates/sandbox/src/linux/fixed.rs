@@ -38,8 +38,8 @@ pub(crate) fn place(path: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o444))
 }
 
-/// Returns the variables with which the dynamic loader loads the library. The library removes both from the program's
-/// environment.
+/// Returns the variables with which the dynamic loader loads the library. The library removes both from `environ`; where the
+/// program can read `/proc`, they are still in `/proc/self/environ`.
 pub(crate) fn variables(order: &Order) -> Vec<(&'static str, String)> {
     let Some((path, clock)) = library(order).zip(order.fixed.clock) else { return Vec::new() };
     let FixedClock { start_ns, seed } = clock;
