@@ -4,15 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::frames::letter::{COMPARED, COUNTS};
 use super::frames::{HEAD_BYTES, only_frame};
 use crate::plain_text::plain;
 use crate::verdict::shortened;
-
-/// The letter of the frame with the counts.
-const COUNTS: u8 = b'C';
-
-/// The letter of the frame with the values of the failed check.
-const VALUES: u8 = b'V';
 
 /// The size of the three counts of a check, in bytes.
 const CHECK_BYTES: usize = 24;
@@ -53,7 +48,7 @@ pub(crate) struct Compared {
 
 /// Returns whether frames with this letter are for this module.
 pub(super) fn is_own(kind: u8) -> bool {
-    matches!(kind, COUNTS | VALUES)
+    matches!(kind, COUNTS | COMPARED)
 }
 
 impl CheckCounts {
@@ -66,7 +61,7 @@ impl CheckCounts {
         let count = |bytes: [u8; 8]| u64::from_le_bytes(bytes).min(COUNT_MAX);
         is_whole.then(|| Self {
             counts: triples.iter().map(|three| three.map(count)).collect(),
-            compared: only_frame(bytes, VALUES).and_then(Compared::from_content),
+            compared: only_frame(bytes, COMPARED).and_then(Compared::from_content),
         })
     }
 
@@ -145,7 +140,7 @@ mod tests {
         let long = "x".repeat(200);
         let content = format!("0\0total\01 +\n\x1b[2J 2\0{long}\0{long}").into_bytes();
         let of = |content: &[u8]| {
-            let sent = [frame(VALUES, content), frame(COUNTS, &counts(&[0, 1, 0]))].concat();
+            let sent = [frame(COMPARED, content), frame(COUNTS, &counts(&[0, 1, 0]))].concat();
             CheckCounts::from_frames(&sent).unwrap()
         };
         let short = format!("{}…", "x".repeat(120));
@@ -164,7 +159,7 @@ mod tests {
         for broken in [&b""[..], b"one\0a\0b", b"0\0odd", b"\xff"] {
             assert_eq!(of(broken).compared(0), [], "{broken:?}");
         }
-        let twice = [frame(VALUES, &content), frame(VALUES, &content)].concat();
+        let twice = [frame(COMPARED, &content), frame(COMPARED, &content)].concat();
         let sent = [twice, frame(COUNTS, &counts(&[0, 1, 0]))].concat();
         assert_eq!(CheckCounts::from_frames(&sent).unwrap().compared(0), []);
     }

@@ -4,20 +4,9 @@
 
 use std::collections::BTreeSet;
 
+use super::frames::letter::{END, OBSERVED, RETURNED, VALUE};
 use super::frames::{HEAD_BYTES, only_frame};
 use super::returned::{self, Returned};
-
-/// The letter of the frame that reports that the script has run to its last statement.
-const END: u8 = b'E';
-
-/// The letter of the frame with the value of the call of a test.
-const VALUE: u8 = b'R';
-
-/// The letter of the frame with the value that the script has assigned to `result`.
-const RETURNED: u8 = b'V';
-
-/// The letter of the frame with the observations of a deterministic run.
-const OBSERVED: u8 = b'O';
 
 /// The maximum number of bytes of observations.
 const OBSERVED_BYTES_MAX: usize = 1 << 16;
@@ -110,7 +99,7 @@ mod tests {
     fn observations_are_read_if_they_have_the_right_form() {
         let read = |text: &[u8]| {
             let length = u32::try_from(text.len()).unwrap().to_le_bytes();
-            EndReport::from_frames(&[b"O", &length[..], text].concat()).observed
+            EndReport::from_frames(&[b"D", &length[..], text].concat()).observed
         };
         let observed = |started, native: &[&str]| {
             Some(Observed { started, native: native.iter().map(ToString::to_string).collect() })
@@ -123,7 +112,7 @@ mod tests {
         for wrong in [&b""[..], b"x", b"-1", b"\xff", &b"0 ".repeat(OBSERVED_BYTES_MAX), &many] {
             assert_eq!(read(wrong), None, "{wrong:?}");
         }
-        assert_eq!(EndReport::from_frames(&b"O\x01\0\0\x000".repeat(2)).observed, None);
+        assert_eq!(EndReport::from_frames(&b"D\x01\0\0\x000".repeat(2)).observed, None);
     }
 
     #[test]

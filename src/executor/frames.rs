@@ -1,5 +1,27 @@
 //! The frames on the side channel of a run: a letter, a length of four bytes (little-endian), and the content.
 
+/// The letters of all frames. No two kinds of frames have the same.
+pub(super) mod letter {
+    /// A picture.
+    pub(in crate::executor) const PICTURE: u8 = b'P';
+    /// A picture that was too large.
+    pub(in crate::executor) const LARGE_PICTURE: u8 = b'L';
+    /// The number of pictures that were left out.
+    pub(in crate::executor) const OMITTED_PICTURES: u8 = b'O';
+    /// The counts of the checks.
+    pub(in crate::executor) const COUNTS: u8 = b'C';
+    /// The values of the failed check.
+    pub(in crate::executor) const COMPARED: u8 = b'V';
+    /// The script has run to its last statement.
+    pub(in crate::executor) const END: u8 = b'E';
+    /// The value of the call of a test.
+    pub(in crate::executor) const VALUE: u8 = b'R';
+    /// The value that the script has assigned to `result`.
+    pub(in crate::executor) const RETURNED: u8 = b'J';
+    /// The observations of a deterministic run.
+    pub(in crate::executor) const OBSERVED: u8 = b'D';
+}
+
 /// The size of a frame's letter and length, in bytes.
 pub(super) const HEAD_BYTES: usize = 5;
 
@@ -20,4 +42,39 @@ pub(super) fn only_frame(bytes: &[u8], kind: u8) -> Option<&[u8]> {
     let mut found = frames(bytes).filter(|(letter, _)| *letter == kind);
     let (_, content) = found.next()?;
     found.next().is_none().then_some(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::letter::{
+        COMPARED, COUNTS, END, LARGE_PICTURE, OBSERVED, OMITTED_PICTURES, PICTURE, RETURNED, VALUE,
+    };
+
+    #[test]
+    fn python_sends_each_kind_of_frame_with_a_letter_of_its_own() {
+        let letters = [
+            PICTURE,
+            LARGE_PICTURE,
+            OMITTED_PICTURES,
+            COUNTS,
+            COMPARED,
+            END,
+            VALUE,
+            RETURNED,
+            OBSERVED,
+        ];
+        let sources = concat!(
+            include_str!("python/bootstrap.py"),
+            include_str!("python/checks.py"),
+            include_str!("python/pictures.py")
+        );
+        let sent = sources.split("send(b\"").skip(1).map(|rest| rest.as_bytes()[0]);
+        let mut sent: Vec<u8> = sent.collect();
+        sent.sort_unstable();
+        let all: Vec<u8> = letters.iter().copied().collect::<BTreeSet<u8>>().into_iter().collect();
+        assert_eq!(all.len(), letters.len());
+        assert_eq!(sent, all);
+    }
 }

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::check_counts;
 use super::end_report;
-use super::frames::{HEAD_BYTES, frames};
+use super::frames::{HEAD_BYTES, frames, letter};
 
 /// The maximum number of pictures of a run. A person does not look at more, and a model has no room for more in its
 /// context.
@@ -89,13 +89,15 @@ impl Pictures {
         let mut decoded = 0;
         for (kind, content) in frames(bytes) {
             match kind {
-                b'P' if decoded == PICTURES_MAX => pictures.leave_out(LeftOut::TooMany(1)),
-                b'P' => {
+                letter::PICTURE if decoded == PICTURES_MAX => {
+                    pictures.leave_out(LeftOut::TooMany(1));
+                }
+                letter::PICTURE => {
                     decoded += 1;
                     pictures.take(content);
                 }
-                b'L' => pictures.left_out_too_large(content),
-                b'O' => {
+                letter::LARGE_PICTURE => pictures.left_out_too_large(content),
+                letter::OMITTED_PICTURES => {
                     if let Ok(count) = content.try_into() {
                         pictures.leave_out(LeftOut::TooMany(u32::from_le_bytes(count)));
                     }

@@ -60,6 +60,12 @@ fn a_value_is_returned_cold_and_as_a_job() {
     let job = server.place(PLAIN);
     assert_eq!(returned(&server.wait_for_job(&job)), Some(&plain()));
     server.finish();
+    // With the analysis, a failed check also sends the values that it has compared.
+    let mut server = ServerBuilder::new().connect();
+    let result = server.execute("result = 3\nassert result == 4");
+    assert_eq!(returned(&result), Some(&json!(3)), "{:?}", result.meta);
+    let compared = &result.meta["qwed.ai/verification"]["checks"][0]["compared"];
+    assert_eq!(*compared, json!([{ "text": "result", "value": "3" }]));
 }
 
 fn a_value_is_returned_warm() {

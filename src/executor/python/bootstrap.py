@@ -159,9 +159,9 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     def send_result(main):
         try:
             if not expression and "result" in main:
-                send(b"V", encode_result(main["result"]))
+                send(b"J", encode_result(main["result"]))
             if observed is not None:
-                send(b"O", observed().encode())
+                send(b"D", observed().encode())
         except BaseException:
             # The frames are for programs, and must not change how the script ends.
             pass
