@@ -239,9 +239,8 @@ impl Verifier {
         runs
     }
 
-    /// Runs a script once, for a test. While an
-    /// earlier run that was killed has not ended, no run can start, so this function waits and then tries again. The wait
-    /// does not count as an attempt to answer the line.
+    /// Runs a script once, for a test. While an earlier run that was killed has not ended, no run can start, so this
+    /// function waits and then tries again. The wait does not count as an attempt to answer the line.
     ///
     /// At some tiers, a script can send signals to its supervisor. At such a tier, the death of a supervisor is not
     /// treated as a defect of this machine. The run counts as ended by SIGKILL, so that no script can escape the result

@@ -367,6 +367,10 @@ impl Again<'_> {
             Ok(permit) => permit,
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
+        let surroundings = self.scripts.surroundings(&permit).await;
+        let determinism = surroundings.and_then(|surroundings| surroundings.determinism);
+        let names = permit.script().names().map(Names::of);
+        let differences = Differences::of(names, permit.script().source().as_str());
         let mut results = BTreeSet::new();
         let mut first = None;
         for _ in 0..self.options.times {
@@ -381,7 +385,10 @@ impl Again<'_> {
                         replayed.result = then.differences(&result);
                         replayed.lines = self.lines(then, &outcome);
                     }
-                    replayed.may_differ_by.extend(self.may_differ_by(&permit, &outcome).await);
+                    let streams = [outcome.stdout.content(), outcome.stderr.content()];
+                    let observed = outcome.end_report.observed.as_ref();
+                    let words = differences.of_run(determinism, observed, streams);
+                    replayed.may_differ_by.extend(as_texts(&words));
                     if let Some(first) = &first
                         && replayed.between.is_empty()
                     {
@@ -413,17 +420,6 @@ impl Again<'_> {
         let request = RunRequest { stdin: stdin.clone(), ..request };
         let turn = self.scripts.turn(permit, &request, Lane::Calls, &waits, &cancel).await?;
         Some(self.scripts.run(permit, &turn, request).await)
-    }
-
-    /// Returns the possible causes of differences of a replay, by the present rules.
-    async fn may_differ_by(&self, permit: &Permit, outcome: &Outcome) -> Vec<Cow<'static, str>> {
-        let surroundings = self.scripts.surroundings(permit).await;
-        let determinism = surroundings.and_then(|surroundings| surroundings.determinism);
-        let script = permit.script();
-        let (names, source) = (script.names().map(Names::of), script.source().as_str());
-        let streams = [outcome.stdout.content(), outcome.stderr.content()];
-        let observed = outcome.end_report.observed.as_ref();
-        as_texts(&Differences::of(names, source).of_run(determinism, observed, streams))
     }
 
     /// Returns the first different line of each stream that differs.
@@ -516,11 +512,11 @@ fn wall(limits: &Limits) -> Duration {
 
 /// Returns the first different line of each stream that differs between two replays.
 fn differences_between(first: &Outcome, later: &Outcome) -> Vec<String> {
-    let streams = |of: &Outcome| [of.stdout.content().to_vec(), of.stderr.content().to_vec()];
-    let pairs =
-        ["stdout", "stderr"].into_iter().zip(streams(first).into_iter().zip(streams(later)));
-    let different = pairs.filter(|(_, (first, later))| first != later);
-    different.map(|(name, (first, later))| first_difference(name, &first, &later)).collect()
+    let streams =
+        [("stdout", &first.stdout, &later.stdout), ("stderr", &first.stderr, &later.stderr)];
+    let streams = streams.map(|(name, first, later)| (name, first.content(), later.content()));
+    let different = streams.into_iter().filter(|(_, first, later)| first != later);
+    different.map(|(name, first, later)| first_difference(name, first, later)).collect()
 }
 
 /// Describes the first line in which two contents of a stream differ, with the line from both.
@@ -559,7 +555,7 @@ fn line(text: Option<&str>) -> String {
 fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
     let (verdict, code) = replayed.verdict();
     let text = match options.format {
-        Format::Text => text_of(verdict, replayed),
+        Format::Text => as_text(verdict, replayed),
         Format::Json => document(json!({
             "verdict": verdict,
             "reason": replayed.not_run,
@@ -577,7 +573,7 @@ fn show(options: &Options, replayed: &Replayed) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-fn text_of(verdict: &str, replayed: &Replayed) -> String {
+fn as_text(verdict: &str, replayed: &Replayed) -> String {
     let mut text = String::new();
     // Print the environment first, because it may explain the other differences. Writing to a string cannot fail.
     if replayed.environment.is_empty() {

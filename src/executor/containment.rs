@@ -14,8 +14,8 @@ use tokio::sync::OnceCell;
 
 use crate::config::{KernelLacks, SandboxMode, Settings};
 use crate::sandbox::{
-    Fixed, GroupOrder, HAS_SEATBELT, IS_SUPPORTED, LaunchError, Order, Plan, Role, SeatbeltOrder,
-    Tier, supported_abi,
+    GroupOrder, HAS_SEATBELT, IS_SUPPORTED, LaunchError, Order, Plan, Role, SeatbeltOrder, Tier,
+    supported_abi,
 };
 
 use super::canary::{Canary, temporary_folder};
@@ -68,24 +68,11 @@ impl Contained {
         let bootstrap = &self.interpreter.bootstrap;
         let has_end_report: &[u8] = if given.has_end_report() { b"+" } else { b"-" };
         let before = [bootstrap, wants_pictures, has_end_report, &seed];
-        let of_script = given_input.iter().map(|part| &**part);
-        let input: Vec<&[u8]> = before.into_iter().chain(of_script).collect();
-        self.order_for(&input, fixed.unwrap_or_default(), scratch, limits, group)
-    }
-
-    /// Returns the order for an interpreter that reads `input` after it is contained.
-    fn order_for(
-        &self,
-        input: &[&[u8]],
-        fixed: Fixed,
-        scratch: &Path,
-        limits: RunLimits,
-        group: Option<&GroupOrder>,
-    ) -> io::Result<Vec<u8>> {
         let Interpreter { entry, environment, .. } = &self.interpreter;
         let seatbelt = self.seatbelt();
         let entry: &[u8] = if seatbelt.is_some() { entry } else { b"" };
-        let input = [&[entry], input].concat();
+        let of_script = given_input.iter().map(|part| &**part);
+        let input: Vec<&[u8]> = [entry].into_iter().chain(before).chain(of_script).collect();
         let order = Order {
             plan: self.plan_for(limits),
             role: Role::Script,

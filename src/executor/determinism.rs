@@ -43,6 +43,13 @@ impl Determinism {
         Self { fixes_addresses, clock, has_own_tree: tier == Tier::T3 }
     }
 
+    /// Returns all measures, for tests.
+    #[cfg(test)]
+    pub(crate) fn complete() -> Self {
+        let clock = Some(crate::config::RUN_START);
+        Self { fixes_addresses: true, clock, has_own_tree: true }
+    }
+
     /// Returns the measures that a run has confirmed: without the clock, unless the library that fixes it was loaded.
     pub(crate) fn confirmed(self, observed: Option<&Observed>) -> Self {
         let is_fixed = observed.is_some_and(|observed| observed.started.is_some());
@@ -55,7 +62,6 @@ impl Determinism {
         let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());
         Fixed {
             addresses: self.fixes_addresses,
-            processor: true,
             clock: start_ns.map(|start_ns| FixedClock { start_ns, seed }),
         }
     }

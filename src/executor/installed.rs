@@ -13,7 +13,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use walkdir::WalkDir;
 
-use super::environment::{Environment, Seen, describe, seen};
+use super::environment::{Environment, EnvironmentCache, Seen, seen};
 use super::{Determinism, Surroundings};
 
 /// The time for which the files of packages are not listed again.
@@ -33,7 +33,10 @@ pub(crate) type EnvironmentDigest = [u8; 32];
 
 /// The digests of environments that were computed before.
 #[derive(Debug, Default)]
-pub(crate) struct EnvironmentDigests(Mutex<BTreeMap<Place, Known>>);
+pub(crate) struct EnvironmentDigests {
+    environment: Arc<EnvironmentCache>,
+    known: Mutex<BTreeMap<Place, Known>>,
+}
 
 /// The folders of packages and the plan of the sandbox, by which environments of this process differ.
 type Place = (Vec<PathBuf>, String);
@@ -41,7 +44,6 @@ type Place = (Vec<PathBuf>, String);
 #[derive(Debug)]
 struct Known {
     seen: Vec<Seen>,
-    environment: Arc<Environment>,
     listed: Instant,
     digest: EnvironmentDigest,
 }
@@ -62,6 +64,11 @@ struct Facts<'a> {
 }
 
 impl EnvironmentDigests {
+    /// Creates an empty store. The descriptions of environments come from `environment`.
+    pub(crate) fn new(environment: Arc<EnvironmentCache>) -> Self {
+        Self { environment, known: Mutex::default() }
+    }
+
     /// Returns the digest that was computed last, if nothing was installed since and if it is recent. Reads only the
     /// metadata of a few paths.
     pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<EnvironmentDigest> {
@@ -77,28 +84,19 @@ impl EnvironmentDigests {
     ///
     /// [`io::Error`] if the interpreter cannot be read, or if a path is not UTF-8.
     pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<EnvironmentDigest> {
-        let seen = seen(surroundings);
-        let (place, listed) = (place(surroundings), Instant::now());
-        let known = self
-            .lock()
-            .get(&place)
-            .filter(|known| known.seen == seen)
-            .map(|known| Arc::clone(&known.environment));
-        let environment = match known {
-            Some(environment) => environment,
-            None => Arc::new(describe(surroundings)?),
-        };
+        let (seen, place, listed) = (seen(surroundings), place(surroundings), Instant::now());
+        let environment = self.environment.get(surroundings)?;
         let digest = digest(surroundings, &environment)?;
         let mut all = self.lock();
         if all.len() >= ENVIRONMENTS_MAX {
             all.clear();
         }
-        all.insert(place, Known { seen, environment, listed, digest });
+        all.insert(place, Known { seen, listed, digest });
         Ok(digest)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

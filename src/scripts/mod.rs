@@ -2,9 +2,9 @@
 //!
 //! Calls of clients, `/run`, `/batch`, `/run_code`, background jobs, `run`, `run --batch` and `replay` all use
 //! [`Scripts`]. `decide` turns a script into a [`Permit`] or returns the reason for a refusal. `run` runs the script,
-//! once for each turn that the caller takes. `once` uses the result of an earlier run again, if the admin wants it. No other code in this program confirms a decision or passes a script to
-//! the executor. `packages` chooses the environment of a script, and has `environments` make it if the admin allows the
-//! packages that the script lists.
+//! once for each turn that the caller takes. `once` uses the result of an earlier run again, if the admin wants it. No
+//! other code in this program confirms a decision or passes a script to the executor. `packages` chooses the environment
+//! of a script, and has `environments` make it if the admin allows the packages that the script lists.
 //!
 //! This module never decides whether a script is safe, which is the task of the gateway. It starts no process itself.
 
@@ -74,6 +74,7 @@ pub(crate) struct Scripts {
 
 impl Scripts {
     pub(crate) fn new(settings: &Settings, gateway: Gateway, executor: Arc<dyn Executor>) -> Self {
+        let environment = Arc::default();
         Self {
             gateway,
             packages: ScriptPackages::new(settings, &executor),
@@ -82,9 +83,9 @@ impl Scripts {
             tokens: OnceLock::new(),
             session: None,
             receipts: None,
-            environment: Arc::default(),
             vacuity: settings.vacuity,
-            once: Once::new(settings),
+            once: Once::new(settings, &environment),
+            environment,
             verdict_note: settings.verdict_note,
             turns: Arc::new(Turns::of(settings)),
             ready: OnceLock::new(),

@@ -6,7 +6,7 @@
 //! the table. It is not a proof, because a script can hide its behaviour.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::executor::{Determinism, Observed};
 use crate::gateway::ScriptNames;
@@ -271,43 +271,31 @@ pub(crate) struct Names<'a> {
     pub(crate) uses: &'a [String],
 }
 
-/// The reasons why two runs of a script may differ, from the script alone.
+/// The reasons why two runs of a script may differ, from the script alone, each with the measure against it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Differences(BTreeMap<Word, Vec<Pinned>>);
+pub(crate) struct Differences(Vec<(Word, Pinned)>);
 
 impl Differences {
     /// Finds the reasons. `names` is `None` if the script was not analysed.
     pub(crate) fn of(names: Option<Names<'_>>, source: &str) -> Self {
-        let mut found = Self::default();
-        let Some(names) = names else {
-            found.add(Word::Unknown, Never);
-            return found;
-        };
+        let Some(names) = names else { return Self(vec![(Word::Unknown, Never)]) };
         let source = source.to_lowercase();
-        for (uses, word, pinned, _) in ROWS {
-            if names.have(*uses, &source) {
-                found.add(*word, *pinned);
-            }
-        }
+        let rows = ROWS.iter().filter(|(uses, ..)| names.have(*uses, &source));
+        let mut found: Vec<_> = rows.map(|(_, word, pinned, _)| (*word, *pinned)).collect();
         let is_known = |import: &String| {
             let top = top(import);
             LIBRARIES.contains(&top) || is_in_standard_library(top)
         };
         if !names.imports.iter().all(is_known) || names.uses.iter().any(|name| name == UNSEEN) {
-            found.add(Word::Unknown, Never);
+            found.push((Word::Unknown, Never));
         }
-        found
-    }
-
-    fn add(&mut self, word: Word, pinned: Pinned) {
-        self.0.entry(word).or_default().push(pinned);
+        Self(found)
     }
 
     /// Returns the reasons that remain in a run with these measures, before it has shown anything.
     pub(crate) fn before_run(&self, determinism: Option<Determinism>) -> BTreeSet<Word> {
-        let remains = |pinned: &[Pinned]| pinned.iter().any(|it| !it.applies(determinism));
-        let words = self.0.iter().filter(|(_, pinned)| remains(pinned));
-        words.map(|(word, _)| *word).collect()
+        let remaining = self.0.iter().filter(|(_, pinned)| !pinned.applies(determinism));
+        remaining.map(|(word, _)| *word).collect()
     }
 
     /// Returns the reasons that remain in a run that has ended. `determinism` contains the measures for the run, `observed`

@@ -58,19 +58,18 @@ pub struct Order {
     pub group: Option<GroupOrder>,
     /// The settings that only a run in Seatbelt needs.
     pub seatbelt: Option<SeatbeltOrder>,
-    pub fixed: Fixed,
+    /// The properties that are the same each time. `None` for a usual run.
+    pub fixed: Option<Fixed>,
     /// The length of the input that follows the order, in bytes. The input is the bootstrap's marshalled code, and the
     /// script.
     pub input_bytes: usize,
 }
 
-/// The properties of a run that are the same each time the program runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The properties of a run that are the same each time the program runs. All threads of such a run share one processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
     /// True if the addresses are the same.
     pub addresses: bool,
-    /// True if all threads share one processor.
-    pub processor: bool,
     /// The start of the clocks, and the seed of random bits. `None` if both come from the machine.
     pub clock: Option<FixedClock>,
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::sandbox::{Fixed, LaunchError, Neighbours, Order, Plan, Role, Tier};
+use crate::sandbox::{LaunchError, Neighbours, Order, Plan, Role, Tier};
 
 use super::super::containment::NotContained;
 use super::super::limits::{END_PATIENCE, LOAD_TIMEOUT};
@@ -149,7 +149,7 @@ impl ForkServer {
             // The fork server has no control group, because each child has its own group.
             group: None,
             seatbelt: None,
-            fixed: Fixed::default(),
+            fixed: None,
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         // If memory cannot be watched, every run in the fork server would end at once. So no fork server is started.

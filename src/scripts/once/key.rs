@@ -9,7 +9,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::task::spawn_blocking;
 
 use crate::config::{Settings, VerdictNote};
-use crate::executor::{EnvironmentDigest, EnvironmentDigests, RunLimits, Surroundings};
+use crate::executor::{
+    EnvironmentCache, EnvironmentDigest, EnvironmentDigests, RunLimits, Surroundings,
+};
 use crate::gateway::{AuthorizedScript, Form};
 use crate::verification::RULES_SHA256;
 
@@ -60,9 +62,9 @@ struct Facts<'a> {
 }
 
 impl Keys {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings, environment: Arc<EnvironmentCache>) -> Self {
         let Settings { vacuity, verdict_note, .. } = *settings;
-        Self { environments: Arc::default(), vacuity, verdict_note }
+        Self { environments: Arc::new(EnvironmentDigests::new(environment)), vacuity, verdict_note }
     }
 
     /// Returns the digest of the current environment. `None` if it cannot be read.
@@ -141,7 +143,7 @@ mod tests {
 
     fn settings(variable: &'static str, value: &'static str) -> Keys {
         let lookup = |name: &str| (name == variable).then(|| value.into());
-        Keys::new(&Settings::from_lookup(lookup).0)
+        Keys::new(&Settings::from_lookup(lookup).0, Arc::default())
     }
 
     #[test]

@@ -22,7 +22,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Settings;
-use crate::executor::{Cached, EnvironmentDigest, Executor, Outcome, Surroundings};
+use crate::executor::{
+    Cached, EnvironmentCache, EnvironmentDigest, Executor, Outcome, Surroundings,
+};
 use crate::gateway::AuthorizedScript;
 use crate::verification::differences::Differences;
 
@@ -103,7 +105,7 @@ pub(super) enum Before {
 impl Once {
     /// Returns `None` if the admin does not want results to be used again. Also returns `None` if scripts can read
     /// further paths, because files there may change between two runs.
-    pub(super) fn new(settings: &Settings) -> Option<Self> {
+    pub(super) fn new(settings: &Settings, environment: &Arc<EnvironmentCache>) -> Option<Self> {
         if !settings.answer_once {
             return None;
         }
@@ -115,7 +117,7 @@ impl Once {
             tracing::warn!("results are not used again, because QWED_MCP_READ_PATHS is set");
             return None;
         }
-        Some(Self { answers: Arc::default(), keys: Keys::new(settings) })
+        Some(Self { answers: Arc::default(), keys: Keys::new(settings, Arc::clone(environment)) })
     }
 
     /// Begins the lookup of a run's result. Returns `None` if the result cannot be used for other runs, because its
@@ -174,13 +176,13 @@ impl Once {
         if is_cancelled {
             return leader.give_up();
         }
-        // The environment may have changed between the lookup and the run.
-        let environment = self.keys.environment(&lookup.surroundings).await;
-        let is_same = environment == Some(lookup.environment);
         let is_used_again = lookup.differences().is_some_and(|differences| {
             sharing::may_be_used_again(outcome, differences, &lookup.surroundings)
         });
-        if !is_same || !is_used_again {
+        // The environment may have changed between the lookup and the run.
+        let environment = lookup.environment;
+        if !is_used_again || self.keys.environment(&lookup.surroundings).await != Some(environment)
+        {
             return leader.keep_apart();
         }
         let receipt = outcome.receipt.as_ref().and_then(|receipt| receipt.get("sha256"));

@@ -69,7 +69,6 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::config::RUN_START;
     use crate::executor::{Captured, EndReport, Ending, Observed};
     use crate::sandbox::Tier;
 
@@ -84,11 +83,7 @@ mod tests {
             tier,
             memory_mib: 1,
             plan_sha256: String::new(),
-            determinism: Some(Determinism {
-                fixes_addresses: true,
-                clock: Some(RUN_START),
-                has_own_tree: true,
-            }),
+            determinism: Some(Determinism::complete()),
         }
     }
 
@@ -103,7 +98,7 @@ mod tests {
         ] {
             assert_eq!(is_fixed(&surroundings(tier, variable)), expected, "{tier} {variable}");
         }
-        let all = surroundings(Tier::T3, "PYTHONHASHSEED").determinism.unwrap();
+        let all = Determinism::complete();
         let without = [
             None,
             Some(Determinism { clock: None, ..all }),

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{RUN_START, Settings};
+use crate::config::Settings;
 use crate::executor::fake::FakeExecutor;
 use crate::executor::{
     Captured, Determinism, EndReport, Ending, Lane, Observed, Outcome, RunLimits, Surroundings,
@@ -73,11 +73,7 @@ impl Machine {
             tier: Tier::T3,
             memory_mib: 1024,
             plan_sha256: String::new(),
-            determinism: Some(Determinism {
-                fixes_addresses: true,
-                clock: Some(RUN_START),
-                has_own_tree: true,
-            }),
+            determinism: Some(Determinism::complete()),
         }));
         let executor = Arc::new(executor);
         let lookup = |name: &str| {

@@ -78,10 +78,10 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     prefer_for_oom_killer(&own_process);
     processor::lower_own(&own_process, order.neighbours.now);
-    if order.fixed.addresses {
-        addresses::fix().or_fail(LaunchError::PrepareProcess)?;
-    }
-    if order.fixed.processor {
+    if let Some(fixed) = order.fixed {
+        if fixed.addresses {
+            addresses::fix().or_fail(LaunchError::PrepareProcess)?;
+        }
         processor::stay();
     }
     match order.role {

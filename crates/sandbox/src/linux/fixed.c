@@ -158,12 +158,12 @@ static int present(clockid_t clock, struct timespec *now) {
 PUBLIC int clock_gettime(clockid_t clock, struct timespec *now) {
     NEXT(clock_gettime);
     struct timespec time;
-    uint64_t step = worked < STEADY ? STEP_MIN : worked / STEP_SHARE;
     if (clock == OBSERVED && start) {
         *now = of_ns(started);
         return 0;
     }
     if (!present(clock, &time)) return next(clock, now);
+    uint64_t step = worked < STEADY ? STEP_MIN : worked / STEP_SHARE;
     worked += step > STEP_MAX ? STEP_MAX : step;
     *now = time;
     return 0;

@@ -19,7 +19,7 @@ const FILE: &str = ".fixed.so";
 /// Returns the path at which the run finds the library. `None` if the run does not load it: the order has no fixed clock,
 /// or the dynamic loader could not read the path.
 pub(crate) fn library(order: &Order) -> Option<PathBuf> {
-    order.fixed.clock?;
+    order.fixed?.clock?;
     // At tier 3 programs cannot be loaded from the scratch folder.
     let folder = if order.plan.tier == Tier::T3 { Path::new("/") } else { &order.scratch };
     let path = folder.join(FILE);
@@ -41,8 +41,10 @@ pub(crate) fn place(path: &Path) -> io::Result<()> {
 /// Returns the variables with which the dynamic loader loads the library. The library removes both from `environ`; where the
 /// program can read `/proc`, they are still in `/proc/self/environ`.
 pub(crate) fn variables(order: &Order) -> Vec<(&'static str, String)> {
-    let Some((path, clock)) = library(order).zip(order.fixed.clock) else { return Vec::new() };
-    let FixedClock { start_ns, seed } = clock;
+    let clock = order.fixed.and_then(|fixed| fixed.clock);
+    let Some((path, FixedClock { start_ns, seed })) = library(order).zip(clock) else {
+        return Vec::new();
+    };
     let preload = path.to_string_lossy().into_owned();
     vec![("LD_PRELOAD", preload), ("FIXED_VALUES", format!("{start_ns}:{seed}"))]
 }
