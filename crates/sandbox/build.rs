@@ -3,20 +3,21 @@
 use std::env::{self, VarError};
 use std::error::Error;
 use std::path::Path;
+use std::process::Command;
 
-/// The compiler's options. The library is linked with no other library: the program that loads it has a C library, and
-/// may have glibc or musl.
-const OPTIONS: [&str; 8] = [
+const COMPILED: [&str; 7] = [
+    "-c",
     "-std=gnu11",
     "-O2",
     "-fPIC",
-    "-shared",
-    "-nostdlib",
     "-fvisibility=hidden",
     "-fno-stack-protector",
     // Otherwise calls would need functions that only glibc has.
     "-U_FORTIFY_SOURCE",
 ];
+/// The library is linked with no other library: the program that loads it has a C library, and may have glibc or musl.
+/// It is a step of its own, because with `-nostdlib` zig's compiler does not find the C library's headers.
+const LINKED: [&str; 3] = ["-shared", "-nostdlib", "-s"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let source = "src/linux/fixed.c";
@@ -25,14 +26,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !is_linux || env::var("CARGO_CFG_QWED_PORTABLE") != Err(VarError::NotPresent) {
         return Ok(());
     }
-    let library = Path::new(&env::var("OUT_DIR")?).join("fixed.so");
-    let mut build = cc::Build::new();
-    let compiler = build.no_default_flags(true).try_get_compiler()?;
-    let status =
-        compiler.to_command().args(OPTIONS).arg("-o").arg(&library).arg(source).status()?;
+    let folder = env::var("OUT_DIR")?;
+    let object = Path::new(&folder).join("fixed.o");
+    let library = Path::new(&folder).join("fixed.so");
+    let compiler = cc::Build::new().no_default_flags(true).try_get_compiler()?;
+    run(compiler.to_command().args(COMPILED).arg("-o").arg(&object).arg(source))?;
+    run(compiler.to_command().args(LINKED).arg("-o").arg(&library).arg(&object))
+}
+
+fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    let status = command.status()?;
     if status.success() {
         Ok(())
     } else {
-        Err(format!("{source} was not compiled: {status}").into())
+        Err(format!("{}: {status}", command.get_program().display()).into())
     }
 }

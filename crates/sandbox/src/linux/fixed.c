@@ -30,6 +30,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,8 +110,7 @@ static void wait_until(uint64_t target) {
     do {
         now = worked + before;
         if (now >= target) return;
-    } while (!__atomic_compare_exchange_n(&waited, &before, before + (target - now), 0, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_SEQ_CST));
+    } while (!atomic_compare_exchange_weak(&waited, &before, before + (target - now)));
 }
 
 static struct timespec of_ns(uint64_t ns) {
@@ -492,7 +492,7 @@ static int random_file(const char *path, int flags) {
 #define MODE(last)                                                                                                     \
     va_list rest;                                                                                                      \
     va_start(rest, last);                                                                                              \
-    mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                          \
+    mode_t mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(rest, mode_t) : 0;                      \
     va_end(rest)
 
 #define OPEN(name)                                                                                                     \
