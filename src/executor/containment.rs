@@ -127,6 +127,7 @@ impl Contained {
             implementation: interpreter.implementation.clone(),
             version: interpreter.version.clone(),
             packages: interpreter.packages.clone(),
+            own: interpreter.own.clone(),
             variables: interpreter.environment.clone(),
             readable: plan.readable.clone(),
             tier: plan.tier,

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::frames::letter::{END, OBSERVED, RETURNED, VALUE};
 use super::frames::{HEAD_BYTES, only_frame};
 use super::returned::{self, Returned};
@@ -22,7 +24,7 @@ pub(super) const FRAMES_BYTES_MAX: usize =
     4 * HEAD_BYTES + VALUE_BYTES_MAX + returned::ENCODED_BYTES_MAX + OBSERVED_BYTES_MAX;
 
 /// The report about the end of a script.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EndReport {
     /// Whether the script ran to its last statement. `false` if it ended in another way: `sys.exit`, an exception, a
     /// signal, a timeout.
@@ -36,7 +38,7 @@ pub(crate) struct EndReport {
 }
 
 /// The observations of a deterministic run about its own process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Observed {
     /// The number of threads and processes that the script has started. `None` if the library that fixes clocks and
     /// random bits was not loaded.

@@ -1,8 +1,11 @@
-//! A digest of everything outside of a script that its result depends on: the interpreter, the installed packages, the
-//! sandbox and the machine. The digest is cached. It changes when something is installed, and within a short time when
-//! a file of a package changes. This module never reads a module of a package, only its size and its times.
+//! A digest of everything outside of a script that its result depends on: the interpreter, its libraries, the installed
+//! packages, the sandbox and the machine. The digest is cached. It changes when something is installed, and within a short
+//! time when a file changes. This module never reads a module, only its size and its times.
 
 use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -16,10 +19,10 @@ use walkdir::WalkDir;
 use super::environment::{Environment, EnvironmentCache, Seen, seen};
 use super::{Determinism, Surroundings};
 
-/// The time for which the files of packages are not listed again.
+/// The time for which files are not listed again.
 const LISTED_FOR: Duration = Duration::from_secs(2);
 
-/// The maximum number of files of packages that are listed. A usual environment has twenty thousand.
+/// The maximum number of files that are listed in a folder. A usual environment has twenty thousand.
 const FILES_MAX: usize = 500_000;
 
 /// The maximum number of environments that are remembered. A server has one, and eight more if scripts list packages.
@@ -27,6 +30,9 @@ const ENVIRONMENTS_MAX: usize = 16;
 
 /// The folder of compiled modules. It changes without a change of a package.
 const COMPILED: &str = "__pycache__";
+
+/// The folders of packages in the standard library. They are listed if scripts can import the packages.
+const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 /// The digest of an environment. Two equal digests belong to equal environments.
 pub(crate) type EnvironmentDigest = [u8; 32];
@@ -52,9 +58,13 @@ struct Known {
 #[derive(Serialize)]
 struct Facts<'a> {
     environment: &'a Environment,
+    /// The state of this program's file. Another version may run scripts in another way.
+    own_program: Seen,
     program_file: &'a PathBuf,
     /// Each folder of packages, with a digest of the states of its files.
     folders: Vec<(&'a PathBuf, [u8; 32])>,
+    /// The same for the interpreter's own files.
+    own: Vec<(&'a PathBuf, [u8; 32])>,
     variables: &'a [(String, String)],
     readable: &'a [PathBuf],
     tier: &'static str,
@@ -110,6 +120,7 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
         implementation: _,
         version: _,
         packages,
+        own,
         variables,
         readable,
         tier,
@@ -119,11 +130,10 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     } = surroundings;
     let facts = Facts {
         environment,
+        own_program: Seen::of(&own_program()?.metadata()?),
         program_file,
-        folders: packages
-            .iter()
-            .map(|folder| Ok((folder, state_of(folder)?)))
-            .collect::<io::Result<_>>()?,
+        folders: states(packages, |_| false)?,
+        own: states(own, |name| PACKAGES.iter().any(|it| name == *it))?,
         variables,
         readable,
         tier: tier.as_str(),
@@ -134,23 +144,43 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     Ok(Sha256::digest(serde_json::to_vec(&facts)?).into())
 }
 
+/// Opens the file of this process's program, even if another file has its name now.
+fn own_program() -> io::Result<File> {
+    if cfg!(target_os = "linux") {
+        File::open("/proc/self/exe")
+    } else {
+        File::open(env::current_exe()?)
+    }
+}
+
 /// Returns the measures of a deterministic run as a text, with all their fields.
 fn measures(determinism: Option<Determinism>) -> String {
     format!("{determinism:?}")
 }
 
-/// Returns a digest of the names and states of all files in a folder of packages. Fails if there are too many files, or if
-/// a file disappears meanwhile.
-fn state_of(folder: &Path) -> io::Result<[u8; 32]> {
+fn states(
+    paths: &[PathBuf],
+    is_left_out: fn(&OsStr) -> bool,
+) -> io::Result<Vec<(&PathBuf, [u8; 32])>> {
+    paths.iter().map(|path| Ok((path, state_of(path, is_left_out)?))).collect()
+}
+
+/// Returns a digest of the names and states of all files in a folder, except in folders with names that are left out. For
+/// another file, returns a digest of its state and its folder's. The state of the folder changes when a library beside the
+/// file is replaced. Fails if there are too many files, or if a file disappears meanwhile.
+fn state_of(path: &Path, is_left_out: fn(&OsStr) -> bool) -> io::Result<[u8; 32]> {
     let mut digest = Sha256::new();
-    if !folder.is_dir() {
+    if !path.is_dir() {
+        let both = [path, path.parent().unwrap_or(path)].map(Seen::at);
+        digest.update(serde_json::to_vec(&both)?);
         return Ok(digest.finalize().into());
     }
-    let files = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
-    let files = files.filter_entry(|entry| entry.file_name() != COMPILED);
+    let files = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
+    let is_listed = |name: &OsStr| name != COMPILED && !is_left_out(name);
+    let files = files.filter_entry(|entry| entry.depth() == 0 || is_listed(entry.file_name()));
     for (number, file) in files.enumerate() {
         if number == FILES_MAX {
-            return Err(io::Error::other("there are too many files of packages"));
+            return Err(io::Error::other("there are too many files"));
         }
         let file = file?;
         let name = file.path().as_os_str().as_bytes();
@@ -175,6 +205,7 @@ mod tests {
             implementation: "cpython".to_owned(),
             version: "3.11.2".to_owned(),
             packages: vec![folder.join("site-packages")],
+            own: vec![folder.join("lib/python3.11"), folder.join("lib64/libc.so.6")],
             variables: vec![("PYTHONHASHSEED".to_owned(), "0".to_owned())],
             readable: vec![PathBuf::from("/usr")],
             tier: Tier::T3,
@@ -189,6 +220,11 @@ mod tests {
         let of = surroundings(folder.path());
         fs::create_dir_all(of.packages[0].join("sympy-1.14.0.dist-info")).unwrap();
         fs::create_dir_all(of.packages[0].join(COMPILED)).unwrap();
+        fs::create_dir_all(of.own[0].join("site-packages/other")).unwrap();
+        fs::create_dir_all(of.own[0].join("json")).unwrap();
+        fs::write(of.own[0].join("json/decoder.py"), "1").unwrap();
+        fs::create_dir_all(of.own[1].parent().unwrap()).unwrap();
+        fs::write(&of.own[1], "libc").unwrap();
         fs::write(of.packages[0].join("six.py"), "version = 1").unwrap();
         fs::write(&of.program_file, "python").unwrap();
         (folder, of)
@@ -233,6 +269,13 @@ mod tests {
         all.push(digest_of(&of));
         fs::write(&of.program_file, "python 3").unwrap();
         all.push(digest_of(&of));
+        fs::write(of.own[0].join("json/decoder.py"), "22").unwrap();
+        all.push(digest_of(&of));
+        fs::write(&of.own[1], "other libc").unwrap();
+        all.push(digest_of(&of));
+        // A library that scripts load later.
+        fs::write(of.own[1].with_file_name("libssl.so.3"), "").unwrap();
+        all.push(digest_of(&of));
         let count = all.len();
         all.sort_unstable();
         all.dedup();
@@ -244,6 +287,8 @@ mod tests {
         let (_folder, of) = machine();
         let before = digest_of(&of);
         fs::write(of.packages[0].join(COMPILED).join("six.pyc"), "").unwrap();
+        // Packages that scripts cannot import.
+        fs::write(of.own[0].join("site-packages/other/module.py"), "").unwrap();
         assert_eq!(digest_of(&of), before);
     }
 

@@ -190,6 +190,8 @@ pub(crate) struct Surroundings {
     pub(crate) version: String,
     /// The folders of the interpreter's installed packages.
     pub(crate) packages: Vec<PathBuf>,
+    /// The folders of the standard library, and the shared libraries that every script loads.
+    pub(crate) own: Vec<PathBuf>,
     /// The environment variables of scripts.
     pub(crate) variables: Vec<(String, String)>,
     /// The paths that scripts can read.

@@ -11,8 +11,10 @@ use crate::verdict::Verdict;
 
 use super::{CheckCounts, EndReport, MemoryBound, Pictures, Returned};
 
-/// The ending, the output and the duration of a run.
-#[derive(Debug, Clone)]
+/// The ending, the output and the duration of a run. Its serialized form lacks the pictures' PNGs. A field that another
+/// version of this program has not written has the value of [`Outcome::never_started`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default = "Outcome::never_started")]
 pub(crate) struct Outcome {
     pub(crate) ending: Ending,
     pub(crate) stdout: Captured,
@@ -167,7 +169,7 @@ impl Ending {
 }
 
 /// The captured output of one stream.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Captured {
     /// The text, with invalid UTF-8 replaced and trailing white space removed.
     pub(crate) text: String,

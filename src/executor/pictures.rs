@@ -50,7 +50,7 @@ const TOO_MANY_MAX: u32 = 99_999;
 const DECODER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The pictures of a run.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pictures {
     pub(crate) all: Vec<Picture>,
     pub(crate) left_out: Vec<LeftOut>,

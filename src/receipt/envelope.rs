@@ -14,7 +14,7 @@ use super::keys::{PublicKeys, SigningKey};
 /// The media type of in-toto statements.
 pub(super) const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
-const SIGNATURE_BYTES: usize = 64;
+pub(super) const SIGNATURE_BYTES: usize = 64;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

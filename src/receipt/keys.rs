@@ -141,6 +141,12 @@ impl SigningKey {
         self.key.sign(message).to_bytes()
     }
 
+    /// Returns whether `signature` is this key's signature of `message`.
+    pub(super) fn has_signed(&self, message: &[u8], signature: &[u8; 64]) -> bool {
+        let signature = Signature::from_bytes(signature);
+        self.key.verifying_key().verify_strict(message, &signature).is_ok()
+    }
+
     /// Returns the public key in the PEM format.
     pub(super) fn public_pem(&self) -> Result<String, KeyError> {
         let pem = self.key.verifying_key().to_public_key_pem(LineEnding::LF);

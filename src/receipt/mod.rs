@@ -5,6 +5,7 @@
 //!
 //! - `writer` creates receipts and stores them.
 //! - `verification` checks receipts. It checks the exact bytes, before it parses any part of a statement.
+//! - `answers` stores results of scripts in the folder of receipts, signed, for later runs of the same scripts.
 //! - `head` signs the last row of the audit log in the same way.
 //!
 //! A receipt proves that the holder of the key has signed it. It never proves that the kernel was honest. So nothing
@@ -15,6 +16,7 @@
 //!
 //! No module outside of this folder names `ed25519_dalek`.
 
+mod answers;
 mod checkpoints;
 mod envelope;
 mod error;
@@ -28,6 +30,7 @@ mod tests;
 mod verification;
 mod writer;
 
+pub(crate) use answers::AnswerFiles;
 pub(crate) use checkpoints::{CheckpointVerification, Checkpoints};
 pub(crate) use error::ReceiptError;
 pub(crate) use head::{SignedHead, verify_head};

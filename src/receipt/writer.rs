@@ -209,6 +209,15 @@ impl Receipts {
         self.of_scripts.then_some(self)
     }
 
+    pub(super) fn key(&self) -> &SigningKey {
+        &self.key
+    }
+
+    /// Returns the folder of receipts.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Signs the last row of the audit log. Returns the signed head as one line.
     pub(crate) fn sign_head(&self, place: &AuditPlace) -> serde_json::Result<Vec<u8>> {
         head::sign(place, &self.key)

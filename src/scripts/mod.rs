@@ -108,9 +108,12 @@ impl Scripts {
         Self { session, ..self }
     }
 
-    /// Makes every run and every refusal leave a receipt, if `receipts` applies to scripts.
+    /// Makes every run and every refusal leave a receipt, if `receipts` applies to scripts. Results that can be used again
+    /// are then stored next to the receipts.
     pub(crate) fn with_receipts(self, receipts: Option<&Arc<Receipts>>) -> Self {
-        Self { receipts: receipts.and_then(Receipts::of_scripts).cloned(), ..self }
+        let Some(receipts) = receipts.and_then(Receipts::of_scripts) else { return self };
+        let once = self.once.map(|once| once.with_receipts(receipts));
+        Self { receipts: Some(Arc::clone(receipts)), once, ..self }
     }
 
     /// Makes scripts use packages that are installed, and installs nothing.

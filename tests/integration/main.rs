@@ -76,6 +76,7 @@ fn main() -> std::process::ExitCode {
         lifecycle::tests(),
         long_output::tests(),
         once::tests(),
+        once::processes::tests(),
         pictures::tests(),
         probe::tests(),
         receipts::tests(),

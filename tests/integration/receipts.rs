@@ -67,7 +67,7 @@ impl Receipts {
         self.with_variables(ServerBuilder::new())
     }
 
-    fn with_variables(&self, builder: ServerBuilder) -> ServerBuilder {
+    pub(crate) fn with_variables(&self, builder: ServerBuilder) -> ServerBuilder {
         builder
             .variable("QWED_MCP_DATA_DIR", self.path("data").to_str().unwrap())
             .variable("QWED_MCP_RECEIPTS", self.path("receipts").to_str().unwrap())

@@ -2,20 +2,15 @@
 //! plots have their own columns.
 
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
-use crate::executor::{
-    Cached, Captured, EndReport, Ending, LeftOut, MemoryBound, Outcome, Picture, Pictures,
-    Returned, Start,
-};
+use crate::executor::Outcome;
 use crate::gateway::{AuthorizedScript, Inputs};
-use crate::sandbox::Tier;
-use crate::verdict::Verdict;
 
 use super::super::job::JobEnd;
 
@@ -54,38 +49,11 @@ pub(super) struct Kept {
 /// The content of the column `result`.
 #[derive(Debug, Serialize, Deserialize)]
 enum End {
-    Ran(Box<Figures>),
+    /// The run without its output and plots.
+    Ran(Box<Outcome>),
     NotRun(String),
     Lost(String),
     Cancelled,
-}
-
-/// The metadata of a run, without its output and plots.
-#[derive(Debug, Serialize, Deserialize)]
-struct Figures {
-    ending: Ending,
-    stdout_truncated: bool,
-    stderr_truncated: bool,
-    pictures: Vec<Picture>,
-    left_out: Vec<LeftOut>,
-    duration: Duration,
-    /// Whether the run was starved. Rows of earlier versions do not have this field.
-    #[serde(default)]
-    is_starved: bool,
-    tier: Option<Tier>,
-    memory_bound: Option<MemoryBound>,
-    start: Start,
-    advice: Option<String>,
-    /// Rows of earlier versions do not have this field.
-    #[serde(default)]
-    returned: Option<Returned>,
-    /// Rows of earlier versions do not have this field.
-    #[serde(default)]
-    verdict: Option<Arc<Verdict>>,
-    receipt: Option<Value>,
-    /// Rows of earlier versions do not have this field.
-    #[serde(default)]
-    cached: Option<Cached>,
 }
 
 impl Kept {
@@ -106,11 +74,17 @@ impl Kept {
             JobEnd::Lost(worker) => End::Lost(worker.to_string()),
             JobEnd::Ran(outcome) => {
                 let pictures = &outcome.pictures.all;
-                kept.stdout = Some(outcome.stdout.text.clone().into());
-                kept.stderr = Some(outcome.stderr.text.clone().into());
                 kept.pictures = (!pictures.is_empty())
                     .then(|| pictures.iter().map(|picture| picture.png.clone()).collect());
-                End::Ran(Box::new(Figures::of(outcome)))
+                let mut outcome = Outcome::clone(outcome);
+                for (stream, column) in [
+                    (&mut outcome.stdout, &mut kept.stdout),
+                    (&mut outcome.stderr, &mut kept.stderr),
+                ] {
+                    *column = Some(mem::take(&mut stream.text).into());
+                    stream.bytes = None;
+                }
+                End::Ran(Box::new(outcome))
             }
         };
         // Serialization cannot fail for any `End`. If it did, readers would report the empty string as an unreadable
@@ -124,10 +98,18 @@ impl Kept {
             Ok(End::Cancelled) => JobEnd::Cancelled,
             Ok(End::NotRun(reason)) => JobEnd::NotRun(reason.into()),
             Ok(End::Lost(worker)) => JobEnd::Lost(worker.into()),
-            Ok(End::Ran(figures)) => {
-                let (stdout, stderr) = (self.stdout, self.stderr);
-                let pictures = self.pictures.unwrap_or_default();
-                JobEnd::Ran(Arc::new(figures.into_outcome(stdout, stderr, pictures)))
+            Ok(End::Ran(mut outcome)) => {
+                outcome.stdout.text = text(self.stdout);
+                outcome.stderr.text = text(self.stderr);
+                let mut pngs = self.pictures.unwrap_or_default().into_iter();
+                // A picture without its PNG is left out.
+                Arc::make_mut(&mut outcome.pictures).all.retain_mut(|picture| {
+                    pngs.next().is_some_and(|png| {
+                        picture.png = png;
+                        true
+                    })
+                });
+                JobEnd::Ran(Arc::from(outcome))
             }
             // A newer version of this program wrote the result.
             Err(_) => JobEnd::NotRun("its result cannot be read by this server".into()),
@@ -135,57 +117,6 @@ impl Kept {
     }
 }
 
-impl Figures {
-    fn of(outcome: &Outcome) -> Self {
-        Self {
-            ending: outcome.ending,
-            stdout_truncated: outcome.stdout.is_truncated,
-            stderr_truncated: outcome.stderr.is_truncated,
-            pictures: outcome.pictures.all.clone(),
-            left_out: outcome.pictures.left_out.clone(),
-            duration: outcome.duration,
-            is_starved: outcome.is_starved,
-            tier: outcome.tier,
-            memory_bound: outcome.memory_bound,
-            start: outcome.start,
-            advice: outcome.advice.clone(),
-            returned: outcome.end_report.returned.clone(),
-            verdict: outcome.verdict.clone(),
-            receipt: outcome.receipt.clone(),
-            cached: outcome.cached.clone(),
-        }
-    }
-
-    fn into_outcome(
-        self,
-        stdout: Option<Vec<u8>>,
-        stderr: Option<Vec<u8>>,
-        pngs: Vec<Vec<u8>>,
-    ) -> Outcome {
-        let captured = |bytes: Option<Vec<u8>>, is_truncated| {
-            let text = String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
-            Captured { text, is_truncated, ..Captured::default() }
-        };
-        let all = self.pictures.into_iter().zip(pngs);
-        let all = all.map(|(picture, png)| Picture { png, ..picture }).collect();
-        Outcome {
-            ending: self.ending,
-            stdout: captured(stdout, self.stdout_truncated),
-            stderr: captured(stderr, self.stderr_truncated),
-            pictures: Arc::new(Pictures { all, left_out: self.left_out }),
-            check_counts: None,
-            end_report: EndReport { returned: self.returned, ..EndReport::default() },
-            duration: self.duration,
-            took_pipes: false,
-            is_starved: self.is_starved,
-            has_slept: false,
-            tier: self.tier,
-            memory_bound: self.memory_bound,
-            start: self.start,
-            advice: self.advice,
-            verdict: self.verdict,
-            receipt: self.receipt,
-            cached: self.cached,
-        }
-    }
+fn text(column: Option<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&column.unwrap_or_default()).into_owned()
 }

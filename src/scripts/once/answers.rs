@@ -106,6 +106,11 @@ impl Answers {
         }
     }
 
+    /// Stores a result of another process.
+    pub(super) fn remember(&self, key: Key, outcome: &Arc<Outcome>) {
+        self.lock().store(key, Arc::clone(outcome));
+    }
+
     /// Returns the number of calls that wait for a run.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
@@ -160,8 +165,7 @@ impl Running {
 
 impl Leader {
     /// Stores the result, and passes it to the calls that wait.
-    pub(super) fn share(&self, outcome: Outcome) {
-        let outcome = Arc::new(outcome);
+    pub(super) fn share(&self, outcome: Arc<Outcome>) {
         self.end(Some(&outcome));
         self.running.result.get_or_init(|| Some(outcome));
         self.running.has_ended.cancel();
@@ -223,7 +227,7 @@ mod tests {
     }
 
     fn store(answers: &Arc<Answers>, number: usize, bytes: usize) {
-        answers.claim(key(number)).unwrap().share(printed(bytes));
+        answers.claim(key(number)).unwrap().share(Arc::new(printed(bytes)));
     }
 
     #[test]
@@ -273,7 +277,7 @@ mod tests {
         // The end of an earlier run does not end a later one.
         drop(second);
         let Found::Running(running) = answers.find(&key(1)) else { panic!("it is not running") };
-        third.share(printed(0));
+        third.share(Arc::new(printed(0)));
         assert!(matches!(running.ended().now_or_never(), Some(Ended::Shared(_))));
         assert!(answers.claim(key(1)).is_none() && is_stored(&answers, 1));
     }

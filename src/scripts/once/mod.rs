@@ -6,8 +6,10 @@
 //! | `sharing` | decides which runs and results other calls may use |
 //! | `answers` | remembers results, and the runs that other calls wait for |
 //!
-//! This module never decides about a script, starts a run, or writes to a log or a disk. A call that uses an earlier
-//! result is decided, audited and attested like every other call. Results are in memory only, and end with the process.
+//! Results are in memory. If scripts have receipts, results are also in files next to the receipts, for other processes.
+//!
+//! This module never decides about a script, and never starts a run. A call that uses an earlier result is decided,
+//! audited and attested like every other call.
 
 mod answers;
 mod key;
@@ -15,9 +17,11 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +30,7 @@ use crate::executor::{
     Cached, EnvironmentCache, EnvironmentDigest, Executor, Outcome, Surroundings,
 };
 use crate::gateway::AuthorizedScript;
+use crate::receipt::{AnswerFiles, Receipts};
 use crate::verification::differences::Differences;
 
 use answers::{Answers, Ended, Found, Leader};
@@ -37,6 +42,8 @@ pub(super) use key::Asked;
 #[derive(Debug)]
 pub(super) struct Once {
     answers: Arc<Answers>,
+    /// The results that other processes can use too. `None` if scripts have no receipts.
+    files: Option<Arc<AnswerFiles>>,
     keys: Keys,
 }
 
@@ -117,7 +124,13 @@ impl Once {
             tracing::warn!("results are not used again, because QWED_MCP_READ_PATHS is set");
             return None;
         }
-        Some(Self { answers: Arc::default(), keys: Keys::new(settings, Arc::clone(environment)) })
+        let keys = Keys::new(settings, Arc::clone(environment));
+        Some(Self { answers: Arc::default(), files: None, keys })
+    }
+
+    /// Makes results be stored next to receipts.
+    pub(super) fn with_receipts(self, receipts: &Arc<Receipts>) -> Self {
+        Self { files: Some(Arc::new(AnswerFiles::new(receipts))), ..self }
     }
 
     /// Begins the lookup of a run's result. Returns `None` if the result cannot be used for other runs, because its
@@ -157,8 +170,35 @@ impl Once {
                     Some(Ok(Ended::NotShared) | Err(_)) | None => Before::Alone,
                 }
             }
-            Found::Nothing if lookup.may_be_shared() => Before::Shared,
+            Found::Nothing if lookup.may_be_shared() => match self.stored(lookup.key).await {
+                Some(outcome) => later(outcome, lookup.begun.elapsed()),
+                None => Before::Shared,
+            },
             Found::Nothing => Before::Alone,
+        }
+    }
+
+    /// Returns the result in the files, and remembers it. A result that cannot be read is as good as none.
+    async fn stored(&self, key: Key) -> Option<Arc<Outcome>> {
+        let files = Arc::clone(self.files.as_ref()?);
+        let outcome = spawn_blocking(move || {
+            let content = files.read(&key.0)?;
+            serde_json::from_slice::<Outcome>(&content).ok()
+        });
+        let outcome = Arc::new(outcome.await.ok().flatten()?);
+        self.answers.remember(key, &outcome);
+        Some(outcome)
+    }
+
+    /// Stores a result in the files, if there are any. A failure only makes other processes run the script again.
+    async fn store(&self, key: Key, outcome: Arc<Outcome>) {
+        // The serialized form lacks pictures.
+        let Some(files) = self.files.clone().filter(|_| outcome.pictures.all.is_empty()) else {
+            return;
+        };
+        let stored = spawn_blocking(move || files.write(&key.0, &serde_json::to_vec(&outcome)?));
+        if let Err(error) = stored.await.map_err(io::Error::other).flatten() {
+            tracing::warn!(%error, "cannot store the result of a run");
         }
     }
 
@@ -170,7 +210,7 @@ impl Once {
         }
     }
 
-    /// Passes the result of the first run to the calls that wait for it, and remembers it, if it can be used again.
+    /// Passes the result of the first run to the calls that wait for it, and stores it, if it can be used again.
     pub(super) async fn conclude(&self, first: &First, outcome: &Outcome, is_cancelled: bool) {
         let First { leader, lookup } = first;
         if is_cancelled {
@@ -187,7 +227,10 @@ impl Once {
         }
         let receipt = outcome.receipt.as_ref().and_then(|receipt| receipt.get("sha256"));
         let cached = Cached { receipt: receipt.and_then(|it| it.as_str()).map(str::to_owned) };
-        leader.share(Outcome { receipt: None, cached: Some(cached), ..outcome.clone() });
+        let outcome = Outcome { receipt: None, cached: Some(cached), ..outcome.clone() };
+        let outcome = Arc::new(outcome);
+        leader.share(Arc::clone(&outcome));
+        self.store(lookup.key, outcome).await;
     }
 }
 

@@ -78,6 +78,7 @@ mod tests {
             implementation: String::new(),
             version: String::new(),
             packages: Vec::new(),
+            own: Vec::new(),
             variables: vec![(variable.to_owned(), "0".to_owned())],
             readable: Vec::new(),
             tier,

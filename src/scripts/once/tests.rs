@@ -68,6 +68,7 @@ impl Machine {
             implementation: String::new(),
             version: String::new(),
             packages: Vec::new(),
+            own: Vec::new(),
             variables: Vec::new(),
             readable: Vec::new(),
             tier: Tier::T3,

@@ -1,0 +1,270 @@
+//! Results of scripts, for later calls with the same script in this or another process (`QWED_MCP_ANSWER_ONCE`). Each
+//! result is a file in the folder of receipts, named by the key of its run. The file consists of a signature and the
+//! content. The signature covers the key too, so a file counts only under its own name, and only if it is complete.
+//!
+//! The folder has a limit. When it is reached, the results that were used longest ago are removed. This module never
+//! parses a result, and never decides which results can be used again.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::Receipts;
+use super::envelope::{SIGNATURE_BYTES, pre_authentication};
+use super::read_at_most;
+use super::reserved::{ReservedFile, remove_abandoned};
+use crate::folder::Folder;
+
+/// The name of the folder, in the folder of receipts.
+const FOLDER: &str = "answers";
+
+/// The type of the signed content. A signature of a receipt has another type, so neither can be used as the other.
+const CONTENT_TYPE: &str = "application/vnd.qwed.answer";
+
+/// The maximum size of all results together, in bytes. Each process may exceed it by a [`SLACK`]th.
+const BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// A process compares the size of the folder with its limit when it has stored this fraction of the limit.
+const SLACK: u64 = 16;
+
+/// The smallest size with which a result counts, in bytes. It also bounds the number of results.
+const RESULT_BYTES_MIN: u64 = 8 * 1024;
+
+/// The maximum size of a result, in bytes.
+const RESULT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The maximum number of names that are listed. It is more than the maximum number of results.
+const NAMES_MAX: usize = 64 * 1024;
+
+/// The key of a run.
+type Key = [u8; 32];
+
+/// The folder of results.
+#[derive(Debug)]
+pub(crate) struct AnswerFiles {
+    receipts: Arc<Receipts>,
+    folder: PathBuf,
+    bytes_max: u64,
+    /// The number of bytes that were stored since the size of the folder was compared with its limit. `None` if it was
+    /// never compared.
+    unchecked: Mutex<Option<u64>>,
+}
+
+impl AnswerFiles {
+    /// Removes the drafts that a killed process has left. Blocks on the disk.
+    pub(crate) fn new(receipts: &Arc<Receipts>) -> Self {
+        let folder = receipts.folder().join(FOLDER);
+        remove_abandoned(&folder);
+        let receipts = Arc::clone(receipts);
+        Self { receipts, folder, bytes_max: BYTES_MAX, unchecked: Mutex::default() }
+    }
+
+    /// Returns the content that was stored for a key. `None` if there is none, or if it is not as it was stored. Blocks
+    /// on the disk.
+    pub(crate) fn read(&self, key: &Key) -> Option<Vec<u8>> {
+        let folder = Folder::open(&self.folder).ok()?;
+        let name = hex::encode(key);
+        let file = folder.file(OsStr::new(&name)).ok()?;
+        // The results that were used longest ago are removed first. A time that cannot be set only changes the order.
+        let _ = file.set_modified(SystemTime::now());
+        let mut bytes = read_at_most(file, RESULT_BYTES_MAX).ok()?;
+        let content = bytes.split_off(bytes.len().min(SIGNATURE_BYTES));
+        let has_signed = |signature: [u8; SIGNATURE_BYTES]| {
+            self.receipts.key().has_signed(&signed(key, &content), &signature)
+        };
+        if bytes.try_into().is_ok_and(has_signed) {
+            return Some(content);
+        }
+        tracing::warn!(%name, "a stored result is not complete or was changed, so it is not used");
+        None
+    }
+
+    /// Stores a content for a key, unless it is too large. Blocks on the disk.
+    ///
+    /// The file is not synchronized. If it is incomplete after a failure of the machine, it is not used.
+    pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<()> {
+        let bytes = u64::try_from(SIGNATURE_BYTES + content.len()).unwrap_or(u64::MAX);
+        if bytes > RESULT_BYTES_MAX {
+            return Ok(());
+        }
+        self.make_room(counted(bytes))?;
+        let signature = self.receipts.key().sign(&signed(key, content));
+        let draft = ReservedFile::new(&self.folder, 0)?;
+        let target = self.folder.join(hex::encode(key));
+        draft.store(&[&signature, content].concat(), &target, false)
+    }
+
+    /// Counts bytes that are about to be stored. Removes results if this process has stored much since the last time.
+    fn make_room(&self, bytes: u64) -> io::Result<()> {
+        let mut unchecked = self.unchecked.lock().unwrap_or_else(PoisonError::into_inner);
+        let stored = unchecked.map(|unchecked| unchecked + bytes);
+        if stored.is_some_and(|stored| stored < self.bytes_max / SLACK) {
+            *unchecked = stored;
+            return Ok(());
+        }
+        *unchecked = Some(bytes);
+        match Folder::open(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            opened => remove_oldest(&opened?, self.bytes_max),
+        }
+    }
+}
+
+/// Removes the results that were used longest ago until the others have at most `bytes_max` bytes.
+fn remove_oldest(folder: &Folder, bytes_max: u64) -> io::Result<()> {
+    let mut results: Vec<(SystemTime, OsString, u64)> = Vec::new();
+    for name in folder.names(NAMES_MAX)? {
+        let is_result = name.len() == 2 * size_of::<Key>();
+        if is_result && let Ok(stat) = folder.stat(&name) {
+            results.push((stat.modified, name, counted(stat.bytes)));
+        }
+    }
+    results.sort_unstable();
+    let mut all: u64 = results.iter().map(|(.., bytes)| bytes).sum();
+    for (_, name, bytes) in results {
+        if all <= bytes_max {
+            break;
+        }
+        match folder.remove_file(&name) {
+            // Otherwise another process has removed the result.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => all -= bytes,
+        }
+    }
+    Ok(())
+}
+
+/// Returns the size with which a file counts.
+fn counted(bytes: u64) -> u64 {
+    bytes.max(RESULT_BYTES_MIN)
+}
+
+/// Returns the bytes that a signature covers.
+fn signed(key: &Key, content: &[u8]) -> Vec<u8> {
+    pre_authentication(CONTENT_TYPE, &[key, content].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::super::SigningKey;
+    use super::*;
+
+    struct Fixture {
+        folder: tempfile::TempDir,
+        files: AnswerFiles,
+    }
+
+    /// Returns the folder as a new process opens it.
+    fn opened(folder: &Path, secret: u8) -> AnswerFiles {
+        let key_file = folder.join("key");
+        fs::write(&key_file, "").unwrap();
+        let key = SigningKey::of([secret; 32]);
+        let receipts = Receipts::new(key, &key_file, &folder.join("receipts"), true, true).unwrap();
+        AnswerFiles::new(&Arc::new(receipts))
+    }
+
+    fn fixture() -> Fixture {
+        let folder = tempfile::tempdir().unwrap();
+        let files = opened(folder.path(), 1);
+        Fixture { folder, files }
+    }
+
+    impl Fixture {
+        fn file(&self, key: &Key) -> PathBuf {
+            self.folder.path().join("receipts/answers").join(hex::encode(key))
+        }
+    }
+
+    #[test]
+    fn a_result_is_read_by_other_processes_with_the_same_key() {
+        let fixture = fixture();
+        assert_eq!(fixture.files.read(&[1; 32]), None);
+        for content in [&b""[..], b"content", &[7; 10_000]] {
+            fixture.files.write(&[1; 32], content).unwrap();
+            for files in [&fixture.files, &opened(fixture.folder.path(), 1)] {
+                assert_eq!(files.read(&[1; 32]).as_deref(), Some(content));
+                assert_eq!(files.read(&[2; 32]), None);
+            }
+        }
+        assert_eq!(opened(fixture.folder.path(), 2).read(&[1; 32]), None);
+        // A result that is too large is not stored.
+        let large = vec![0; usize::try_from(RESULT_BYTES_MAX).unwrap()];
+        fixture.files.write(&[2; 32], &large).unwrap();
+        assert!(!fixture.file(&[2; 32]).exists());
+    }
+
+    #[test]
+    fn a_result_that_is_not_as_it_was_stored_is_not_used() {
+        let fixture = fixture();
+        let key = [1; 32];
+        fixture.files.write(&key, b"content").unwrap();
+        let stored = fs::read(fixture.file(&key)).unwrap();
+        for length in 0..stored.len() {
+            fs::write(fixture.file(&key), &stored[..length]).unwrap();
+            assert_eq!(fixture.files.read(&key), None, "{length}");
+            let mut changed = stored.clone();
+            changed[length] ^= 1;
+            fs::write(fixture.file(&key), changed).unwrap();
+            assert_eq!(fixture.files.read(&key), None, "{length}");
+        }
+        fs::write(fixture.file(&key), &stored).unwrap();
+        assert_eq!(fixture.files.read(&key).as_deref(), Some(&b"content"[..]));
+        // The result of another run.
+        fs::rename(fixture.file(&key), fixture.file(&[2; 32])).unwrap();
+        assert_eq!(fixture.files.read(&[2; 32]), None);
+        // A symlink to the result, and a further name of its file.
+        fs::write(fixture.folder.path().join("stored"), &stored).unwrap();
+        std::os::unix::fs::symlink(fixture.folder.path().join("stored"), fixture.file(&key))
+            .unwrap();
+        assert_eq!(fixture.files.read(&key), None);
+        fs::remove_file(fixture.file(&key)).unwrap();
+        fs::hard_link(fixture.folder.path().join("stored"), fixture.file(&key)).unwrap();
+        assert_eq!(fixture.files.read(&key), None);
+        // A later run replaces what is there.
+        fixture.files.write(&key, b"content").unwrap();
+        assert_eq!(fixture.files.read(&key).as_deref(), Some(&b"content"[..]));
+    }
+
+    #[test]
+    fn the_results_that_were_used_longest_ago_are_removed_first() {
+        let mut fixture = fixture();
+        fixture.files.bytes_max = 32 * RESULT_BYTES_MIN;
+        let key = |number: u8| [number; 32];
+        let long_ago = |number: u8| {
+            let time = SystemTime::now() - Duration::from_secs(1000 - u64::from(number));
+            fs::File::open(fixture.file(&key(number))).unwrap().set_modified(time).unwrap();
+        };
+        for number in 0..30 {
+            fixture.files.write(&key(number), b"small").unwrap();
+            long_ago(number);
+        }
+        let other = fixture.folder.path().join("receipts/answers/other");
+        fs::write(&other, "").unwrap();
+        assert!(fixture.files.read(&key(0)).is_some());
+        let content = vec![0; usize::try_from(2 * RESULT_BYTES_MIN).unwrap()];
+        for number in 30..40 {
+            fixture.files.write(&key(number), &content).unwrap();
+        }
+        let is_there = |number: u8| fixture.file(&key(number)).exists();
+        assert!(is_there(0) && other.exists() && (30..40).all(is_there));
+        let count = (1..30).filter(|number| is_there(*number)).count();
+        // There is room for 32 small results. Each of the ten large ones counts as two or three.
+        assert!((8..=13).contains(&count) && is_there(29) && !is_there(1), "{count}");
+    }
+
+    #[test]
+    fn a_draft_of_a_killed_process_is_removed() {
+        let fixture = fixture();
+        fixture.files.write(&[1; 32], b"content").unwrap();
+        let draft = fixture.file(&[1; 32]).with_file_name(".new-1");
+        fs::write(&draft, "").unwrap();
+        opened(fixture.folder.path(), 1);
+        assert!(!draft.exists() && fixture.files.read(&[1; 32]).is_some());
+    }
+}
