@@ -5,7 +5,9 @@
 
 First runs a batch with duplicates, with and without `--once`: 60 % of its lines repeat an earlier script. The order is random, and the
 same in both. The aim is twice the rate. Then measures calls over stdio with `QWED_MCP_ANSWER_ONCE=on`: the time of a result that is
-used again, of a ping, and of a call that is refused, in turns. The aim is at most 0.5 ms more than a ping. Finally compares runs of different scripts with and without the setting.
+used again, of a ping, and of a call that is refused, in turns. The aim is at most 0.5 ms more than a ping. Then compares runs of different
+scripts with and without the setting. Finally measures, with receipts, results that another process has stored next to results in memory.
+The aim is at most 0.5 ms more.
 
 Every answer is checked. A missed aim is information; a wrong answer is an error with exit code 1.
 """
@@ -42,6 +44,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
     lines = LINES_SMOKE if "--smoke" in sys.argv else LINES
     measure_batches(bench, lines)
     measure_calls(bench, options.rounds)
+    measure_files(bench, options.rounds)
     return 0
 
 
@@ -93,6 +96,25 @@ def measure_calls(bench: Bench, rounds: int) -> None:
         pairs = [different(server, other, number) for number in range(rounds)]
     ratio, low, high = interval([one / two for one, two in pairs])
     print(f"different scripts, deterministic, with the setting next to without: {ratio:.3f} ({low:.3f} to {high:.3f})")
+
+
+def measure_files(bench: Bench, rounds: int) -> None:
+    environment = dict(
+        bench.environment, QWED_MCP_DATA_DIR=str(bench.scratch / "data"), QWED_MCP_RECEIPTS=str(bench.scratch / "receipts"),
+        QWED_MCP_DETERMINISTIC="on", QWED_MCP_ANSWER_ONCE="on",
+    )
+    subprocess.run([bench.ours.command, "receipt", "keygen"], env=environment, capture_output=True, check=True)
+    bench = replace(bench, environment=environment)
+    pairs = []
+    with bench.ours.start(bench) as first, Contestant("later", bench.ours.command).start(bench) as later:
+        call(later, "print(0)", "0")
+        for number in range(1, rounds + 1):
+            script = f"print({number} * 3)"
+            call(first, script, str(number * 3))
+            pairs.append([call(later, script, str(number * 3), is_cached=True) for _ in range(2)])
+    difference, low, high = interval([of_file - of_memory for of_file, of_memory in pairs])
+    print(f"a result in a file takes {difference:.3f} ms more than one in memory ({low:.3f} to {high:.3f}; "
+          f"aim {HIT_MS_MAX:g}: {'met' if low <= HIT_MS_MAX else 'MISSED'})")
 
 
 def different(server: Server, other: Server, number: int) -> tuple[float, float]:

@@ -157,6 +157,13 @@ impl Seen {
             found.ctime_nsec().into(),
         ]))
     }
+
+    /// Adds the state to a digest. A missing file has only zeros, which no file has.
+    pub(super) fn add_to(&self, digest: &mut Sha256) {
+        for number in self.0.unwrap_or_default() {
+            digest.update(number.to_le_bytes());
+        }
+    }
 }
 
 impl EnvironmentCache {

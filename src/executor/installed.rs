@@ -19,8 +19,11 @@ use walkdir::WalkDir;
 use super::environment::{Environment, EnvironmentCache, Seen, seen};
 use super::{Determinism, Surroundings};
 
-/// The time for which files are not listed again.
-const LISTED_FOR: Duration = Duration::from_secs(2);
+/// The minimum and the maximum time for which files are not listed again.
+const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(60)];
+
+/// Files are not listed again for this multiple of the time that the last listing took, within [`LISTED_FOR`].
+const LISTING_SHARE: u32 = 50;
 
 /// The maximum number of files that are listed in a folder. A usual environment has twenty thousand.
 const FILES_MAX: usize = 500_000;
@@ -42,6 +45,8 @@ pub(crate) type EnvironmentDigest = [u8; 32];
 pub(crate) struct EnvironmentDigests {
     environment: Arc<EnvironmentCache>,
     known: Mutex<BTreeMap<Place, Known>>,
+    /// Held while files are listed, so that calls at the same time list them once.
+    listing: Mutex<()>,
 }
 
 /// The folders of packages and the plan of the sandbox, by which environments of this process differ.
@@ -50,7 +55,7 @@ type Place = (Vec<PathBuf>, String);
 #[derive(Debug)]
 struct Known {
     seen: Vec<Seen>,
-    listed: Instant,
+    expires: Instant,
     digest: EnvironmentDigest,
 }
 
@@ -76,7 +81,7 @@ struct Facts<'a> {
 impl EnvironmentDigests {
     /// Creates an empty store. The descriptions of environments come from `environment`.
     pub(crate) fn new(environment: Arc<EnvironmentCache>) -> Self {
-        Self { environment, known: Mutex::default() }
+        Self { environment, ..Self::default() }
     }
 
     /// Returns the digest that was computed last, if nothing was installed since and if it is recent. Reads only the
@@ -84,24 +89,30 @@ impl EnvironmentDigests {
     pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<EnvironmentDigest> {
         let known = self.lock();
         let known = known.get(&place(surroundings))?;
-        let is_current = known.listed.elapsed() < LISTED_FOR && known.seen == seen(surroundings);
+        let is_current = Instant::now() < known.expires && known.seen == seen(surroundings);
         is_current.then_some(known.digest)
     }
 
-    /// Computes the digest. Blocks on the disk.
+    /// Returns the digest, and computes it if it is not known. Blocks on the disk.
     ///
     /// # Errors
     ///
     /// [`io::Error`] if the interpreter cannot be read, or if a path is not UTF-8.
     pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<EnvironmentDigest> {
-        let (seen, place, listed) = (seen(surroundings), place(surroundings), Instant::now());
+        let _listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = self.known(surroundings) {
+            return Ok(known);
+        }
+        let (seen, begun) = (seen(surroundings), Instant::now());
         let environment = self.environment.get(surroundings)?;
         let digest = digest(surroundings, &environment)?;
+        let [min, max] = LISTED_FOR;
+        let expires = begun + (begun.elapsed() * LISTING_SHARE).clamp(min, max);
         let mut all = self.lock();
         if all.len() >= ENVIRONMENTS_MAX {
             all.clear();
         }
-        all.insert(place, Known { seen, listed, digest });
+        all.insert(place(surroundings), Known { seen, expires, digest });
         Ok(digest)
     }
 
@@ -171,8 +182,9 @@ fn states(
 fn state_of(path: &Path, is_left_out: fn(&OsStr) -> bool) -> io::Result<[u8; 32]> {
     let mut digest = Sha256::new();
     if !path.is_dir() {
-        let both = [path, path.parent().unwrap_or(path)].map(Seen::at);
-        digest.update(serde_json::to_vec(&both)?);
+        for path in [path, path.parent().unwrap_or(path)] {
+            Seen::at(path).add_to(&mut digest);
+        }
         return Ok(digest.finalize().into());
     }
     let files = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
@@ -186,7 +198,7 @@ fn state_of(path: &Path, is_left_out: fn(&OsStr) -> bool) -> io::Result<[u8; 32]
         let name = file.path().as_os_str().as_bytes();
         digest.update(u64::try_from(name.len()).unwrap_or(u64::MAX).to_le_bytes());
         digest.update(name);
-        digest.update(serde_json::to_vec(&Seen::of(&file.metadata()?))?);
+        Seen::of(&file.metadata()?).add_to(&mut digest);
     }
     Ok(digest.finalize().into())
 }
