@@ -115,6 +115,9 @@ pub(crate) struct Verdict {
     pub(crate) document_digest: String,
     /// The Verification Context.
     pub(crate) document: Value,
+    /// Whether a less busy machine could lead to another outcome, because a variant of the script did not end.
+    #[serde(skip)]
+    pub(crate) depends_on_load: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -156,6 +156,8 @@ pub(super) fn run(options: &Options) -> ExitCode {
     if let Some(file) = &options.batch.batch {
         return batch::run(file, settings, &options.batch);
     }
+    // The output of a script is printed while it runs.
+    settings.answer_once = false;
     run_script(options, &settings).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
         ExitCode::from(code::NOT_RUN)

@@ -137,7 +137,7 @@ fn start(digest: &str) -> &str {
 pub(crate) struct EnvironmentCache(Mutex<Option<(Vec<Seen>, Arc<Environment>)>>);
 
 /// The state of a file or a folder. It changes when something is installed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seen(Option<[i128; 7]>);
 
 impl Seen {
@@ -158,9 +158,15 @@ impl Seen {
         ]))
     }
 
-    /// Adds the state to a digest. A missing file has only zeros, which no file has.
+    pub(super) fn missing() -> Self {
+        Self(None)
+    }
+
+    /// Adds the state to a digest, without the device's number, which may change with each mount. A missing file has only
+    /// zeros, which no file has.
     pub(super) fn add_to(&self, digest: &mut Sha256) {
-        for number in self.0.unwrap_or_default() {
+        let [_device, of_file @ ..] = self.0.unwrap_or_default();
+        for number in of_file {
             digest.update(number.to_le_bytes());
         }
     }

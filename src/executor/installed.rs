@@ -4,8 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -14,19 +12,20 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use super::environment::{Environment, EnvironmentCache, Seen, seen};
 use super::{Determinism, Surroundings};
+use crate::sandbox::is_store;
 
 /// The minimum and the maximum time for which files are not listed again.
-const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(60)];
+const LISTED_FOR: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
 
 /// Files are not listed again for this multiple of the time that the last listing took, within [`LISTED_FOR`].
 const LISTING_SHARE: u32 = 50;
 
-/// The maximum number of files that are listed in a folder. A usual environment has twenty thousand.
-const FILES_MAX: usize = 500_000;
+/// The maximum number of entries that are listed below a path. A usual environment has twenty thousand.
+const ENTRIES_MAX: usize = 500_000;
 
 /// The maximum number of environments that are remembered. A server has one, and eight more if scripts list packages.
 const ENVIRONMENTS_MAX: usize = 16;
@@ -39,6 +38,10 @@ const PACKAGES: [&str; 2] = ["site-packages", "dist-packages"];
 
 /// The digest of an environment. Two equal digests belong to equal environments.
 pub(crate) type EnvironmentDigest = [u8; 32];
+
+/// The digest of an environment cannot be computed. The log has the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoDigest;
 
 /// The digests of environments that were computed before.
 #[derive(Debug, Default)]
@@ -56,22 +59,23 @@ type Place = (Vec<PathBuf>, String);
 struct Known {
     seen: Vec<Seen>,
     expires: Instant,
-    digest: EnvironmentDigest,
+    digest: Result<EnvironmentDigest, NoDigest>,
 }
 
 /// The facts that make up the digest.
 #[derive(Serialize)]
 struct Facts<'a> {
     environment: &'a Environment,
-    /// The state of this program's file. Another version may run scripts in another way.
-    own_program: Seen,
+    /// A digest of the state of this program's file. Another version may run scripts in another way.
+    own_program: [u8; 32],
     program_file: &'a PathBuf,
     /// Each folder of packages, with a digest of the states of its files.
     folders: Vec<(&'a PathBuf, [u8; 32])>,
     /// The same for the interpreter's own files.
     own: Vec<(&'a PathBuf, [u8; 32])>,
+    /// Each path that scripts can read, with a digest of the states of its folders.
+    readable: Vec<(&'a PathBuf, [u8; 32])>,
     variables: &'a [(String, String)],
-    readable: &'a [PathBuf],
     tier: &'static str,
     plan_sha256: &'a str,
     memory_mib: u64,
@@ -86,7 +90,10 @@ impl EnvironmentDigests {
 
     /// Returns the digest that was computed last, if nothing was installed since and if it is recent. Reads only the
     /// metadata of a few paths.
-    pub(crate) fn known(&self, surroundings: &Surroundings) -> Option<EnvironmentDigest> {
+    pub(crate) fn known(
+        &self,
+        surroundings: &Surroundings,
+    ) -> Option<Result<EnvironmentDigest, NoDigest>> {
         let known = self.lock();
         let known = known.get(&place(surroundings))?;
         let is_current = Instant::now() < known.expires && known.seen == seen(surroundings);
@@ -94,18 +101,18 @@ impl EnvironmentDigests {
     }
 
     /// Returns the digest, and computes it if it is not known. Blocks on the disk.
-    ///
-    /// # Errors
-    ///
-    /// [`io::Error`] if the interpreter cannot be read, or if a path is not UTF-8.
-    pub(crate) fn get(&self, surroundings: &Surroundings) -> io::Result<EnvironmentDigest> {
+    pub(crate) fn get(&self, surroundings: &Surroundings) -> Result<EnvironmentDigest, NoDigest> {
         let _listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = self.known(surroundings) {
-            return Ok(known);
+            return known;
         }
         let (seen, begun) = (seen(surroundings), Instant::now());
-        let environment = self.environment.get(surroundings)?;
-        let digest = digest(surroundings, &environment)?;
+        let environment = self.environment.get(surroundings);
+        let digest = environment.and_then(|environment| digest(surroundings, &environment));
+        let digest = digest.map_err(|error| {
+            tracing::warn!(%error, "results are not used again, because the environment is unknown");
+            NoDigest
+        });
         let [min, max] = LISTED_FOR;
         let expires = begun + (begun.elapsed() * LISTING_SHARE).clamp(min, max);
         let mut all = self.lock();
@@ -113,7 +120,7 @@ impl EnvironmentDigests {
             all.clear();
         }
         all.insert(place(surroundings), Known { seen, expires, digest });
-        Ok(digest)
+        digest
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Known>> {
@@ -141,12 +148,12 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     } = surroundings;
     let facts = Facts {
         environment,
-        own_program: Seen::of(&own_program()?.metadata()?),
+        own_program: own_program()?,
         program_file,
-        folders: states(packages, |_| false)?,
-        own: states(own, |name| PACKAGES.iter().any(|it| name == *it))?,
+        folders: states(packages, Listing::Packages)?,
+        own: states(own, Listing::Library)?,
+        readable: states(readable, Listing::Folders)?,
         variables,
-        readable,
         tier: tier.as_str(),
         plan_sha256,
         memory_mib: *memory_mib,
@@ -155,13 +162,13 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
     Ok(Sha256::digest(serde_json::to_vec(&facts)?).into())
 }
 
-/// Opens the file of this process's program, even if another file has its name now.
-fn own_program() -> io::Result<File> {
-    if cfg!(target_os = "linux") {
-        File::open("/proc/self/exe")
-    } else {
-        File::open(env::current_exe()?)
-    }
+/// Returns a digest of the state of this process's program, even if another file has its name now.
+fn own_program() -> io::Result<[u8; 32]> {
+    let file =
+        if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { env::current_exe()? };
+    let mut digest = Sha256::new();
+    Seen::of(&file.metadata()?).add_to(&mut digest);
+    Ok(digest.finalize().into())
 }
 
 /// Returns the measures of a deterministic run as a text, with all their fields.
@@ -169,36 +176,58 @@ fn measures(determinism: Option<Determinism>) -> String {
     format!("{determinism:?}")
 }
 
-fn states(
-    paths: &[PathBuf],
-    is_left_out: fn(&OsStr) -> bool,
-) -> io::Result<Vec<(&PathBuf, [u8; 32])>> {
-    paths.iter().map(|path| Ok((path, state_of(path, is_left_out)?))).collect()
+/// The entries that are listed in a folder. The folder itself is always among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listing {
+    /// All files and folders, except compiled modules.
+    Packages,
+    /// All files and folders, except compiled modules and packages.
+    Library,
+    /// All folders. The state of a folder changes when a file in it is replaced.
+    Folders,
 }
 
-/// Returns a digest of the names and states of all files in a folder, except in folders with names that are left out. For
-/// another file, returns a digest of its state and its folder's. The state of the folder changes when a library beside the
-/// file is replaced. Fails if there are too many files, or if a file disappears meanwhile.
-fn state_of(path: &Path, is_left_out: fn(&OsStr) -> bool) -> io::Result<[u8; 32]> {
-    let mut digest = Sha256::new();
-    if !path.is_dir() {
-        for path in [path, path.parent().unwrap_or(path)] {
-            Seen::at(path).add_to(&mut digest);
-        }
-        return Ok(digest.finalize().into());
+impl Listing {
+    fn has(self, entry: &DirEntry) -> bool {
+        let name = entry.file_name();
+        entry.depth() == 0
+            || match self {
+                Self::Packages => name != COMPILED,
+                Self::Library => name != COMPILED && PACKAGES.iter().all(|it| name != *it),
+                Self::Folders => name != COMPILED && entry.file_type().is_dir(),
+            }
     }
-    let files = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
-    let is_listed = |name: &OsStr| name != COMPILED && !is_left_out(name);
-    let files = files.filter_entry(|entry| entry.depth() == 0 || is_listed(entry.file_name()));
-    for (number, file) in files.enumerate() {
-        if number == FILES_MAX {
-            return Err(io::Error::other("there are too many files"));
+}
+
+fn states(paths: &[PathBuf], listing: Listing) -> io::Result<Vec<(&PathBuf, [u8; 32])>> {
+    paths.iter().map(|path| Ok((path, state_of(path, listing)?))).collect()
+}
+
+/// Returns a digest of the names and states of a path and of the entries below it. Fails if there are too many.
+fn state_of(path: &Path, listing: Listing) -> io::Result<[u8; 32]> {
+    let mut digest = Sha256::new();
+    let entries = WalkDir::new(path)
+        .follow_links(listing != Listing::Folders)
+        .max_depth(if is_store(path) { 0 } else { usize::MAX })
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| listing.has(entry));
+    for (number, entry) in entries.enumerate() {
+        if number == ENTRIES_MAX {
+            return Err(io::Error::other(format!("{} has too many files", path.display())));
         }
-        let file = file?;
-        let name = file.path().as_os_str().as_bytes();
+        let (path, state) = match &entry {
+            Ok(entry) => (
+                Some(entry.path()),
+                entry.metadata().map_or_else(|_| Seen::missing(), |it| Seen::of(&it)),
+            ),
+            // For example a symlink to a file that does not exist, or a folder that cannot be read.
+            Err(error) => (error.path(), Seen::missing()),
+        };
+        let name = path.map_or(&[][..], |path| path.as_os_str().as_bytes());
         digest.update(u64::try_from(name.len()).unwrap_or(u64::MAX).to_le_bytes());
         digest.update(name);
-        Seen::of(&file.metadata()?).add_to(&mut digest);
+        state.add_to(&mut digest);
     }
     Ok(digest.finalize().into())
 }
@@ -219,7 +248,7 @@ mod tests {
             packages: vec![folder.join("site-packages")],
             own: vec![folder.join("lib/python3.11"), folder.join("lib64/libc.so.6")],
             variables: vec![("PYTHONHASHSEED".to_owned(), "0".to_owned())],
-            readable: vec![PathBuf::from("/usr")],
+            readable: vec![folder.join("lib64"), folder.join("zoneinfo")],
             tier: Tier::T3,
             memory_mib: 1024,
             plan_sha256: "p".to_owned(),
@@ -285,13 +314,36 @@ mod tests {
         all.push(digest_of(&of));
         fs::write(&of.own[1], "other libc").unwrap();
         all.push(digest_of(&of));
-        // A library that scripts load later.
+        // A library that scripts load later, and a time zone.
         fs::write(of.own[1].with_file_name("libssl.so.3"), "").unwrap();
+        all.push(digest_of(&of));
+        fs::create_dir_all(of.readable[1].join("America")).unwrap();
+        all.push(digest_of(&of));
+        fs::write(of.readable[1].join("America/New_York"), "").unwrap();
+        all.push(digest_of(&of));
+        fs::write(of.readable[1].join("new"), "").unwrap();
+        fs::rename(of.readable[1].join("new"), of.readable[1].join("America/New_York")).unwrap();
+        all.push(digest_of(&of));
+        // A symlink to a file that does not exist yet.
+        std::os::unix::fs::symlink("target", site.join("link.py")).unwrap();
+        all.push(digest_of(&of));
+        fs::write(site.join("target"), "").unwrap();
         all.push(digest_of(&of));
         let count = all.len();
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_read_is_not_read_again_at_once() {
+        let (_folder, of) = machine();
+        fs::remove_file(&of.program_file).unwrap();
+        let digests = EnvironmentDigests::default();
+        assert_eq!((digests.get(&of), digests.known(&of)), (Err(NoDigest), Some(Err(NoDigest))));
+        fs::write(&of.program_file, "python").unwrap();
+        assert_eq!(digests.known(&of), None);
+        assert!(digests.get(&of).is_ok());
     }
 
     #[test]
@@ -310,7 +362,7 @@ mod tests {
         let digests = EnvironmentDigests::default();
         assert_eq!(digests.known(&of), None);
         let digest = digests.get(&of).unwrap();
-        assert_eq!(digests.known(&of), Some(digest));
+        assert_eq!(digests.known(&of), Some(Ok(digest)));
         fs::create_dir(of.packages[0].join("numpy-2.0.dist-info")).unwrap();
         assert_eq!(digests.known(&of), None);
         assert_ne!(digests.get(&of).unwrap(), digest);

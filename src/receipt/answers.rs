@@ -2,14 +2,16 @@
 //! result is a file in the folder of receipts, named by the key of its run. The file consists of a signature and the
 //! content. The signature covers the key too, so a file counts only under its own name, and only if it is complete.
 //!
-//! The folder has a limit. When it is reached, the results that were used longest ago are removed. This module never
+//! The folder has a limit. When it is reached, the files that were written or read longest ago are removed. This module never
 //! parses a result, and never decides which results can be used again.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
+
+use nix::sys::statvfs::statvfs;
 
 use super::Receipts;
 use super::envelope::{SIGNATURE_BYTES, pre_authentication};
@@ -35,6 +37,9 @@ const RESULT_BYTES_MIN: u64 = 8 * 1024;
 /// The maximum size of a result, in bytes.
 const RESULT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// The free space of the disk below which nothing is stored, in bytes. Receipts need space on the same disk.
+const FREE_BYTES_MIN: u64 = 1024 * 1024 * 1024;
+
 /// The maximum number of names that are listed. It is more than the maximum number of results.
 const NAMES_MAX: usize = 64 * 1024;
 
@@ -47,9 +52,8 @@ pub(crate) struct AnswerFiles {
     receipts: Arc<Receipts>,
     folder: PathBuf,
     bytes_max: u64,
-    /// The number of bytes that were stored since the size of the folder was compared with its limit. `None` if it was
-    /// never compared.
-    unchecked: Mutex<Option<u64>>,
+    /// The number of bytes that were stored since the size of the folder was compared with its limit.
+    unchecked: Mutex<u64>,
 }
 
 impl AnswerFiles {
@@ -58,7 +62,9 @@ impl AnswerFiles {
         let folder = receipts.folder().join(FOLDER);
         remove_abandoned(&folder);
         let receipts = Arc::clone(receipts);
-        Self { receipts, folder, bytes_max: BYTES_MAX, unchecked: Mutex::default() }
+        // The first result makes this process compare the size.
+        let unchecked = Mutex::new(BYTES_MAX / SLACK);
+        Self { receipts, folder, bytes_max: BYTES_MAX, unchecked }
     }
 
     /// Returns the content that was stored for a key. `None` if there is none, or if it is not as it was stored. Blocks
@@ -67,7 +73,7 @@ impl AnswerFiles {
         let folder = Folder::open(&self.folder).ok()?;
         let name = hex::encode(key);
         let file = folder.file(OsStr::new(&name)).ok()?;
-        // The results that were used longest ago are removed first. A time that cannot be set only changes the order.
+        // A time that cannot be set only changes the order of removals.
         let _ = file.set_modified(SystemTime::now());
         let mut bytes = read_at_most(file, RESULT_BYTES_MAX).ok()?;
         let content = bytes.split_off(bytes.len().min(SIGNATURE_BYTES));
@@ -81,59 +87,60 @@ impl AnswerFiles {
         None
     }
 
-    /// Stores a content for a key, unless it is too large. Blocks on the disk.
+    /// Stores a content for a key, unless it is too large or the disk is almost full. Returns whether [`Self::remove_oldest`]
+    /// must be called. Blocks on the disk.
     ///
     /// The file is not synchronized. If it is incomplete after a failure of the machine, it is not used.
-    pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<bool> {
         let bytes = u64::try_from(SIGNATURE_BYTES + content.len()).unwrap_or(u64::MAX);
-        if bytes > RESULT_BYTES_MAX {
-            return Ok(());
-        }
-        self.make_room(counted(bytes))?;
-        let signature = self.receipts.key().sign(&signed(key, content));
         let draft = ReservedFile::new(&self.folder, 0)?;
+        if bytes > RESULT_BYTES_MAX || free_bytes(&self.folder)? < FREE_BYTES_MIN {
+            return Ok(false);
+        }
+        let signature = self.receipts.key().sign(&signed(key, content));
         let target = self.folder.join(hex::encode(key));
-        draft.store(&[&signature, content].concat(), &target, false)
+        draft.store(&[&signature, content].concat(), &target, false)?;
+        let mut unchecked = self.unchecked.lock().unwrap_or_else(PoisonError::into_inner);
+        *unchecked += counted(bytes);
+        let is_limit_near = *unchecked >= self.bytes_max / SLACK;
+        if is_limit_near {
+            *unchecked = 0;
+        }
+        Ok(is_limit_near)
     }
 
-    /// Counts bytes that are about to be stored. Removes results if this process has stored much since the last time.
-    fn make_room(&self, bytes: u64) -> io::Result<()> {
-        let mut unchecked = self.unchecked.lock().unwrap_or_else(PoisonError::into_inner);
-        let stored = unchecked.map(|unchecked| unchecked + bytes);
-        if stored.is_some_and(|stored| stored < self.bytes_max / SLACK) {
-            *unchecked = stored;
-            return Ok(());
+    /// Removes the files that were written or read longest ago, until the limit is kept. Blocks on the disk.
+    pub(crate) fn remove_oldest(&self) {
+        let Ok(folder) = Folder::open(&self.folder) else { return };
+        let mut results: Vec<(SystemTime, OsString, u64)> = Vec::new();
+        for name in folder.names(NAMES_MAX).unwrap_or_default() {
+            let is_result = name.len() == 2 * size_of::<Key>();
+            let stat = folder.stat(&name).ok().filter(|stat| is_result && stat.is_plain_file());
+            results.extend(stat.map(|stat| (stat.modified, name, counted(stat.bytes))));
         }
-        *unchecked = Some(bytes);
-        match Folder::open(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            opened => remove_oldest(&opened?, self.bytes_max),
+        results.sort_unstable();
+        let mut all: u64 = results.iter().map(|(.., bytes)| bytes).sum();
+        for (_, name, bytes) in results {
+            if all <= self.bytes_max {
+                break;
+            }
+            match folder.remove_file(&name) {
+                // Otherwise another process has removed the file.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, "cannot remove a stored result");
+                }
+                _ => all -= bytes,
+            }
         }
     }
 }
 
-/// Removes the results that were used longest ago until the others have at most `bytes_max` bytes.
-fn remove_oldest(folder: &Folder, bytes_max: u64) -> io::Result<()> {
-    let mut results: Vec<(SystemTime, OsString, u64)> = Vec::new();
-    for name in folder.names(NAMES_MAX)? {
-        let is_result = name.len() == 2 * size_of::<Key>();
-        if is_result && let Ok(stat) = folder.stat(&name) {
-            results.push((stat.modified, name, counted(stat.bytes)));
-        }
-    }
-    results.sort_unstable();
-    let mut all: u64 = results.iter().map(|(.., bytes)| bytes).sum();
-    for (_, name, bytes) in results {
-        if all <= bytes_max {
-            break;
-        }
-        match folder.remove_file(&name) {
-            // Otherwise another process has removed the result.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => all -= bytes,
-        }
-    }
-    Ok(())
+/// Returns the free space of a folder's disk for this user, in bytes.
+fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let disk = statvfs(folder)?;
+    // The types of these fields differ between systems.
+    #[allow(clippy::useless_conversion, reason = "they are u64 on Linux, and u32 on macOS")]
+    Ok(u64::from(disk.blocks_available()).saturating_mul(u64::from(disk.fragment_size())))
 }
 
 /// Returns the size with which a file counts.
@@ -149,7 +156,6 @@ fn signed(key: &Key, content: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::Path;
     use std::time::Duration;
 
     use super::super::SigningKey;
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_that_were_used_longest_ago_are_removed_first() {
+    fn the_files_that_were_used_longest_ago_are_removed_first() {
         let mut fixture = fixture();
         fixture.files.bytes_max = 32 * RESULT_BYTES_MIN;
         let key = |number: u8| [number; 32];
@@ -246,10 +252,14 @@ mod tests {
         }
         let other = fixture.folder.path().join("receipts/answers/other");
         fs::write(&other, "").unwrap();
+        // A folder with the name of a result is no obstacle.
+        fs::create_dir(fixture.file(&[255; 32])).unwrap();
         assert!(fixture.files.read(&key(0)).is_some());
         let content = vec![0; usize::try_from(2 * RESULT_BYTES_MIN).unwrap()];
         for number in 30..40 {
-            fixture.files.write(&key(number), &content).unwrap();
+            if fixture.files.write(&key(number), &content).unwrap() {
+                fixture.files.remove_oldest();
+            }
         }
         let is_there = |number: u8| fixture.file(&key(number)).exists();
         assert!(is_there(0) && other.exists() && (30..40).all(is_there));

@@ -315,8 +315,9 @@ impl Scripts {
         if self.vacuity {
             let run =
                 Judged { script, limits, outcome, verdict: &verdict, proof, cancel, executor };
-            let variants = self.run_variants(run).await;
+            let (variants, depends_on_load) = self.run_variants(run).await;
             verdict = verdict_with(variants, outcome);
+            verdict.depends_on_load = depends_on_load;
         }
         if outcome.advice.is_none() {
             outcome.advice = verdict.note(self.verdict_note);

@@ -34,44 +34,65 @@ pub(super) struct Judged<'r> {
     pub(super) executor: &'r Arc<dyn Executor>,
 }
 
+/// The result of one variant.
+enum OfVariant {
+    CheckFailed,
+    AllHeld,
+    /// There is no such variant, or it shows nothing about the checks.
+    Nothing,
+    /// The variant did not start, or it was ended. With more time it may show something.
+    DidNotEnd,
+}
+
 impl Scripts {
-    /// Runs at most four variants of a verified script, and returns their result.
-    pub(super) async fn run_variants(&self, run: Judged<'_>) -> Variants {
-        let Some(names) = run.script.names() else { return Variants::NotAllHeld };
+    /// Runs at most four variants of a verified script, and returns their result. Also returns whether a less busy machine
+    /// could lead to another result.
+    pub(super) async fn run_variants(&self, run: Judged<'_>) -> (Variants, bool) {
+        let Some(names) = run.script.names() else { return (Variants::NotAllHeld, false) };
         if run.verdict.outcome != Conclusion::Verified || has_general_check(names, run.verdict) {
-            return Variants::NotAllHeld;
+            return (Variants::NotAllHeld, false);
         }
         let timeout = run.limits.timeout.min(2 * run.outcome.duration + EXTRA_TIME);
         let run =
             Judged { limits: RunLimits { timeout, takes_pictures: false, ..run.limits }, ..run };
-        let mut result = Variants::NotAllHeld;
-        for change in OF_NUMBERS {
-            match self.fails_in_variant(&run, change).await {
-                Some(true) => return Variants::NotAllHeld,
-                Some(false) => result = Variants::AllHeld,
-                None if run.cancel.is_cancelled() => return Variants::NotRun,
-                None => {}
+        let (mut result, mut depends_on_load) = (Variants::NotAllHeld, false);
+        for change in OF_NUMBERS.into_iter().chain([Change::Operators]) {
+            if change == Change::Operators && result != Variants::AllHeld {
+                break;
+            }
+            match self.of_variant(&run, change).await {
+                OfVariant::CheckFailed => return (Variants::NotAllHeld, false),
+                OfVariant::AllHeld => result = Variants::AllHeld,
+                OfVariant::Nothing => {}
+                OfVariant::DidNotEnd => depends_on_load = true,
+            }
+            if run.cancel.is_cancelled() {
+                return (Variants::NotRun, true);
             }
         }
-        if result == Variants::AllHeld
-            && self.fails_in_variant(&run, Change::Operators).await == Some(true)
-        {
-            return Variants::NotAllHeld;
-        }
-        if run.cancel.is_cancelled() { Variants::NotRun } else { result }
+        (result, depends_on_load)
     }
 
-    /// Runs one variant. Returns whether a check failed in it; `None` if there is no variant, or if it shows nothing.
-    async fn fails_in_variant(&self, run: &Judged<'_>, change: Change) -> Option<bool> {
-        let variant = variant(run.script.source().as_str(), change)?;
+    /// Runs one variant.
+    async fn of_variant(&self, run: &Judged<'_>, change: Change) -> OfVariant {
+        let Some(variant) = variant(run.script.source().as_str(), change) else {
+            return OfVariant::Nothing;
+        };
         if run.cancel.is_cancelled() || self.require(run.proof, None).await.is_err() {
-            return None;
+            return OfVariant::DidNotEnd;
         }
-        let variant = self.permitted_variant(run.script, variant).await?;
+        let Some(variant) = self.permitted_variant(run.script, variant).await else {
+            return OfVariant::Nothing;
+        };
         let cancel = run.cancel.clone();
         let ran = Self::execute(run.executor, variant.clone(), run.limits, cancel, Echo::default());
-        let outcome = ran.await.ok()?;
-        has_failed(&variant.names()?.checks, &outcome)
+        let Ok(outcome) = ran.await else { return OfVariant::DidNotEnd };
+        match variant.names().and_then(|names| has_failed(&names.checks, &outcome)) {
+            Some(true) => OfVariant::CheckFailed,
+            Some(false) => OfVariant::AllHeld,
+            None if outcome.is_result() => OfVariant::Nothing,
+            None => OfVariant::DidNotEnd,
+        }
     }
 }
 

@@ -205,7 +205,7 @@ fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, mut parts: Parts) 
     }
     let checks_omitted = checks.len().saturating_sub(CHECKS_MAX);
     checks.truncate(CHECKS_MAX);
-    Verdict { outcome, checks, checks_omitted, document_digest, document }
+    Verdict { outcome, checks, checks_omitted, document_digest, document, depends_on_load: false }
 }
 
 /// Returns the document without `object.formalization`.

@@ -52,7 +52,7 @@ pub use linux::*;
 pub use order::{
     Fixed, FixedClock, GroupLimits, GroupOrder, Neighbours, Order, Role, SeatbeltOrder,
 };
-pub use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, may_be_readable};
+pub use plan::{ArtifactFolder, Limits, Plan, PlanError, Reach, is_store, may_be_readable};
 pub use remedies::remedy;
 pub use tier::{SIGNAL_SCOPE_ABI, Tier};
 

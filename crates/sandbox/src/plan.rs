@@ -307,6 +307,11 @@ impl Plan {
     }
 }
 
+/// Returns whether a path is the store of a package manager that never changes a package.
+pub fn is_store(path: &Path) -> bool {
+    STORES.iter().any(|store| path == Path::new(store))
+}
+
 /// Returns whether a path may ever be readable to a run. The root folder and the interfaces to the kernel never are.
 pub fn may_be_readable(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

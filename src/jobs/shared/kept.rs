@@ -77,6 +77,9 @@ impl Kept {
                 kept.pictures = (!pictures.is_empty())
                     .then(|| pictures.iter().map(|picture| picture.png.clone()).collect());
                 let mut outcome = Outcome::clone(outcome);
+                // Only the lines of batches need them, and they may be large.
+                outcome.check_counts = None;
+                outcome.end_report.value = None;
                 for (stream, column) in [
                     (&mut outcome.stdout, &mut kept.stdout),
                     (&mut outcome.stderr, &mut kept.stderr),

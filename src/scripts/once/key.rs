@@ -67,16 +67,16 @@ impl Keys {
         Self { environments: Arc::new(EnvironmentDigests::new(environment)), vacuity, verdict_note }
     }
 
-    /// Returns the digest of the current environment. `None` if it cannot be read.
+    /// Returns the digest of the current environment. `None` if it cannot be computed.
     pub(super) async fn environment(
         &self,
         surroundings: &Arc<Surroundings>,
     ) -> Option<EnvironmentDigest> {
         if let Some(known) = self.environments.known(surroundings) {
-            return Some(known);
+            return known.ok();
         }
         let (environments, of) = (Arc::clone(&self.environments), Arc::clone(surroundings));
-        spawn_blocking(move || environments.get(&of).ok()).await.ok().flatten()
+        spawn_blocking(move || environments.get(&of)).await.ok()?.ok()
     }
 
     /// Returns the key of a run. `None` if a part of it cannot be written as JSON.

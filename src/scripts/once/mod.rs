@@ -33,6 +33,7 @@ use crate::gateway::AuthorizedScript;
 use crate::receipt::{AnswerFiles, Receipts};
 use crate::verification::differences::Differences;
 
+use super::missing_module::missing_module;
 use answers::{Answers, Ended, Found, Leader};
 use key::{Key, Keys};
 
@@ -192,13 +193,18 @@ impl Once {
 
     /// Stores a result in the files, if there are any. A failure only makes other processes run the script again.
     async fn store(&self, key: Key, outcome: Arc<Outcome>) {
-        // The serialized form lacks pictures.
-        let Some(files) = self.files.clone().filter(|_| outcome.pictures.all.is_empty()) else {
-            return;
-        };
-        let stored = spawn_blocking(move || files.write(&key.0, &serde_json::to_vec(&outcome)?));
-        if let Err(error) = stored.await.map_err(io::Error::other).flatten() {
-            tracing::warn!(%error, "cannot store the result of a run");
+        // The serialized form lacks pictures. The advice about a missing module depends on settings of this process.
+        let is_whole = outcome.pictures.all.is_empty() && missing_module(&outcome).is_none();
+        let Some(files) = self.files.clone().filter(|_| is_whole) else { return };
+        let (of, content) = (Arc::clone(&files), move || serde_json::to_vec(&outcome));
+        let stored = spawn_blocking(move || of.write(&key.0, &content()?));
+        match stored.await.map_err(io::Error::other).flatten() {
+            // The caller does not wait for it.
+            Ok(is_limit_near) if is_limit_near => {
+                drop(spawn_blocking(move || files.remove_oldest()));
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "cannot store the result of a run"),
         }
     }
 

@@ -48,8 +48,10 @@ pub(super) fn may_be_used_again(
     differences: &Differences,
     surroundings: &Surroundings,
 ) -> bool {
-    let Outcome { stdout, stderr, end_report, tier, is_starved, took_pipes, .. } = outcome;
-    if !outcome.is_result() || tier.is_none() || *is_starved || *took_pipes {
+    let Outcome { stdout, stderr, end_report, tier, .. } = outcome;
+    let depends_on_load = outcome.verdict.as_ref().is_some_and(|verdict| verdict.depends_on_load);
+    let is_disturbed = outcome.is_starved || outcome.took_pipes || depends_on_load;
+    if !outcome.is_result() || tier.is_none() || is_disturbed {
         return false;
     }
     let is_short_of_memory =
@@ -67,10 +69,14 @@ pub(super) fn may_be_used_again(
 mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use serde_json::Value;
 
     use super::*;
     use crate::executor::{Captured, EndReport, Ending, Observed};
     use crate::sandbox::Tier;
+    use crate::verdict::{Conclusion, Verdict};
 
     fn surroundings(tier: Tier, variable: &str) -> Surroundings {
         Surroundings {
@@ -123,6 +129,14 @@ mod tests {
             ..Outcome::never_started()
         };
         let cut_off = Captured { is_truncated: true, ..Captured::default() };
+        let verdict = |depends_on_load| Verdict {
+            outcome: Conclusion::Verified,
+            checks: Vec::new(),
+            checks_omitted: 0,
+            document_digest: String::new(),
+            document: Value::Null,
+            depends_on_load,
+        };
         let is_used = |outcome| {
             let surroundings = surroundings(Tier::T3, "PYTHONHASHSEED");
             may_be_used_again(&outcome, &Differences::default(), &surroundings)
@@ -130,6 +144,7 @@ mod tests {
         for ending in [Ending::Exited(0), Ending::Exited(1)] {
             assert!(is_used(Outcome { ending, stdout: text("1"), ..ended() }), "{ending:?}");
         }
+        assert!(is_used(Outcome { verdict: Some(Arc::new(verdict(false))), ..ended() }));
         for outcome in [
             Outcome { ending: Ending::Exited(-9), ..ended() },
             Outcome { ending: Ending::TimedOut, ..ended() },
@@ -138,6 +153,7 @@ mod tests {
             Outcome { tier: None, ..ended() },
             Outcome { is_starved: true, ..ended() },
             Outcome { took_pipes: true, ..ended() },
+            Outcome { verdict: Some(Arc::new(verdict(true))), ..ended() },
             Outcome { stdout: cut_off.clone(), ..ended() },
             Outcome { stderr: cut_off, ..ended() },
             Outcome { stderr: text("MemoryError"), ..ended() },

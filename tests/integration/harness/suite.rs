@@ -16,7 +16,7 @@ use super::machine::{self, Need};
 
 /// The tests that also need [`Need::Time`], so that `cargo test` takes minutes: each takes more than 15 seconds while both
 /// processors are busy (`report_times` prints the times), or downloads packages.
-const LONG: [&str; 62] = [
+const LONG: [&str; 63] = [
     "abuse::every_attack_works_without_a_sandbox_as_an_ordinary_user",
     "abuse::every_attack_works_without_a_sandbox_as_root",
     "abuse::nothing_gets_out_of_a_batch_that_reports",
@@ -57,6 +57,7 @@ const LONG: [&str; 62] = [
     "http::shared_tokens::a_token_is_worth_the_same_at_all_replicas",
     "http::shared_tokens::the_end_of_a_job_is_written_when_the_database_is_back",
     "install::a_kill_at_any_moment_leaves_a_whole_file",
+    "once::a_file_that_is_edited_in_place_makes_scripts_run_again",
     "once::processes::a_changed_environment_has_no_results",
     "once::processes::kills_lose_no_result",
     "pictures::a_script_that_sends_pictures_itself_sends_pictures_only_at_tier_2",

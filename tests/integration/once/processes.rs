@@ -20,6 +20,8 @@ tests! {
         batches_share_results,
         a_changed_file_is_not_used,
         without_receipts_of_scripts_nothing_is_stored,
+        a_single_script_prints_its_output_each_time,
+        the_advice_about_a_missing_module_is_not_stored,
         a_changed_environment_has_no_results,
         kills_lose_no_result;
 }
@@ -141,6 +143,28 @@ fn without_receipts_of_scripts_nothing_is_stored() {
     }
     receipts.server().connect().execute("print(1)");
     assert_eq!(stored(&receipts), [""; 0].map(PathBuf::from));
+}
+
+fn a_single_script_prints_its_output_each_time() {
+    let receipts = Receipts::new();
+    let script = receipts.path("script.py");
+    fs::write(&script, "print(6 * 7)").unwrap();
+    for _ in 0..2 {
+        let mut command = with_receipts(&receipts).command();
+        let ran = command.args(["run", "--deterministic"]).arg(&script).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "42\n", "{ran:?}");
+    }
+}
+
+/// The advice depends on settings, which may be others in the next process.
+fn the_advice_about_a_missing_module_is_not_stored() {
+    let receipts = Receipts::new();
+    let code = "import gmpy2";
+    let mut server = with_receipts(&receipts).connect();
+    let first = server.execute(code);
+    assert!(first.texts[1].contains("gmpy2 is not installed"), "{first:?}");
+    assert!(is_cached(&server.execute(code)));
+    assert!(!is_cached(&with_receipts(&receipts).connect().execute(code)));
 }
 
 /// Each change is followed by a batch of all scripts in a new process. The scripts show what has changed.
