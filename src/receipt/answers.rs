@@ -93,10 +93,10 @@ impl AnswerFiles {
     /// The file is not synchronized. If it is incomplete after a failure of the machine, it is not used.
     pub(crate) fn write(&self, key: &Key, content: &[u8]) -> io::Result<bool> {
         let bytes = u64::try_from(SIGNATURE_BYTES + content.len()).unwrap_or(u64::MAX);
-        let draft = ReservedFile::new(&self.folder, 0)?;
-        if bytes > RESULT_BYTES_MAX || free_bytes(&self.folder)? < FREE_BYTES_MIN {
+        if bytes > RESULT_BYTES_MAX || free_bytes(self.receipts.folder())? < FREE_BYTES_MIN {
             return Ok(false);
         }
+        let draft = ReservedFile::new(&self.folder, 0)?;
         let signature = self.receipts.key().sign(&signed(key, content));
         let target = self.folder.join(hex::encode(key));
         draft.store(&[&signature, content].concat(), &target, false)?;

@@ -20,6 +20,7 @@ tests! {
         lines_that_differ_in_anything_run_on_their_own,
         scripts_whose_runs_may_differ_always_run,
         only_runs_that_ended_by_themselves_are_used_again,
+        a_variant_that_does_not_end_makes_the_script_run_again,
         concurrent_calls_of_a_script_run_it_once,
         a_call_takes_over_from_a_cancelled_one,
         hostile_output_comes_back_as_it_was,
@@ -180,6 +181,17 @@ fn only_runs_that_ended_by_themselves_are_used_again() {
         let (answers, _) = batch(&[line(code), line(code)], &["--once"]);
         assert_eq!((answers.len(), count_cached(&answers)), (2, 0), "{code}: {answers:?}");
         assert!(answers.iter().all(|answer| answer["status"] != "ok"), "{code}: {answers:?}");
+    }
+}
+
+/// With more time, the variant could fail a check, and then the verdict would be another one.
+fn a_variant_that_does_not_end_makes_the_script_run_again() {
+    let ends = json!({ "code": "x = 3\nassert x * 2 == 6" });
+    let loops = json!({ "code": "x = 3\nwhile x * 2 != 6:\n    pass\nassert x * 2 == 6" });
+    for (line, count) in [(ends, 1), (loops, 0)] {
+        let (answers, _) = batch(&[line.clone(), line.clone()], &["--once", "--vacuity"]);
+        assert!(answers.iter().all(|answer| answer["verification"]["outcome"] == "verified"));
+        assert_eq!(count_cached(&answers), count, "{line}");
     }
 }
 

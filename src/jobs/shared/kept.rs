@@ -104,14 +104,13 @@ impl Kept {
             Ok(End::Ran(mut outcome)) => {
                 outcome.stdout.text = text(self.stdout);
                 outcome.stderr.text = text(self.stderr);
-                let mut pngs = self.pictures.unwrap_or_default().into_iter();
+                let pngs = self.pictures.unwrap_or_default();
+                let pictures = &mut Arc::make_mut(&mut outcome.pictures).all;
                 // A picture without its PNG is left out.
-                Arc::make_mut(&mut outcome.pictures).all.retain_mut(|picture| {
-                    pngs.next().is_some_and(|png| {
-                        picture.png = png;
-                        true
-                    })
-                });
+                pictures.truncate(pngs.len());
+                for (picture, png) in pictures.iter_mut().zip(pngs) {
+                    picture.png = png;
+                }
                 JobEnd::Ran(Arc::from(outcome))
             }
             // A newer version of this program wrote the result.

@@ -196,8 +196,9 @@ impl Once {
         // The serialized form lacks pictures. The advice about a missing module depends on settings of this process.
         let is_whole = outcome.pictures.all.is_empty() && missing_module(&outcome).is_none();
         let Some(files) = self.files.clone().filter(|_| is_whole) else { return };
-        let (of, content) = (Arc::clone(&files), move || serde_json::to_vec(&outcome));
-        let stored = spawn_blocking(move || of.write(&key.0, &content()?));
+        let writer = Arc::clone(&files);
+        let write = move || writer.write(&key.0, &serde_json::to_vec(&outcome)?);
+        let stored = spawn_blocking(write);
         match stored.await.map_err(io::Error::other).flatten() {
             // The caller does not wait for it.
             Ok(is_limit_near) if is_limit_near => {
