@@ -188,11 +188,13 @@ impl Scripts {
             runs.await;
             self.settle().await;
         };
-        let packages = async {
-            if let Some(packages) = &self.packages {
-                packages.shut_down().await;
-            }
-        };
-        tokio::join!(settled, packages, self.executor.shut_down());
+        tokio::join!(settled, self.remove_incomplete(), self.executor.shut_down());
+    }
+
+    /// Stops making environments with packages of scripts. Completes when incomplete environments are removed.
+    pub(crate) async fn remove_incomplete(&self) {
+        if let Some(packages) = &self.packages {
+            packages.shut_down().await;
+        }
     }
 }

@@ -31,6 +31,9 @@ const GRACE_FOR_GOVERNED: Duration = Duration::from_secs(30);
 /// The time for looking up the versions that a bill of materials lists. It is short, because a client that has waited
 /// longer kills the server, and then no bill is written.
 const GRACE_FOR_VERSIONS: Duration = Duration::from_secs(2);
+/// The time for removing an incomplete environment, which has thousands of files. A client that does not want to wait kills
+/// the server.
+const GRACE_FOR_ENVIRONMENT: Duration = Duration::from_secs(5);
 /// The time for completing the line that is being written. On a busy machine, a client may read nothing for a while. With
 /// the other times, it stays below the two seconds of SDKs.
 const GRACE_FOR_LINE: Duration = Duration::from_millis(500);
@@ -94,6 +97,8 @@ pub(crate) async fn end_runs(server: &Server, connections: impl Future<Output = 
         tracing::warn!("the bill of materials is incomplete: versions were not known in time");
     }
     if cleared.is_err() {
+        // The next process that makes an environment removes what is left of it.
+        let _ = timeout(GRACE_FOR_ENVIRONMENT, server.scripts.remove_incomplete()).await;
         // The remaining processes end with this process, because their supervisors notice that their sockets are
         // closed.
         tracing::warn!("some processes did not end in time");

@@ -239,8 +239,13 @@ for wheel in sys.argv[2:]:
 
     /// Replaces uv by a program that blocks at commands with this word.
     fn stop_uv_at(&self, word: &str) {
+        self.stop_uv_after(word, ":");
+    }
+
+    /// Runs a command of the shell before a later uv blocks.
+    fn stop_uv_after(&self, word: &str, command: &str) {
         let stop = format!(
-            "case \"$*\" in *' {word} '*) echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \
+            "case \"$*\" in *' {word} '*) {command}; echo $$ > {0}/reached; exec sleep 600;; esac\nexec {1} \
              \"$@\"",
             self.folder.path().display(),
             uv().display()
@@ -890,8 +895,11 @@ fn packages_of_scripts_that_cannot_be_installed_are_reported() {
     let with_condition = listing(&["tiny-two", "tiny-one; os_name == 'x'"], "import absent");
     let result = server.execute(&with_condition);
     assert!(result.texts[1].contains("A part of the script's header was not read"), "{result:?}");
-    // A call that is cancelled while packages are installed, and a server that ends meanwhile, leave nothing.
-    fixture.stop_uv_at("install");
+    // A call that is cancelled while packages are installed, and a server that ends meanwhile, leave nothing, however long
+    // the removal takes.
+    let folder = fixture.environments().join("scripts/env-2/many");
+    let many = format!("mkdir {0} && cd {0} && seq 60000 | xargs touch", folder.display());
+    fixture.stop_uv_after("install", &many);
     let call = server.start_execute(&listing(&["tiny-two>=1"], "import tiny_two"));
     fixture.reached();
     server.cancel(call);
