@@ -160,8 +160,8 @@ pub struct MemoryWatch {
 struct Seen {
     started: u64,
     faults: u64,
-    /// True if the process's first thread has ended.
-    is_headless: bool,
+    /// True if the process's first thread is ending or has ended.
+    is_ending: bool,
     resident_bytes: u64,
     threads: u64,
     mappings: u64,
@@ -364,8 +364,8 @@ impl MemoryWatch {
             // The process may have ended after it was listed.
             match stats.remove(&pid).or_else(|| self.table.stat(pid)) {
                 Some(stat) => {
-                    let usage = self.usage(pid, stat.is_headless);
-                    found.push((pid, stat, usage.or_else(|| self.usage_at_end(pid, &stat))));
+                    let usage = self.usage(pid, stat.is_ending);
+                    found.push((pid, stat, usage.or_else(|| self.usage_at_end(pid))));
                 }
                 None => sum.is_complete = false,
             }
@@ -398,7 +398,7 @@ impl MemoryWatch {
             let seen = Seen {
                 started: stat.started,
                 faults: stat.faults,
-                is_headless: stat.is_headless,
+                is_ending: stat.is_ending,
                 resident_bytes: usage.resident_bytes,
                 threads: stat.threads,
                 mappings: like.map_or(0, |like| like.mappings),
@@ -422,8 +422,8 @@ impl MemoryWatch {
     }
 
     /// Returns the memory of one process: its pages, and the kernel's memory for it. `None` if the process has ended.
-    fn usage(&self, pid: Pid, is_headless: bool) -> Option<Usage> {
-        self.of_a_thread(pid, is_headless, |folder| {
+    fn usage(&self, pid: Pid, is_ending: bool) -> Option<Usage> {
+        self.of_a_thread(pid, is_ending, |folder| {
             let status = self.table.read(&format!("{folder}/status")).ok()?;
             let resident =
                 kibibytes(&status, "VmRSS:")? + kibibytes(&status, "VmSwap:").unwrap_or(0);
@@ -435,12 +435,10 @@ impl MemoryWatch {
         })
     }
 
-    /// Returns an empty usage if the process is ending and has no thread except for the first: it has then released its
-    /// memory. Otherwise returns `None`. While the process has other threads, at least one of them is listed
-    /// (`next_tid` in `fs/proc/base.c`).
-    fn usage_at_end(&self, pid: Pid, stat: &Stat) -> Option<Usage> {
-        let is_over = stat.is_ending && self.table.tasks(pid).is_ok_and(|tasks| tasks.len() == 1);
-        is_over.then(Usage::default)
+    /// Returns an empty usage if all threads of the process are ending, because they have released its memory. Otherwise
+    /// returns `None`.
+    fn usage_at_end(&self, pid: Pid) -> Option<Usage> {
+        self.table.has_only_ending_threads(pid).then(Usage::default)
     }
 
     /// Returns whether the run exceeds its share of its user's pipes. If the user's limit is exceeded, the kernel gives
@@ -460,7 +458,7 @@ impl MemoryWatch {
         let mut pipes = HashSet::new();
         for (pid, seen) in &self.seen {
             let targets =
-                self.of_a_thread(*pid, seen.is_headless, |folder| self.table.targets(folder).ok());
+                self.of_a_thread(*pid, seen.is_ending, |folder| self.table.targets(folder).ok());
             let targets = targets.unwrap_or_default().into_iter();
             pipes.extend(targets.filter(|target| target.as_encoded_bytes().starts_with(b"pipe:")));
             if u64::try_from(pipes.len()).unwrap_or(u64::MAX) > most {
@@ -504,8 +502,8 @@ impl MemoryWatch {
     /// Returns the proportional memory of a process, in bytes. A page that the process shares with three others counts
     /// as a quarter (`proc_pid_smaps(5)`).
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
-        let is_headless = self.seen.get(&pid)?.is_headless;
-        self.of_a_thread(pid, is_headless, |folder| {
+        let is_ending = self.seen.get(&pid)?.is_ending;
+        self.of_a_thread(pid, is_ending, |folder| {
             let rollup = self.table.read(&format!("{folder}/smaps_rollup")).ok()?;
             let swapped = kibibytes(&rollup, "SwapPss:").unwrap_or(0);
             Some((kibibytes(&rollup, "Pss:")? + swapped) * 1024)
@@ -556,23 +554,23 @@ impl MemoryWatch {
         }
         // Set the time even if the list cannot be opened, so that the other processes get their turn.
         seen.mappings_counted = Some(Instant::now());
-        let (pid, started, is_headless) = (*pid, seen.started, seen.is_headless);
-        let list = self.of_a_thread(pid, is_headless, |folder| {
+        let (pid, started, is_ending) = (*pid, seen.started, seen.is_ending);
+        let list = self.of_a_thread(pid, is_ending, |folder| {
             self.table.open_file(&format!("{folder}/maps")).ok()
         })?;
         Some(MappingsCount { pid, started, list, count: 0 })
     }
 
-    /// Calls `read` with the folder of a process in `/proc`. If the process's first thread has ended before the others
-    /// (`is_headless`), this folder has no content. Then `read` gets the folder of another thread, because each
-    /// thread's folder reports the whole process.
+    /// Calls `read` with the folder of a process in `/proc`. If the process's first thread ends before the others
+    /// (`is_ending`), this folder may have no content. Then `read` gets the folder of another thread, because each thread's
+    /// folder reports the whole process.
     fn of_a_thread<T>(
         &self,
         pid: Pid,
-        is_headless: bool,
+        is_ending: bool,
         read: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
-        if !is_headless {
+        if !is_ending {
             return read(&pid.to_string());
         }
         let tasks = self.table.tasks(pid).ok()?;

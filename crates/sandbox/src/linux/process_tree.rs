@@ -21,10 +21,8 @@ pub(crate) struct ProcessTable {
 /// The state of a process from `/proc/{pid}/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// True if the process's first thread has ended. Then only the folders of its other threads have content.
-    pub(crate) is_headless: bool,
-    /// True if the process's first thread is ending or has ended. A thread that is ending has already released its
-    /// memory, but on a busy machine it can take some time until the thread is gone.
+    /// True if the process's first thread is ending or has ended. The thread runs no code of a script any more, and it may
+    /// have released the memory of the process. On a busy machine it can take a second until the thread is gone.
     pub(crate) is_ending: bool,
     pub parent: Pid,
     /// The number of page faults of all threads of the process since it was forked.
@@ -112,7 +110,21 @@ impl ProcessTable {
 
     /// Returns the state of a process, or `None` if it has ended.
     pub(crate) fn stat(&self, pid: Pid) -> Option<Stat> {
-        parse_stat(&self.read(&format!("{pid}/stat")).ok()?)
+        self.stat_in(&pid.to_string())
+    }
+
+    /// Returns whether all threads of a process are ending or have ended.
+    pub(crate) fn has_only_ending_threads(&self, pid: Pid) -> bool {
+        let Ok(before) = self.tasks(pid) else { return false };
+        let are_ending =
+            before.iter().all(|task| self.stat_in(task).is_some_and(|it| it.is_ending));
+        // A thread may have started another thread before it ended.
+        are_ending && self.tasks(pid).is_ok_and(|now| now.iter().all(|task| before.contains(task)))
+    }
+
+    /// Returns the state of the process or thread with this folder.
+    fn stat_in(&self, folder: &str) -> Option<Stat> {
+        parse_stat(&self.read(&format!("{folder}/stat")).ok()?)
     }
 
     /// Counts the open descriptors in `{folder}/fd`.
@@ -180,7 +192,6 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
     let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
-        is_headless: matches!(fields.first(), Some(&"Z" | &"X")),
         is_ending: field(6)? & PF_EXITING != 0,
         parent: number(fields.get(1)?)?,
         faults: field(7)? + field(9)?,
@@ -265,7 +276,7 @@ mod tests {
         child.wait().unwrap();
         assert!(listed.0.contains(&pid) && listed.1.contains(&pid));
         assert!(listed.2.0.contains(&pid) && by_parent.contains(&pid));
-        assert_eq!((stat.parent, stat.is_headless), (Pid::this(), false));
+        assert_eq!((stat.parent, stat.is_ending), (Pid::this(), false));
         assert!(stat.faults > 0 && stat.started > 0 && descriptors >= 3, "{stat:?} {descriptors}");
         assert_eq!(table.stat(pid), None);
     }
@@ -279,14 +290,7 @@ mod tests {
             parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap()
         };
         let parent = Pid::from_raw(3);
-        let expected = Stat {
-            is_headless: true,
-            is_ending: false,
-            parent,
-            faults: 9 + 11,
-            threads: 19,
-            started: 21,
-        };
+        let expected = Stat { is_ending: false, parent, faults: 9 + 11, threads: 19, started: 21 };
         assert_eq!(stat(0x0040_0040), expected);
         assert_eq!(stat(0x0040_0044), Stat { is_ending: true, ..expected });
         assert_eq!(parse_stat("7 (a) S"), None);
