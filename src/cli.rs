@@ -17,10 +17,12 @@ mod receipt;
 mod replay;
 mod run;
 mod runs;
+mod sarif;
 #[cfg_attr(not(feature = "teams"), path = "cli/serve_absent.rs")]
 mod serve;
 mod table;
 mod token;
+mod verify;
 mod verify_skill;
 mod welcome;
 
@@ -97,6 +99,11 @@ Examples:
   qwed-mcp check script.py
   qwed-mcp check --format sarif src/*.py > findings.sarif";
 
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  qwed-mcp verify README.md docs/*.md
+  qwed-mcp verify --format github --receipts receipts docs/*.md";
+
 const INSTALL_EXAMPLES: &str = "\
 Examples:
   qwed-mcp install
@@ -147,6 +154,14 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         input: Vec<String>,
     },
+    /// Run the claims in documents, and report what they verify
+    ///
+    /// A claim is a block of Python code that is marked `verify`: a fenced block of Markdown with the info string `python verify`,
+    /// a `code-block:: python` in reStructuredText with the option `:class: verify`, or a code cell of a notebook with the tag
+    /// `verify`. Each claim is a script of its own. The exit code is 0 if all claims are verified, 1 if one is not, 2 if a
+    /// document could not be read, 130 after a signal.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(verify::Options),
     /// Check whether skills may be loaded, by their manifests
     ///
     /// The exit code is 0 if all skills are trusted, 1 if one is blocked, 2 if a manifest could not be read.
@@ -410,6 +425,7 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check { files, format, require_check, input } => {
             check::check(&files, format, require_check, &input)
         }
+        Command::Verify(options) => verify::run(&options),
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),

@@ -138,6 +138,18 @@ impl Verdict {
 
     /// Returns the verdict in one line, for a person.
     pub(crate) fn summary(&self) -> String {
+        let details = self.details();
+        match self.outcome {
+            Conclusion::Verified | Conclusion::Refuted => format!("{}: {details}", self.outcome),
+            Conclusion::NothingChecked => details,
+            Conclusion::Vacuous | Conclusion::Inconclusive | Conclusion::Blocked => {
+                format!("not verified: {details}")
+            }
+        }
+    }
+
+    /// Returns the details of the verdict in one line, for a person.
+    pub(crate) fn details(&self) -> String {
         let lines_of = |state| {
             let lines: Vec<String> = self
                 .checks
@@ -152,27 +164,23 @@ impl Verdict {
             Conclusion::Verified => {
                 let held = self.checks.iter().filter(|check| check.state == CheckState::Held);
                 match held.count() + self.checks_omitted {
-                    1 => "verified: 1 check held".to_owned(),
-                    held => format!("verified: {held} checks held"),
+                    1 => "1 check held".to_owned(),
+                    held => format!("{held} checks held"),
                 }
             }
-            Conclusion::Refuted => {
-                let found = self.compared().unwrap_or_else(|| lines_of(CheckState::Failed));
-                format!("refuted: {found}")
-            }
+            Conclusion::Refuted => self.compared().unwrap_or_else(|| lines_of(CheckState::Failed)),
             Conclusion::NothingChecked => "nothing was checked".to_owned(),
             Conclusion::Vacuous if self.has_failed() => format!(
-                "not verified: a check failed, and the script ended successfully: {}",
+                "a check failed, and the script ended successfully: {}",
                 lines_of(CheckState::Failed)
             ),
             Conclusion::Vacuous => {
-                format!("not verified: these checks cannot fail: {}", lines_of(CheckState::Held))
+                format!("these checks cannot fail: {}", lines_of(CheckState::Held))
             }
             Conclusion::Inconclusive => {
-                "not verified: the run was cut short, or its result can differ between runs"
-                    .to_owned()
+                "the run was cut short, or its result can differ between runs".to_owned()
             }
-            Conclusion::Blocked => "not verified: the script was not run".to_owned(),
+            Conclusion::Blocked => "the script was not run".to_owned(),
         }
     }
 

@@ -13,10 +13,11 @@ use super::answered::Ids;
 use super::ask::{Ask, Invalid, Test};
 use super::pump::{to_line, with_new_id};
 use super::{Bounds, Status, Verifier};
-use crate::gateway::Inputs;
+use crate::gateway::{DecisionFinding, Inputs};
 use crate::ledger::Presented;
 use crate::scripts::ScriptError;
 use crate::shares::Held;
+use crate::verdict::Verdict;
 
 /// The limit of ids that are remembered for one batch, which take 40 MB. A sequence of consecutive numbers counts as
 /// one.
@@ -217,6 +218,16 @@ impl OneAnswer {
     pub(crate) fn end(&self) -> Option<(i32, &str, &str)> {
         let end = self.answer.end.as_ref()?;
         Some((end.exit_code, &end.stdout, &end.stderr))
+    }
+
+    /// Returns the verdict on the run, or on a script that was refused. `None` if this machine could not run the script.
+    pub(crate) fn verdict(&self) -> Option<&Verdict> {
+        self.answer.verification.as_deref()
+    }
+
+    /// Returns the findings that made the gateway refuse the script.
+    pub(crate) fn findings(&self) -> &[DecisionFinding] {
+        &self.answer.findings
     }
 
     /// Returns the duration of the run. Zero without a run.

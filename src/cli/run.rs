@@ -136,7 +136,7 @@ impl Options {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
     let seconds = seconds.ok_or_else(|| format!("not a number above 0, up to {SECONDS_MAX}"))?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())

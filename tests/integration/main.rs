@@ -15,6 +15,7 @@ mod abuse;
 mod architecture;
 mod background;
 mod batch;
+mod claims;
 mod command_line;
 mod corpus;
 mod decisions;
@@ -55,6 +56,7 @@ fn main() -> std::process::ExitCode {
         architecture::tests(),
         background::tests(),
         batch::tests(),
+        claims::tests(),
         command_line::tests(),
         corpus::tests(),
         corpus::tests_of_versions(),

@@ -1,0 +1,259 @@
+//! Formats the verdicts on claims. It never decides about a claim.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anstyle::Style;
+use serde_json::{Value, json};
+
+use super::super::sarif;
+use crate::terminal::{BOLD, Label, visible};
+use crate::verdict::{CheckReport, Conclusion};
+
+/// A claim that was run, with its verdict.
+#[derive(Debug)]
+pub(super) struct Verified {
+    /// The document, as the command line names it.
+    pub(super) file: String,
+    /// The line of the document at which the claim begins.
+    pub(super) line: usize,
+    /// The line of the document that shows the reason, such as the line of a failed check.
+    pub(super) line_of_reason: usize,
+    pub(super) outcome: Conclusion,
+    /// The details of the outcome, in one line.
+    pub(super) reason: String,
+    /// The checks, with lines of the document.
+    pub(super) checks: Vec<CheckReport>,
+    pub(super) duration: Duration,
+}
+
+impl Verified {
+    pub(super) fn holds(&self) -> bool {
+        self.outcome == Conclusion::Verified
+    }
+
+    fn level(&self) -> Level {
+        match self.outcome {
+            Conclusion::Verified => Level::Note,
+            Conclusion::Refuted | Conclusion::Blocked => Level::Error,
+            Conclusion::NothingChecked | Conclusion::Vacuous | Conclusion::Inconclusive => {
+                Level::Warning
+            }
+        }
+    }
+
+    /// Returns the outcome in words.
+    fn words(&self) -> &'static str {
+        words(self.outcome)
+    }
+}
+
+/// The level of a message, in the words of SARIF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Note,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+fn words(outcome: Conclusion) -> &'static str {
+    match outcome {
+        Conclusion::Verified => "verified",
+        Conclusion::Refuted => "refuted",
+        Conclusion::NothingChecked => "nothing checked",
+        Conclusion::Vacuous => "vacuous",
+        Conclusion::Inconclusive => "inconclusive",
+        Conclusion::Blocked => "blocked",
+    }
+}
+
+/// Every outcome, and its explanation for a person.
+const OUTCOMES: [(Conclusion, &str); 6] = [
+    (Conclusion::Verified, "At least one check that can fail was executed, and all held"),
+    (Conclusion::Refuted, "A check failed"),
+    (Conclusion::NothingChecked, "The claim has no check, or ended before a check"),
+    (Conclusion::Vacuous, "The checks of the claim cannot fail, or a failed check has no effect"),
+    (Conclusion::Inconclusive, "The run was cut short, or its result can differ between runs"),
+    (Conclusion::Blocked, "The claim was not run"),
+];
+
+/// Returns a claim in one line, for a person.
+pub(super) fn line(claim: &Verified) -> String {
+    let Verified { file, line, reason, .. } = claim;
+    let style = match claim.level() {
+        Level::Note => Style::new().fg_color(Some(anstyle::AnsiColor::Green.into())),
+        Level::Warning => Label::Warning.style(),
+        Level::Error => Label::Error.style(),
+    };
+    let place = visible(&format!("{file}:{line}"));
+    format!("{BOLD}{place}{BOLD:#}: {style}{}{style:#}: {}\n", claim.words(), visible(reason))
+}
+
+/// Returns a claim as a workflow command of GitHub Actions, which annotates the line of the reason.
+pub(super) fn github(claim: &Verified) -> String {
+    let Verified { file, line_of_reason, reason, .. } = claim;
+    let command = match claim.level() {
+        Level::Note => "notice",
+        Level::Warning => "warning",
+        Level::Error => "error",
+    };
+    let file =
+        escaped(file, &[('%', "%25"), ('\r', "%0D"), ('\n', "%0A"), (':', "%3A"), (',', "%2C")]);
+    let reason = escaped(reason, &[('%', "%25"), ('\r', "%0D"), ('\n', "%0A")]);
+    format!("::{command} file={file},line={line_of_reason},title={}::{reason}\n", claim.words())
+}
+
+fn escaped(text: &str, replaced: &[(char, &str)]) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match replaced.iter().find(|(character, _)| *character == c) {
+            Some((_, replacement)) => escaped.push_str(replacement),
+            None => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Returns all claims as a JSON object.
+pub(super) fn json(claims: &[Verified]) -> Value {
+    let of = |claim: &Verified| {
+        json!({
+            "file": claim.file,
+            "line": claim.line,
+            "outcome": claim.outcome,
+            "reason": claim.reason,
+            "checks": claim.checks,
+            "duration_ms": u64::try_from(claim.duration.as_millis()).unwrap_or(u64::MAX),
+        })
+    };
+    json!({ "claims": claims.iter().map(of).collect::<Value>() })
+}
+
+/// Returns all claims as a SARIF log. Verified claims have the kind `pass`, which needs the level `none` (SARIF 3.27.9).
+pub(super) fn sarif(claims: &[Verified]) -> Value {
+    let rule = |(outcome, why): &(Conclusion, &str)| json!({ "id": format!("claim/{outcome}"), "shortDescription": { "text": why } });
+    let result = |claim: &Verified| {
+        let (kind, level) =
+            if claim.holds() { ("pass", "none") } else { ("fail", claim.level().as_str()) };
+        json!({
+            "ruleId": format!("claim/{}", claim.outcome),
+            "kind": kind,
+            "level": level,
+            "message": { "text": format!("{}: {}", claim.words(), claim.reason) },
+            "locations": [sarif::location(&claim.file, Some(json!({ "startLine": claim.line_of_reason })))],
+        })
+    };
+    let rules: Vec<Value> = OUTCOMES.iter().map(rule).collect();
+    let results: Vec<Value> = claims.iter().map(result).collect();
+    sarif::log(&rules, &results)
+}
+
+/// Returns all claims in the format of `JUnit`, as most CI systems read it: a suite for each document, a case for each claim.
+pub(super) fn junit(claims: &[Verified]) -> String {
+    let mut xml = String::from(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"qwed-mcp\">\n",
+    );
+    for suite in claims.chunk_by(|a, b| a.file == b.file) {
+        let file = suite.first().map_or_else(String::new, |claim| attribute(&claim.file));
+        let failures = suite.iter().filter(|claim| !claim.holds()).count();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            xml,
+            "  <testsuite name=\"{file}\" tests=\"{}\" failures=\"{failures}\">",
+            suite.len()
+        );
+        for claim in suite {
+            let (line, seconds) = (claim.line, claim.duration.as_secs_f64());
+            let _ = write!(
+                xml,
+                "    <testcase name=\"line {line}\" classname=\"{file}\" file=\"{file}\" line=\"{line}\" time=\"{seconds:.3}\""
+            );
+            if claim.holds() {
+                xml.push_str("/>\n");
+                continue;
+            }
+            let _ = writeln!(
+                xml,
+                "><failure type=\"{}\" message=\"{}\"/></testcase>",
+                claim.outcome,
+                attribute(&claim.reason)
+            );
+        }
+        xml.push_str("  </testsuite>\n");
+    }
+    xml + "</testsuites>\n"
+}
+
+/// Returns a text as the value of an attribute (XML 1.0, 2.4). Control characters become visible, because XML does not
+/// allow them.
+fn attribute(text: &str) -> String {
+    let text = visible(text);
+    escaped(&text, &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims() -> Vec<Verified> {
+        let claim = |file: &str, line, outcome, reason: &str| Verified {
+            file: file.to_owned(),
+            line,
+            line_of_reason: line + 1,
+            outcome,
+            reason: reason.to_owned(),
+            checks: Vec::new(),
+            duration: Duration::from_millis(1500),
+        };
+        vec![
+            claim("a.md", 3, Conclusion::Verified, "1 check held"),
+            claim("a.md", 9, Conclusion::Refuted, "line 10: a < \"b\"; 100 %\u{1b}"),
+            claim("d/b,c.md", 1, Conclusion::Vacuous, "x\ny"),
+        ]
+    }
+
+    #[test]
+    fn annotations_are_escaped() {
+        let found: String = claims().iter().map(github).collect();
+        assert_eq!(
+            found,
+            "::notice file=a.md,line=4,title=verified::1 check held\n\
+             ::error file=a.md,line=10,title=refuted::line 10: a < \"b\"; 100 %25\u{1b}\n\
+             ::warning file=d/b%2Cc.md,line=2,title=vacuous::x%0Ay\n"
+        );
+    }
+
+    #[test]
+    fn xml_has_a_case_for_each_claim() {
+        let xml = junit(&claims());
+        assert!(xml.contains("<testsuite name=\"a.md\" tests=\"2\" failures=\"1\">"), "{xml}");
+        assert!(
+            xml.contains(
+                "name=\"line 3\" classname=\"a.md\" file=\"a.md\" line=\"3\" time=\"1.500\"/>"
+            ),
+            "{xml}"
+        );
+        assert!(xml.contains("message=\"line 10: a &lt; &quot;b&quot;; 100 %\\u{1b}\"/>"), "{xml}");
+        assert_eq!(xml.matches("<testcase ").count(), 3);
+    }
+
+    #[test]
+    fn every_outcome_has_a_rule() {
+        let log = sarif(&claims());
+        let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+        for result in log["runs"][0]["results"].as_array().unwrap() {
+            assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]), "{result}");
+        }
+        assert_eq!(log["runs"][0]["results"][0]["kind"], "pass");
+    }
+}
