@@ -6,6 +6,7 @@ mod audit;
 mod check;
 mod doctor;
 mod env;
+mod github;
 mod install;
 mod judge;
 mod manual;

@@ -11,6 +11,7 @@ use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use super::github::{Level, annotation};
 use super::output::{document, print, print_styled};
 use crate::gateway::Inputs;
 use crate::safety::{self, Analysis, Check, Finding, Severity, Vacuity};
@@ -25,6 +26,8 @@ pub(super) enum CheckFormat {
     Json,
     /// SARIF 2.1.0, for code scanning
     Sarif,
+    /// Workflow commands of GitHub Actions, which annotate lines
+    Github,
 }
 
 /// A file with its analysis.
@@ -67,6 +70,7 @@ pub(super) fn check(
         CheckFormat::Text => print_styled("the findings", &as_text(&checked)),
         CheckFormat::Json => print("the findings", &document(as_json(&checked))),
         CheckFormat::Sarif => print("the findings", &format!("{:#}\n", sarif::log(&checked))),
+        CheckFormat::Github => print("the findings", &as_annotations(&checked)),
     }?;
     let lacks_check = |file: &Checked| {
         requires_check && file.analysis.checks.iter().all(|check| check.vacuous.is_some())
@@ -121,6 +125,25 @@ fn as_text(checked: &[Checked]) -> String {
             files => format!("{files} scripts"),
         };
         let _ = writeln!(text, "{files} checked: nothing is blocked");
+    }
+    text
+}
+
+fn as_annotations(checked: &[Checked]) -> String {
+    let mut text = String::new();
+    for Checked { name, analysis } in checked {
+        for (finding, severity) in findings_of(analysis) {
+            let line = finding.position.map(|position| position.line);
+            let (level, title) = match severity {
+                Severity::Block => (Level::Error, "blocked"),
+                Severity::Note => (Level::Notice, "note"),
+            };
+            text += &annotation(level, name, line, title, &finding.to_string());
+        }
+        for (check, why) in vacuous(analysis) {
+            let message = format!("`{}` proves nothing: {}", check.text, why.why());
+            text += &annotation(Level::Warning, name, Some(check.line), "vacuous", &message);
+        }
     }
     text
 }

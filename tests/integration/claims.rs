@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{ServerBuilder, eventually};
+use crate::harness::{ServerBuilder, eventually, root};
 
 tests! {
     needs [Sandbox]:
@@ -17,7 +17,8 @@ tests! {
         every_format_has_all_claims,
         documents_without_claims_are_reported,
         a_signal_ends_the_claims,
-        claims_leave_receipts;
+        claims_leave_receipts,
+        claims_of_the_documents_are_verified;
 }
 
 /// A verified, a refuted and a vacuous claim, and others.
@@ -226,6 +227,15 @@ fn claims_leave_receipts() {
     let verified =
         verify.args(["receipt", "verify"]).args(&receipts).env("QWED_MCP_DATA_DIR", &data);
     assert!(verified.output().unwrap().status.success());
+}
+
+fn claims_of_the_documents_are_verified() {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let mut command = ServerBuilder::new().command();
+    let output = command.arg("verify").arg(root().join("README.md")).args(pages).output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && stdout.contains("VERDICTS.md:"), "{stdout}");
 }
 
 fn receipts_below(folder: &Path) -> Vec<PathBuf> {

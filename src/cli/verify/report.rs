@@ -6,6 +6,7 @@ use std::time::Duration;
 use anstyle::Style;
 use serde_json::{Value, json};
 
+use super::super::github::{Level, annotation};
 use super::super::sarif;
 use crate::terminal::{BOLD, Label, visible};
 use crate::verdict::{CheckReport, Conclusion};
@@ -34,7 +35,7 @@ impl Verified {
 
     fn level(&self) -> Level {
         match self.outcome {
-            Conclusion::Verified => Level::Note,
+            Conclusion::Verified => Level::Notice,
             Conclusion::Refuted | Conclusion::Blocked => Level::Error,
             Conclusion::NothingChecked | Conclusion::Vacuous | Conclusion::Inconclusive => {
                 Level::Warning
@@ -45,24 +46,6 @@ impl Verified {
     /// Returns the outcome in words.
     fn words(&self) -> &'static str {
         words(self.outcome)
-    }
-}
-
-/// The level of a message, in the words of SARIF.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
-    Note,
-    Warning,
-    Error,
-}
-
-impl Level {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
     }
 }
 
@@ -91,7 +74,7 @@ const OUTCOMES: [(Conclusion, &str); 6] = [
 pub(super) fn line(claim: &Verified) -> String {
     let Verified { file, line, reason, .. } = claim;
     let style = match claim.level() {
-        Level::Note => Style::new().fg_color(Some(anstyle::AnsiColor::Green.into())),
+        Level::Notice => Style::new().fg_color(Some(anstyle::AnsiColor::Green.into())),
         Level::Warning => Label::Warning.style(),
         Level::Error => Label::Error.style(),
     };
@@ -99,29 +82,10 @@ pub(super) fn line(claim: &Verified) -> String {
     format!("{BOLD}{place}{BOLD:#}: {style}{}{style:#}: {}\n", claim.words(), visible(reason))
 }
 
-/// Returns a claim as a workflow command of GitHub Actions, which annotates the line of the reason.
+/// Returns a claim as an annotation of the line that shows the reason.
 pub(super) fn github(claim: &Verified) -> String {
-    let Verified { file, line_of_reason, reason, .. } = claim;
-    let command = match claim.level() {
-        Level::Note => "notice",
-        Level::Warning => "warning",
-        Level::Error => "error",
-    };
-    let file =
-        escaped(file, &[('%', "%25"), ('\r', "%0D"), ('\n', "%0A"), (':', "%3A"), (',', "%2C")]);
-    let reason = escaped(reason, &[('%', "%25"), ('\r', "%0D"), ('\n', "%0A")]);
-    format!("::{command} file={file},line={line_of_reason},title={}::{reason}\n", claim.words())
-}
-
-fn escaped(text: &str, replaced: &[(char, &str)]) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match replaced.iter().find(|(character, _)| *character == c) {
-            Some((_, replacement)) => escaped.push_str(replacement),
-            None => escaped.push(c),
-        }
-    }
-    escaped
+    let line = Some(claim.line_of_reason);
+    annotation(claim.level(), &claim.file, line, claim.words(), &claim.reason)
 }
 
 /// Returns all claims as a JSON object.
@@ -143,8 +107,11 @@ pub(super) fn json(claims: &[Verified]) -> Value {
 pub(super) fn sarif(claims: &[Verified]) -> Value {
     let rule = |(outcome, why): &(Conclusion, &str)| json!({ "id": format!("claim/{outcome}"), "shortDescription": { "text": why } });
     let result = |claim: &Verified| {
-        let (kind, level) =
-            if claim.holds() { ("pass", "none") } else { ("fail", claim.level().as_str()) };
+        let (kind, level) = match claim.level() {
+            Level::Notice => ("pass", "none"),
+            Level::Warning => ("fail", "warning"),
+            Level::Error => ("fail", "error"),
+        };
         json!({
             "ruleId": format!("claim/{}", claim.outcome),
             "kind": kind,
@@ -197,8 +164,11 @@ pub(super) fn junit(claims: &[Verified]) -> String {
 /// Returns a text as the value of an attribute (XML 1.0, 2.4). Control characters become visible, because XML does not
 /// allow them.
 fn attribute(text: &str) -> String {
-    let text = visible(text);
-    escaped(&text, &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;")])
+    visible(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -220,17 +190,6 @@ mod tests {
             claim("a.md", 9, Conclusion::Refuted, "line 10: a < \"b\"; 100 %\u{1b}"),
             claim("d/b,c.md", 1, Conclusion::Vacuous, "x\ny"),
         ]
-    }
-
-    #[test]
-    fn annotations_are_escaped() {
-        let found: String = claims().iter().map(github).collect();
-        assert_eq!(
-            found,
-            "::notice file=a.md,line=4,title=verified::1 check held\n\
-             ::error file=a.md,line=10,title=refuted::line 10: a < \"b\"; 100 %25\u{1b}\n\
-             ::warning file=d/b%2Cc.md,line=2,title=vacuous::x%0Ay\n"
-        );
     }
 
     #[test]

@@ -16,7 +16,8 @@ tests! {
     needs []:
         every_sample_is_run_or_listed,
         a_sample_that_differs_is_found,
-        configurations_of_clients_are_sound;
+        configurations_of_clients_are_sound,
+        the_action_has_the_inputs_of_the_documents;
     needs [Tier3]:
         replies_are_what_the_documents_show;
     needs [Tier3, Packages]:
@@ -90,6 +91,11 @@ const OTHERS: &[(&str, &str, Other)] = &[
         "docs/COMMAND_LINE.md",
         "$ qwed-mcp\n",
         Other::Test("the_recorded_session_is_what_a_terminal_shows"),
+    ),
+    (
+        "docs/COMMAND_LINE.md",
+        "- uses: QWED-AI/qwed-mcp@",
+        Other::Test("the_action_has_the_inputs_of_the_documents"),
     ),
     ("docs/AIBOM.md", "{\n  \"timestamp\"", Other::Test("the_bill_of_the_documents_is_real")),
     ("docs/BATCHES.md", "{\"id\":\"sum\"", Other::File("scripts.jsonl")),
@@ -257,6 +263,25 @@ fn as_run(command: &str) -> String {
     command.replace("~/.cargo/bin/qwed-mcp", "qwed-mcp").replace("/etc/qwed/", "")
 }
 
+fn the_action_has_the_inputs_of_the_documents() {
+    let action = read("action.yml");
+    let (_, inputs) = action.split_once("\ninputs:\n").unwrap();
+    let (inputs, _) = inputs.split_once("\nruns:\n").unwrap();
+    let blocks = blocks();
+    let block =
+        blocks.iter().find(|block| block.language == "yaml" && block.text.starts_with("- uses:"));
+    let block = block.unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(block.text.starts_with(&format!("- uses: QWED-AI/qwed-mcp@v{version}\n")));
+    let used = Regex::new(r"(?m)^    (\w+):").unwrap();
+    let used: Vec<&str> =
+        used.captures_iter(&block.text).map(|it| it.get(1).unwrap().as_str()).collect();
+    assert!(used.len() > 2 && used.contains(&"files"), "{used:?}");
+    for input in used {
+        assert!(inputs.contains(&format!("  {input}:\n    description: ")), "{input}");
+    }
+}
+
 fn every_sample_is_run_or_listed() {
     let blocks = blocks();
     let mut used = Vec::new();
@@ -272,6 +297,8 @@ fn every_sample_is_run_or_listed() {
                     used.push(command);
                 }
             }
+            // The test `claims_of_the_documents_are_verified` runs it.
+            "python verify" => {}
             _ => assert!(block.other().is_some(), "{place}: nothing checks this block"),
         }
         if let Some(Other::Doctest) = block.other() {
