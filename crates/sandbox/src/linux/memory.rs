@@ -106,6 +106,9 @@ const INCOMPLETE_MAX: u32 = 40;
 /// end while they are listed.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The maximum number of times that an exact count begins again because a process has ended.
+const RESTARTS_MAX: u32 = 3;
+
 /// The maximum number of processes in one exact count, including processes that were forked during the count.
 const COUNTED_MAX: usize = 512;
 
@@ -207,11 +210,26 @@ impl Sum {
 struct Counting {
     /// The processes that are not counted yet.
     left: Vec<Pid>,
-    /// All processes of the count, whether they are already counted or not.
-    known: HashSet<Pid>,
+    /// All processes of the count, whether they are already counted or not, each with its resident pages in bytes at the
+    /// look that found it.
+    known: HashMap<Pid, u64>,
     counted_bytes: u64,
-    /// [`MemoryWatch::allocated_bytes`] at the start of the count.
+    /// [`MemoryWatch::allocated_bytes`] at the start of the first count.
     allocated_before: u64,
+    /// The number of times that the count began again.
+    restarts: u32,
+}
+
+impl Counting {
+    fn new(seen: &HashMap<Pid, Seen>, allocated_before: u64, restarts: u32) -> Self {
+        Self {
+            left: seen.keys().copied().collect(),
+            known: seen.iter().map(|(pid, seen)| (*pid, seen.resident_bytes)).collect(),
+            counted_bytes: 0,
+            allocated_before,
+            restarts,
+        }
+    }
 }
 
 /// A count of one process's mappings that is not finished yet.
@@ -407,7 +425,7 @@ impl MemoryWatch {
             sum.add(usage, stat.threads);
             self.seen.insert(pid, seen);
             if let Some(counting) = &mut self.counting
-                && counting.known.insert(pid)
+                && counting.known.insert(pid, usage.resident_bytes).is_none()
             {
                 counting.left.push(pid);
             }
@@ -470,22 +488,27 @@ impl MemoryWatch {
 
     /// Counts the pages of one more process exactly. After the last process the total is known and decides.
     fn count_one(&mut self, sum: Sum) -> Look {
-        let mut counting = self.counting.take().unwrap_or_else(|| Counting {
-            left: self.seen.keys().copied().collect(),
-            known: self.seen.keys().copied().collect(),
-            counted_bytes: 0,
-            allocated_before: self.allocated_bytes,
-        });
+        let counting = self.counting.take();
+        let mut counting =
+            counting.unwrap_or_else(|| Counting::new(&self.seen, self.allocated_bytes, 0));
         let Some(pid) = counting.left.pop() else { return Look::Exceeded };
         let grown = self.allocated_bytes.saturating_sub(counting.allocated_before);
         let is_endless = counting.known.len() > COUNTED_MAX;
         if is_endless || grown > self.limit_bytes / GROWTH_WHILE_COUNTING {
             return Look::Exceeded;
         }
-        // If the process has ended, use its resident pages from the last look: other processes now hold the pages that
-        // it shared, and these processes may already have been counted.
-        let last_seen = self.seen.get(&pid).map_or(0, |seen| seen.resident_bytes);
-        let bytes = self.proportional_bytes(pid).unwrap_or(last_seen);
+        let last_seen = counting.known.get(&pid).copied().unwrap_or(0);
+        let bytes = match self.proportional_bytes(pid) {
+            Some(bytes) => bytes,
+            // The process has ended, and other processes now hold the pages that it shared. If these processes were counted
+            // before, only a part of the pages is counted. So count again, or all its pages if that happens too often.
+            None if last_seen > 0 && counting.restarts < RESTARTS_MAX => {
+                let Counting { allocated_before, restarts, .. } = counting;
+                self.counting = Some(Counting::new(&self.seen, allocated_before, restarts + 1));
+                return Look::Within { next: Duration::ZERO };
+            }
+            None => last_seen,
+        };
         counting.counted_bytes += bytes;
         let pages = counting.counted_bytes + grown;
         if pages + sum.kernel_bytes > self.limit_bytes {

@@ -113,13 +113,18 @@ impl ProcessTable {
         self.stat_in(&pid.to_string())
     }
 
-    /// Returns whether all threads of a process are ending or have ended.
+    /// Returns whether all threads of a process are ending or have ended. In doubt, returns false.
     pub(crate) fn has_only_ending_threads(&self, pid: Pid) -> bool {
         let Ok(before) = self.tasks(pid) else { return false };
         let are_ending =
-            before.iter().all(|task| self.stat_in(task).is_some_and(|it| it.is_ending));
-        // A thread may have started another thread before it ended.
-        are_ending && self.tasks(pid).is_ok_and(|now| now.iter().all(|task| before.contains(task)))
+            before.iter().all(|task| self.stat_in(task).is_some_and(|stat| stat.is_ending));
+        // The kernel ends a list early if a thread of the list ends meanwhile (`next_tid` in `fs/proc/base.c`), so compare
+        // the length of the list with the number of threads. A thread may also have started another thread before it ended.
+        let is_whole =
+            || self.stat(pid).is_some_and(|stat| usize::try_from(stat.threads) == Ok(before.len()));
+        let has_no_other =
+            || self.tasks(pid).is_ok_and(|now| now.iter().all(|task| before.contains(task)));
+        are_ending && is_whole() && has_no_other()
     }
 
     /// Returns the state of the process or thread with this folder.

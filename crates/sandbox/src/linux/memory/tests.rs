@@ -137,6 +137,55 @@ for _ in range(20):
 }
 
 #[test]
+fn a_process_that_ends_during_an_exact_count_does_not_lower_it() {
+    let script = "
+import signal
+def child():
+    if pid := os.fork():
+        return pid
+    # Not longer than its parent.
+    libc.prctl(1, 9, 0, 0, 0)
+    signal.pause()
+child()
+block = fill(60)
+while True:
+    same = child()
+    for _ in range(3):
+        fill(60).close()
+    ready()
+    os.kill(same, signal.SIGKILL)
+    os.waitpid(same, 0)
+    ready()
+";
+    let mut script = Script::start(script);
+    for _ in 0..20 {
+        let mut watch = watch(60);
+        let children = watch.table.children(script.pid()).unwrap();
+        let started = |pid: &Pid| (watch.table.stat(*pid).map(|stat| stat.started), *pid);
+        let same = children.into_iter().max_by_key(started).unwrap();
+        // Until all are counted, except for the child that shares the block.
+        let is_between = loop {
+            let look = watch.sample(script.pid(), Some(script.pid()));
+            let counting = watch.counting.as_ref();
+            if counting.is_some_and(|it| it.left == [same] && it.counted_bytes > 0) {
+                break true;
+            }
+            if !matches!(look, Look::Within { next } if next.is_zero()) {
+                break false;
+            }
+        };
+        script.go_on();
+        if is_between {
+            // The parent has 60 MiB, and the pages of the interpreter.
+            assert!(is_exceeded(&mut watch, script.pid()));
+            return;
+        }
+        script.go_on();
+    }
+    panic!("the count never began with the parent");
+}
+
+#[test]
 fn page_tables_count() {
     // The script maps one shared page of zeros in each GiB, so only the page tables take memory.
     let script = "
