@@ -33,7 +33,9 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::batch::Bounds;
 use crate::bearer::Bearers;
 use crate::logging::ADDRESSES;
-use crate::server::{EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, end_runs};
+use crate::server::{
+    EndingSignals, Endpoint, GRACE_AFTER_CANCEL, Server, end_runs, remove_incomplete,
+};
 use crate::shares::Share;
 
 use admin::Admin;
@@ -180,6 +182,7 @@ async fn end(server: &Server, front: &Front, main: &Listener, signals: &mut Endi
         }
     };
     tokio::join!(ended, answered);
+    remove_incomplete(server).await;
 }
 
 /// Listens on an address. Returns the listener, and the address with the port that the kernel assigned.

@@ -30,4 +30,4 @@ pub(crate) use endpoint::{Answer, Endpoint, Post, Stream};
 pub(crate) use now::Now;
 pub(crate) use reply::{CallEnd, Reply};
 pub(crate) use serve::serve;
-pub(crate) use serve::{EndingSignals, GRACE_AFTER_CANCEL, end_runs};
+pub(crate) use serve::{EndingSignals, GRACE_AFTER_CANCEL, end_runs, remove_incomplete};

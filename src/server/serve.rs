@@ -78,7 +78,13 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     end_runs(&server, connection.wait()).await;
     // Complete the line that is being written. If the client does not read, the line stays incomplete.
     let _ = timeout(GRACE_FOR_LINE, events.finish_output()).await;
+    remove_incomplete(&server).await;
     Ok(())
+}
+
+/// Waits until an incomplete environment is removed. The next process that makes an environment removes what is left.
+pub(crate) async fn remove_incomplete(server: &Server) {
+    let _ = timeout(GRACE_FOR_ENVIRONMENT, server.scripts.remove_incomplete()).await;
 }
 
 /// Ends the runs of the server. `connections` completes when the connections, which were asked to end, have ended.
@@ -97,8 +103,6 @@ pub(crate) async fn end_runs(server: &Server, connections: impl Future<Output = 
         tracing::warn!("the bill of materials is incomplete: versions were not known in time");
     }
     if cleared.is_err() {
-        // The next process that makes an environment removes what is left of it.
-        let _ = timeout(GRACE_FOR_ENVIRONMENT, server.scripts.remove_incomplete()).await;
         // The remaining processes end with this process, because their supervisors notice that their sockets are
         // closed.
         tracing::warn!("some processes did not end in time");
