@@ -1,21 +1,28 @@
 #!/usr/bin/env python3
-"""Counts how many different results equal scripts have, as a table.
+"""Counts how many different results equal scripts have, and measures the cost of deterministic runs, as two tables.
 
-    benches/determinism.py [--server PATH] [--python PATH] [--runs N]
+    benches/determinism.py [--server PATH] [--python PATH] [--runs N] [--rounds N]
 
-Runs each script N times with `qwed-mcp run`, without and with `--deterministic`. Linux only, standard library only.
-Scripts whose package is not installed are left out.
+- Runs each script N times with `qwed-mcp run`, without and with `--deterministic`.
+- Compares calls of a deterministic server with calls of a server without warm interpreters, and with one that has them,
+  in --rounds interleaved pairs. Deterministic runs have no warm interpreters.
+
+Linux only. Scripts whose package is not installed are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from contestants import REPOSITORY, NotMeasured, in_scratch
+from contestants import REPOSITORY, Bench, Contestant, NotMeasured, Peer, in_scratch
+from verdicts import pairs, report
+from warm import wait_until_warm
 
 SCRIPTS = {
     "set order, `hash()`": "print({'a', 'b', 'c'}, hash('x'))",
@@ -39,12 +46,19 @@ SCRIPTS = {
     "[t.start() for t in all]; [t.join() for t in all]\nprint(out)",
 }
 
+# Scripts, and the text that they print.
+TIMED = {
+    "print(1)": ("print(1)", "1"),
+    "SymPy": ("import sympy\nx = sympy.Symbol('x')\nprint(sympy.diff(sympy.sin(x) * x, x))", "x*cos(x) + sin(x)"),
+}
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", type=Path, default=REPOSITORY / "target" / "release" / "qwed-mcp")
     parser.add_argument("--python", type=Path, default=REPOSITORY / "target" / "python" / "bin" / "python")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=100)
     options = parser.parse_args()
     options.server = options.server.absolute()
     return in_scratch(measure, options, "qwed-mcp-determinism-")
@@ -66,7 +80,30 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
             results = {run([options.server, "run", *flags, script], environment) for _ in range(options.runs)}
             counts.append(len(results))
         print(f"| {name} | {counts[0]} | {counts[1]} |", flush=True)
+    cost(options, scratch)
     return 0
+
+
+def cost(options: argparse.Namespace, scratch: Path) -> None:
+    """Prints the table of the cost."""
+    bench = Bench.prepare(options.server, Peer(options.python.absolute(), options.server, {}), scratch)
+    kinds = {"deterministic": {"QWED_MCP_DETERMINISTIC": "on"}, "cold": {"QWED_MCP_WARM": "off"}, "warm": {}}
+    with contextlib.ExitStack() as running:
+        servers = {}
+        for name, variables in kinds.items():
+            of = replace(bench, environment={**bench.environment, **variables})
+            servers[name] = running.enter_context(Contestant(name, options.server).start(of))
+        wait_until_warm(servers["warm"])
+        print(f"\nmedians of {options.rounds} pairs in ms, with 95 % intervals\n")
+        print("| first | second | first | second | ratio | difference |\n|---|---|---:|---:|---:|---:|")
+        for name, (script, printed) in TIMED.items():
+            for other in ("cold", "warm"):
+                samples = pairs(
+                    lambda script=script, printed=printed: servers["deterministic"].run_script(script, printed),
+                    lambda script=script, printed=printed, other=other: servers[other].run_script(script, printed),
+                    options.rounds,
+                )
+                report(f"{name}, deterministic", other, samples)
 
 
 def run(argv: list, environment: dict[str, str]) -> tuple[str, str, int]:
