@@ -84,7 +84,7 @@ def check(runner: Runner, program: str) -> None:
     code, lines = run(files="docs/**/*.md\n", receipts="receipts")
     assert code == 1 and len(lines) == len(ANNOTATIONS), "three annotations"
     assert all(line.startswith(start) for line, start in zip(lines, ANNOTATIONS, strict=True)), "at the lines"
-    receipts = runner.temporary / "qwed-mcp/receipts"
+    receipts = runner.temporary / "qwed-mcp/receipts/receipts"
     files = sorted(receipts.rglob("*.json"))
     assert len(files) == 3, files
     subprocess.run([program, "receipt", "verify", "--key", receipts / "signing.pub", *files], check=True)
@@ -92,6 +92,12 @@ def check(runner: Runner, program: str) -> None:
     verified = CLAIMS[: CLAIMS.index("```python verify", len(CLAIMS) // 3)]
     runner.write("docs/good file.md", verified)
     assert run(files="docs/good*.md") == (0, ["::notice file=docs/good file.md,line=5,title=verified::1 check held"])
+    # A second use in the same job has the same key, and a folder of its own. A file counts once.
+    assert run(files="docs/good*.md\ndocs/good file.md", receipts="more")[0] == 0
+    more = runner.temporary / "qwed-mcp/receipts/more"
+    assert len(list(more.rglob("*.json"))) == 1 and (more / "signing.pub").read_text() == (receipts / "signing.pub").read_text()
+    runner.write("docs/[id].md", verified)
+    assert run(files="docs/[id].md")[0] == 0, "a name that looks like a pattern"
     runner.write("-x.py", "import os\nos.system('true')\n")
     code, lines = run(files="*.py", command="check")
     assert code == 1 and lines[0].startswith("::error file=-x.py,line=2,"), "a finding"
@@ -99,6 +105,9 @@ def check(runner: Runner, program: str) -> None:
     assert (code, lines) == (2, ["::error title=qwed-mcp::no file matches none/*.md"])
     assert run(files="\n")[0] == run(files="docs/*.md", command="other")[0] == 2
 
+    # Code and names of the repository have no effect on the installation.
+    for name in ("venv.py", "types.py", "logging.py", "pip.py"):
+        runner.write(name, "raise SystemExit('imported')")
     done = runner.step("Install qwed-mcp", version="0.2.2", packages="six==1.17.0 packaging")
     assert done.returncode == 0, done.stderr
     python = runner.temporary / "qwed-mcp/venv/bin/python"
