@@ -426,7 +426,7 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check { files, format, require_check, input } => {
             check::check(&files, format, require_check, &input)
         }
-        Command::Verify(options) => verify::run(&options),
+        Command::Verify(options) => Ok(verify::run(&options)),
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),

@@ -18,15 +18,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::{document, print, print_styled};
 use crate::batch::{Analysis, Bounds, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
-use crate::config::{Settings, VerdictNote};
+use crate::config::{AdminGate, Settings, VerdictNote};
 use crate::gateway::{Gateway, Inputs};
 use crate::ledger::Presented;
+use crate::plain_text::without_error_numbers;
 use crate::scripts::Scripts;
 use crate::terminal::Label;
 use crate::verdict::{CheckState, Conclusion, Verdict};
 use claims::Claim;
-use report::Verified;
+use report::{Verified, one_line};
 
+/// The maximum number of characters of a reason.
+const REASON_CHARS_MAX: usize = 500;
+/// The note about documents without a claim.
+const NO_CLAIMS: &str = "no claims: a claim is a code block that is marked 'python verify'";
 /// The exit code after Ctrl-C or SIGTERM: 128 plus the number of SIGINT.
 const INTERRUPTED: u8 = 130;
 
@@ -75,33 +80,57 @@ impl ReportFormat {
 }
 
 /// Verifies the claims of all documents. The exit code is 0 if all claims are verified, 1 if one is not, and 2 if a
-/// document could not be read.
-pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+/// document could not be read, or if no claim can be run.
+pub(super) fn run(options: &Options) -> ExitCode {
+    run_claims(options).unwrap_or_else(|error| {
+        tracing::error!("{error:#}");
+        ExitCode::from(super::USAGE)
+    })
+}
+
+fn run_claims(options: &Options) -> anyhow::Result<ExitCode> {
     let mut settings = super::settings();
     super::doctor::warn_of_unknown_variables();
     settings.sync_timeout = options.timeout.unwrap_or(settings.sync_timeout);
     settings.vacuity |= options.vacuity;
     settings.receipts = options.receipts.clone().or(settings.receipts);
     settings.sync_concurrency = available_parallelism().map_or(1, usize::from);
+    anyhow::ensure!(
+        settings.admin_gate == AdminGate::Open,
+        "claims are scripts, and scripts are disabled; set QWED_MCP_TRUSTED_CODE_EXECUTION=true"
+    );
     let mut claims = Vec::new();
-    let mut has_failed = false;
+    let mut unread = Vec::new();
     for file in &options.files {
         match claims_of(file) {
             Ok(found) => claims.extend(found.into_iter().map(|claim| (file.as_path(), claim))),
             Err(error) => {
-                Label::Error.say(format_args!("{}: {error:#}", file.display()));
-                has_failed = true;
+                let error = without_error_numbers(&format!("{error:#}"));
+                Label::Error
+                    .say(format_args!("{}: {error}", one_line(&file.display().to_string())));
+                unread.push(Verified::unread(file, &error));
             }
         }
     }
-    if claims.is_empty() && !has_failed {
-        Label::Note.say("no claims: a claim is a code block that is marked 'python verify'");
+    if claims.is_empty() && unread.is_empty() {
+        if options.format == ReportFormat::Github {
+            print("a warning", &report::github_warning(NO_CLAIMS))?;
+        } else {
+            Label::Note.say(NO_CLAIMS);
+        }
     }
     super::in_runtime(|runtime| {
         let verified = runtime.block_on(verify(&claims, &settings, options.format))?;
-        let Some(verified) = verified else { return Ok(ExitCode::from(INTERRUPTED)) };
+        let Some(mut verified) = verified else { return Ok(ExitCode::from(INTERRUPTED)) };
+        let has_failed = !unread.is_empty();
+        verified.append(&mut unread);
         match options.format {
-            ReportFormat::Text | ReportFormat::Github => {}
+            ReportFormat::Text => {}
+            ReportFormat::Github => {
+                for document in verified.iter().filter(|claim| claim.is_unread) {
+                    print("an error", &report::github(document))?;
+                }
+            }
             ReportFormat::Sarif => {
                 print("the verdicts", &format!("{:#}\n", report::sarif(&verified)))?;
             }
@@ -212,14 +241,18 @@ fn verified(file: &Path, claim: &Claim, answer: &OneAnswer) -> Verified {
         line: claim.line,
         line_of_reason: place.or(of_check).unwrap_or(claim.line),
         outcome,
-        reason: reason(claim, verdict.as_ref(), answer),
+        reason: one_line(&shortened(&reason(claim, verdict.as_ref(), answer))),
         checks: checks.to_vec(),
         duration: answer.duration(),
+        is_unread: false,
     }
 }
 
 /// Returns the details of the outcome, with lines of the document.
 fn reason(claim: &Claim, verdict: Option<&Verdict>, answer: &OneAnswer) -> String {
+    if claim.code.trim().is_empty() {
+        return "the block is empty".to_owned();
+    }
     if let [finding, ..] = answer.findings() {
         let line = finding.line.map(|line| format!("line {}: ", claim.line_of(line)));
         return format!("{}{}", line.unwrap_or_default(), finding.message);
@@ -240,5 +273,13 @@ fn reason(claim: &Claim, verdict: Option<&Verdict>, answer: &OneAnswer) -> Strin
             Some((code, _, stderr)),
         ) => last_line(stderr).unwrap_or_else(|| format!("the script ended with exit code {code}")),
         _ => verdict.details(),
+    }
+}
+
+/// Shortens a reason, which can contain any output of a claim.
+fn shortened(reason: &str) -> String {
+    match reason.char_indices().nth(REASON_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", reason.get(..end).unwrap_or_default()),
+        None => reason.to_owned(),
     }
 }

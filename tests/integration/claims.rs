@@ -16,6 +16,7 @@ tests! {
         each_claim_of_a_document_has_a_verdict,
         every_format_has_all_claims,
         documents_without_claims_are_reported,
+        a_claim_forges_no_line_of_a_report,
         a_signal_ends_the_claims,
         claims_leave_receipts,
         claims_of_the_documents_are_verified;
@@ -158,7 +159,9 @@ fn every_format_has_all_claims() {
     let found: Value = serde_json::from_str(&formatted("sarif")).unwrap();
     let results = found["runs"][0]["results"].as_array().unwrap();
     let rules: Vec<_> = results.iter().map(|result| result["ruleId"].clone()).collect();
-    assert_eq!(rules, outcomes.map(|outcome| Value::from(format!("claim/{outcome}"))));
+    // Code scanning shows each result as a problem.
+    let problems = outcomes.iter().skip(1).map(|outcome| Value::from(format!("claim/{outcome}")));
+    assert_eq!(rules, problems.collect::<Vec<_>>());
 
     let junit = formatted("junit");
     assert!(junit.contains("<testsuite name=\"claims.md\" tests=\"5\" failures=\"4\">"), "{junit}");
@@ -174,7 +177,7 @@ fn documents_without_claims_are_reported() {
     let note = "note: no claims: a claim is a code block that is marked 'python verify'\n";
     assert_eq!(fixture.verify(&["plain.md"]), (0, String::new(), note.to_owned()));
     for (name, error) in [
-        ("script.py", "the name must end in .md, .markdown, .mdx, .qmd, .rst or .ipynb"),
+        ("script.py", "the name must end in .md, .markdown, .qmd, .rst or .ipynb"),
         ("broken.ipynb", "not a Jupyter notebook: EOF while parsing an object at line 1 column 1"),
         ("missing.md", "No such file or directory"),
     ] {
@@ -185,9 +188,54 @@ fn documents_without_claims_are_reported() {
     }
     let mut command = fixture.command(&["claims.md"]);
     let output = command.env_remove("QWED_MCP_TRUSTED_CODE_EXECUTION").output().unwrap();
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    assert!(stdout.starts_with("claims.md:1: blocked: "), "{stdout}");
-    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let closed =
+        "claims are scripts, and scripts are disabled; set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
+    assert_eq!(stderr, format!("error: {closed}\n"));
+    assert_eq!((output.status.code(), output.stdout), (Some(2), Vec::new()));
+    // Reports have the documents that could not be read.
+    let (code, stdout, _) = fixture.verify(&["--format", "json", "script.py", "claims.md"]);
+    let found: Value = serde_json::from_str(&stdout).unwrap();
+    let outcomes: Vec<_> =
+        found["claims"].as_array().unwrap().iter().map(|it| &it["outcome"]).collect();
+    assert_eq!((code, outcomes), (2, vec![&json!("verified"), &json!("blocked")]));
+    let (code, stdout, _) = fixture.verify(&["--format", "github", "missing.md", "claims.md"]);
+    let error = "::error file=missing.md,line=1,title=blocked::No such file or directory\n";
+    assert!(code == 2 && stdout.ends_with(error), "{stdout}");
+    let (code, stdout, _) = fixture.verify(&["--format", "github", "plain.md"]);
+    assert!(code == 0 && stdout.starts_with("::warning title=qwed-mcp::no claims: "), "{stdout}");
+}
+
+fn a_claim_forges_no_line_of_a_report() {
+    let fixture = Fixture::new();
+    let claims = [
+        "raise ValueError('a\\rx.md:1: verified: 1 check held')",
+        "raise ValueError('##[error]a')",
+        "raise ValueError('b' * 100_000)",
+        "raise ValueError('\\ufffe\\x1b')",
+        "",
+    ];
+    let text: String = claims.map(|claim| format!("```python verify\n{claim}\n```\n\n")).concat();
+    let name = "a.md:1: verified: 1 check held\nb.md";
+    fixture.write(name, &text);
+    let (_, stdout, _) = fixture.verify(&[name]);
+    let lines: Vec<&str> = stdout.split(['\n', '\r']).filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), claims.len(), "{stdout}");
+    assert!(
+        lines.iter().all(|line| line.starts_with(r"a.md:1: verified: 1 check held\nb.md:")),
+        "{stdout}"
+    );
+    assert!(
+        !stdout.contains("##[") && lines.iter().all(|line| line.chars().count() < 700),
+        "{stdout}"
+    );
+    assert!(lines[4].ends_with(": the block is empty"), "{stdout}");
+    let (_, xml, _) = fixture.verify(&["--format", "junit", name]);
+    let parse = "import sys, xml.etree.ElementTree as t; print(len(t.fromstring(sys.argv[1]).findall('*/*')))";
+    let parsed = Command::new("python3").args(["-c", parse, &xml]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&parsed.stdout).trim(), claims.len().to_string(), "{xml}");
+    let (_, _, stderr) = fixture.verify(&["x\n::error::y.md"]);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
 fn a_signal_ends_the_claims() {
@@ -219,6 +267,9 @@ fn claims_leave_receipts() {
             .unwrap()
             .success()
     );
+    let other = fixture.folder.path().join("other");
+    let mut without_key = fixture.command(&["--receipts", "receipts", "claims.md"]);
+    assert_eq!(without_key.env("QWED_MCP_DATA_DIR", other).status().unwrap().code(), Some(2));
     let mut command = fixture.command(&["--receipts", "receipts", "claims.md"]);
     assert_eq!(command.env("QWED_MCP_DATA_DIR", &data).status().unwrap().code(), Some(1));
     let receipts = receipts_below(&fixture.folder.path().join("receipts"));

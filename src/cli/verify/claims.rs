@@ -2,7 +2,7 @@
 //!
 //! | document | a claim |
 //! |---|---|
-//! | Markdown (CommonMark) | a fenced code block with an info string such as `python verify` |
+//! | Markdown (CommonMark) | a fenced code block with an info string such as `python verify` or `{.python .verify}` |
 //! | reStructuredText | a directive `code-block:: python` with the option `:class: verify` |
 //! | Jupyter notebook (nbformat 4) | a code cell with the tag `verify` |
 
@@ -10,6 +10,7 @@ use std::path::Path;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
@@ -19,6 +20,20 @@ const MARK: &str = "verify";
 const PYTHON: [&str; 3] = ["python", "python3", "py"];
 /// The directives of reStructuredText and Sphinx for code.
 const DIRECTIVES: [&str; 3] = ["code-block", "code", "sourcecode"];
+/// Other directives with a body that is no document.
+const LITERAL: [&str; 9] = [
+    "raw",
+    "parsed-literal",
+    "math",
+    "doctest",
+    "testcode",
+    "testoutput",
+    "testsetup",
+    "csv-table",
+    "graphviz",
+];
+/// The distance of tab stops in reStructuredText, in columns.
+const TAB: usize = 8;
 
 /// A claim in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,28 +71,62 @@ impl Claim {
 /// The reason why a document has no claims that can be run.
 #[derive(Debug, Error)]
 pub(super) enum NotADocument {
-    #[error("the name must end in .md, .markdown, .mdx, .qmd, .rst or .ipynb")]
+    #[error("the name must end in .md, .markdown, .qmd, .rst or .ipynb")]
     Unknown,
     #[error("not a Jupyter notebook")]
-    Notebook(#[from] serde_json::Error),
+    Notebook(#[source] serde_json::Error),
+    #[error("cell {number} of the notebook cannot be read")]
+    Cell { number: usize, source: serde_json::Error },
 }
 
 /// Returns the claims of a document in their order. The end of the name determines the format.
 pub(super) fn of_document(file: &Path, text: &str) -> Result<Vec<Claim>, NotADocument> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let extension = file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     match extension.as_str() {
-        "md" | "markdown" | "mdx" | "qmd" => Ok(of_markdown(text)),
+        "md" | "markdown" | "qmd" => Ok(of_markdown(text)),
         "rst" => Ok(of_restructured_text(text)),
-        "ipynb" => Ok(of_notebook(text)?),
+        "ipynb" => of_notebook(text),
         _ => Err(NotADocument::Unknown),
     }
 }
 
-/// Returns whether an info string marks a claim: `python verify`, or `{.python .verify}` as Pandoc has it.
+/// Returns whether an info string marks a claim: `python verify`, `python {.verify}`, or `{.python .verify}` as Pandoc has
+/// it.
 fn is_marked(info: &str) -> bool {
-    let separates = |c: char| c.is_whitespace() || "{},.".contains(c);
-    let mut words = info.split(separates).filter(|word| !word.is_empty());
-    words.next().is_some_and(|first| PYTHON.contains(&first)) && words.any(|word| word == MARK)
+    let words = words(info);
+    let mut words = words.iter().map(String::as_str);
+    if info.trim_start().starts_with('{') {
+        let classes: Vec<&str> = words.filter_map(|word| word.strip_prefix('.')).collect();
+        return classes.iter().any(|class| is_python(class)) && classes.contains(&MARK);
+    }
+    words.next().is_some_and(is_python)
+        && words.any(|word| word.strip_prefix('.').unwrap_or(word) == MARK)
+}
+
+fn is_python(language: &str) -> bool {
+    PYTHON.iter().any(|name| name.eq_ignore_ascii_case(language))
+}
+
+/// Returns the words of an info string. White space, commas and braces separate words, except in quotes.
+fn words(info: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for c in info.chars() {
+        let separates = quote.is_none() && (c.is_whitespace() || "{},".contains(c));
+        if separates {
+            words.push(std::mem::take(&mut word));
+            continue;
+        }
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '"' || c == '\'' => quote = Some(c),
+            Some(_) | None => {}
+        }
+        word.push(c);
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 fn of_markdown(text: &str) -> Vec<Claim> {
@@ -107,45 +156,126 @@ fn lines(text: &str) -> impl Fn(usize) -> usize {
     move |position| ends.partition_point(|end| *end < position) + 1
 }
 
-/// Finds directives by their indentation (the section "Explicit Markup Blocks" of the reStructuredText specification).
+/// A line of a document in reStructuredText, with spaces instead of tabs, and without trailing spaces.
+struct RstLine {
+    text: String,
+    /// The number of spaces before the text.
+    indent: usize,
+}
+
+impl RstLine {
+    fn new(line: &str) -> Self {
+        let mut text = String::with_capacity(line.len());
+        let mut column = 0;
+        for c in line.trim_end().chars() {
+            let width = if c == '\t' { TAB - column % TAB } else { 1 };
+            if c == '\t' {
+                text.extend(std::iter::repeat_n(' ', width));
+            } else {
+                text.push(c);
+            }
+            column += width;
+        }
+        Self { indent: indent(&text), text }
+    }
+
+    fn is_blank(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Replaces the markers of list items before the text by spaces.
+    fn without_markers(mut self) -> Self {
+        while let Some(length) = marker(self.text.get(self.indent..).unwrap_or_default()) {
+            self.text.replace_range(self.indent..self.indent + length, &" ".repeat(length));
+            self.indent = indent(&self.text);
+        }
+        self
+    }
+}
+
+/// Returns the number of spaces before a text. Other white space is text (docutils).
+fn indent(text: &str) -> usize {
+    text.bytes().take_while(|byte| *byte == b' ').count()
+}
+
+/// Returns the length of a list item's marker, such as `-` or `12.`, if a space and a text follow it.
+fn marker(text: &str) -> Option<usize> {
+    let (marker, rest) = text.split_once(' ')?;
+    let number = marker.trim_start_matches('(').trim_end_matches([')', '.']);
+    let is_digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = marker.ends_with([')', '.']) && (number == "#" || is_digits);
+    let is_marker = matches!(marker, "-" | "*" | "+") || is_number;
+    (is_marker && !rest.is_empty()).then_some(marker.len())
+}
+
+/// Finds directives by their indentation, as the reStructuredText specification has it ("Explicit Markup Blocks" and
+/// "Literal Blocks"). A directive in a literal block, in a comment or in code is no directive.
 fn of_restructured_text(text: &str) -> Vec<Claim> {
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let is_blank = |line: &str| line.trim().is_empty();
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<RstLine> = text.lines().map(RstLine::new).collect();
     let mut claims = Vec::new();
-    for (index, line) in lines.iter().enumerate().filter(|(_, line)| is_directive(line)) {
-        let below = lines.get(index + 1..).unwrap_or_default();
-        let block = below.iter().position(|it| !is_blank(it) && indent(it) <= indent(line));
-        let block = below.get(..block.unwrap_or(below.len())).unwrap_or_default();
-        // Options follow the directive without a blank line.
-        let options = block.iter().take_while(|it| it.trim_start().starts_with(':'));
-        let options: Vec<&str> = options.map(|it| it.trim()).collect();
-        let classes = options.iter().filter_map(|option| option.strip_prefix(":class:"));
-        if !classes.flat_map(str::split_whitespace).any(|word| word == MARK) {
-            continue;
+    let mut index = 0;
+    while let Some(line) = lines.get(index) {
+        let line = RstLine::new(&line.text).without_markers();
+        let stripped = line.text.trim_start();
+        let mut directive = None;
+        let is_literal = match stripped.strip_prefix("..") {
+            Some(rest) if rest.is_empty() || rest.starts_with(' ') => {
+                let rest = rest.trim_start();
+                let (name, argument) = rest.split_once("::").unwrap_or_default();
+                let name = name.trim().to_ascii_lowercase();
+                directive = DIRECTIVES.contains(&name.as_str()).then_some(argument.trim());
+                // Without a name it is a comment, unless it is a footnote, a citation, a substitution or a target.
+                let is_comment = name.is_empty() && !rest.starts_with(['[', '|', '_']);
+                directive.is_some() || is_comment || LITERAL.contains(&name.as_str())
+            }
+            Some(_) | None => stripped.ends_with("::"),
+        };
+        let number = index + 1;
+        index = number;
+        if is_literal {
+            let below = lines.get(number..).unwrap_or_default();
+            let end = below.iter().position(|it| !it.is_blank() && it.indent <= line.indent);
+            let block = below.get(..end.unwrap_or(below.len())).unwrap_or_default();
+            claims.extend(directive.and_then(|argument| of_directive(argument, block, number)));
+            index += block.len();
         }
-        let code = block.get(options.len()..).unwrap_or_default();
-        let margin = code.iter().filter(|it| !is_blank(it)).map(|it| indent(it)).min();
-        let skipped = code.iter().take_while(|it| is_blank(it)).count();
-        let mut claim = Claim::new(index + 1);
-        for (number, line) in code.iter().enumerate().skip(skipped) {
-            let line = line.get(margin.unwrap_or(0)..).unwrap_or_default();
-            claim.push(&format!("{line}\n"), index + 2 + options.len() + number);
-        }
-        claims.push(claim);
     }
     claims
 }
 
-/// Returns whether a line begins a block of Python code, such as `.. code-block:: python`.
-fn is_directive(line: &str) -> bool {
-    let directive = line.trim_start().strip_prefix(".. ").and_then(|rest| rest.split_once("::"));
-    directive.is_some_and(|(name, language)| {
-        DIRECTIVES.contains(&name.trim()) && PYTHON.contains(&language.trim())
-    })
+/// Returns the claim of a directive for code, if it is marked. `block` contains the lines below the directive, which is on
+/// the line `number`.
+fn of_directive(argument: &str, block: &[RstLine], number: usize) -> Option<Claim> {
+    // The argument and the options come before the first blank line.
+    let head = block.iter().take_while(|line| !line.is_blank()).count();
+    let (head, code) = block.split_at_checked(head)?;
+    let mut language = argument.to_owned();
+    let mut options: Vec<String> = Vec::new();
+    for line in head {
+        let text = line.text.trim_start();
+        match options.last_mut() {
+            _ if text.starts_with(':') => options.push(text.to_owned()),
+            Some(option) => option.extend([" ", text]),
+            None => language += text,
+        }
+    }
+    let classes = options.iter().filter_map(|option| option.strip_prefix(":class:"));
+    let mut classes = classes.flat_map(str::split_whitespace);
+    if !is_python(&language) || !classes.any(|class| class == MARK) {
+        return None;
+    }
+    let margin = code.iter().filter(|line| !line.is_blank()).map(|line| line.indent).min();
+    let skipped = code.iter().take_while(|line| line.is_blank()).count();
+    let mut claim = Claim::new(number);
+    for (index, line) in code.iter().enumerate().skip(skipped) {
+        // Every line that is not blank has at least as many spaces as the margin.
+        let line = line.text.get(margin.unwrap_or(0)..).unwrap_or_default();
+        claim.push(&format!("{line}\n"), number + 1 + head.len() + index);
+    }
+    Some(claim)
 }
 
-fn of_notebook(text: &str) -> serde_json::Result<Vec<Claim>> {
+fn of_notebook(text: &str) -> Result<Vec<Claim>, NotADocument> {
     #[derive(Deserialize)]
     struct Notebook<'a> {
         #[serde(borrow)]
@@ -153,34 +283,32 @@ fn of_notebook(text: &str) -> serde_json::Result<Vec<Claim>> {
     }
     #[derive(Deserialize)]
     struct Cell<'a> {
-        #[serde(rename = "cell_type")]
-        kind: String,
+        #[serde(default, rename = "cell_type")]
+        kind: Value,
         #[serde(default)]
-        metadata: Metadata,
+        metadata: Value,
         #[serde(borrow)]
-        source: &'a RawValue,
-    }
-    #[derive(Default, Deserialize)]
-    struct Metadata {
-        #[serde(default)]
-        tags: Vec<String>,
+        source: Option<&'a RawValue>,
     }
     let line_of = lines(text);
     // The raw values are parts of `text`.
     let line_of = |raw: &RawValue| line_of(raw.get().as_ptr().addr() - text.as_ptr().addr());
-    let notebook: Notebook<'_> = serde_json::from_str(text)?;
+    let notebook: Notebook<'_> = serde_json::from_str(text).map_err(NotADocument::Notebook)?;
     let mut claims = Vec::new();
-    for raw in notebook.cells {
-        let cell: Cell<'_> = serde_json::from_str(raw.get())?;
-        if cell.kind != "code" || !cell.metadata.tags.iter().any(|tag| tag == MARK) {
+    for (index, raw) in notebook.cells.into_iter().enumerate() {
+        let unread = |source| NotADocument::Cell { number: index + 1, source };
+        let cell: Cell<'_> = serde_json::from_str(raw.get()).map_err(unread)?;
+        let tags = cell.metadata.get("tags").and_then(Value::as_array);
+        if cell.kind != "code" || !tags.is_some_and(|tags| tags.iter().any(|tag| tag == MARK)) {
             continue;
         }
-        let mut claim = Claim::new(line_of(cell.source));
+        let source = cell.source.unwrap_or(raw);
+        let mut claim = Claim::new(line_of(source));
         // A string, or a list with a string for each line, which notebooks usually have on a line of its own.
         let parts: Vec<&RawValue> =
-            serde_json::from_str(cell.source.get()).unwrap_or_else(|_| vec![cell.source]);
+            serde_json::from_str(source.get()).unwrap_or_else(|_| vec![source]);
         for part in parts {
-            let script: String = serde_json::from_str(part.get())?;
+            let script: String = serde_json::from_str(part.get()).map_err(unread)?;
             for line in script.split_inclusive('\n') {
                 claim.push(line, line_of(part));
             }
@@ -231,6 +359,65 @@ mod tests {
     }
 
     #[test]
+    fn info_strings_have_a_language_and_the_mark() {
+        for (info, expected) in [
+            ("python verify", true),
+            ("Python3 title=\"a b\" verify", true),
+            ("py {.verify}", true),
+            ("python,verify", true),
+            ("{.python .verify}", true),
+            ("{#id .Python .verify key=x}", true),
+            ("python title=\"how to verify it\"", false),
+            ("python title='verify'", false),
+            ("python verify=1", false),
+            ("python no.verify", false),
+            ("python", false),
+            ("verify python", false),
+            ("verify", false),
+            ("{python verify}", false),
+            ("{.verify}", false),
+            ("rust verify", false),
+            ("", false),
+        ] {
+            assert_eq!(is_marked(info), expected, "{info}");
+        }
+    }
+
+    #[test]
+    fn directives_are_found_as_docutils_finds_them() {
+        let directive = ".. code:: python\n   :class: verify\n\n   x\n";
+        let below = directive.replace('\n', "\n   ").trim_end().to_owned() + "\n";
+        let none: &[(usize, &str)] = &[];
+        let claim: &[(usize, &str)] = &[(1, "x\n")];
+        for (text, expected) in [
+            // Tabs, list items, options on several lines, upper case, containers.
+            ("  .. code-block:: python\n\t:class: verify\n\n\tx\n\t\ty\n".to_owned(), &[(1, "x\n        y\n")][..]),
+            ("- a\n\n- .. code:: python\n     :class: verify\n\n     x\n".to_owned(), &[(3, "x\n")]),
+            ("1. * .. code:: python\n        :class: verify\n\n        - x\n".to_owned(), &[(1, "- x\n")]),
+            (
+                ".. Code-Block::\n   Python\n   :caption: a\n     b\n   :class:\n     big verify\n\n   x\n".to_owned(),
+                claim,
+            ),
+            (format!(".. note::\n\n   {below}"), &[(3, "x\n")]),
+            // A line without indentation ends the block. Other white space is no indentation.
+            (format!("{directive}\u{a0}\u{a0}y\n"), claim),
+            (format!("\u{feff}{directive}   \u{a0}y\n"), &[(1, "x\n\u{a0}y\n")]),
+            // No directives: literal blocks, comments, other code, code of a claim.
+            (format!("Write::\n\n   {below}"), none),
+            (format!("..\n   {below}"), none),
+            (format!(".. a comment\n   {below}"), none),
+            (format!(".. code-block:: rst\n\n   {below}"), none),
+            (format!(".. code:: python\n   :class: verify\n\n   {below}"), &[(1, directive)]),
+            (".. code:: python\n   :name: verify\n\n   x\n".to_owned(), none),
+            (".. code:: python\n\n   :class: verify\n".to_owned(), none),
+        ] {
+            let found = of("a.rst", &text);
+            let found: Vec<_> = found.iter().map(|(line, code, _)| (*line, code.as_str())).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn cells_with_the_tag_are_claims() {
         let text = r#"{
  "cells": [
@@ -250,6 +437,12 @@ mod tests {
             [(6, "x = 1\nassert x".to_owned(), vec![7, 8]), (11, "a\nb".to_owned(), vec![11, 11])];
         assert_eq!(of("a.ipynb", text), expected);
         assert!(of_document(Path::new("a.ipynb"), "[]").is_err());
+        // Other cells may have anything.
+        let odd = r#"{"cells": [{}, {"metadata": null, "cell_type": 1, "source": null}, {"cell_type": "raw", "metadata": {"tags": 3}}]}"#;
+        assert_eq!(of("a.ipynb", odd), []);
+        let wrong = r#"{"cells": [{}, {"cell_type": "code", "metadata": {"tags": ["verify"]}, "source": 1}]}"#;
+        let error = of_document(Path::new("a.ipynb"), wrong).unwrap_err();
+        assert_eq!(error.to_string(), "cell 2 of the notebook cannot be read");
         assert!(of_document(Path::new("a.py"), "").is_err());
     }
 

@@ -1,6 +1,7 @@
 //! Formats the verdicts on claims. It never decides about a claim.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::super::github::{Level, annotation};
 use super::super::sarif;
-use crate::terminal::{BOLD, Label, visible};
+use crate::plain_text::escape_into;
+use crate::terminal::{BOLD, Label};
 use crate::verdict::{CheckReport, Conclusion};
 
 /// A claim that was run, with its verdict.
@@ -26,9 +28,25 @@ pub(super) struct Verified {
     /// The checks, with lines of the document.
     pub(super) checks: Vec<CheckReport>,
     pub(super) duration: Duration,
+    /// Whether the document could not be read, so that its claims are not known.
+    pub(super) is_unread: bool,
 }
 
 impl Verified {
+    /// Creates the entry of a document that could not be read.
+    pub(super) fn unread(file: &Path, error: &str) -> Self {
+        Self {
+            file: file.display().to_string(),
+            line: 1,
+            line_of_reason: 1,
+            outcome: Conclusion::Blocked,
+            reason: one_line(error),
+            checks: Vec::new(),
+            duration: Duration::ZERO,
+            is_unread: true,
+        }
+    }
+
     pub(super) fn holds(&self) -> bool {
         self.outcome == Conclusion::Verified
     }
@@ -78,14 +96,28 @@ pub(super) fn line(claim: &Verified) -> String {
         Level::Warning => Label::Warning.style(),
         Level::Error => Label::Error.style(),
     };
-    let place = visible(&format!("{file}:{line}"));
-    format!("{BOLD}{place}{BOLD:#}: {style}{}{style:#}: {}\n", claim.words(), visible(reason))
+    let place = one_line(&format!("{file}:{line}"));
+    // A runner of GitHub obeys commands such as `##[error]` anywhere in a line.
+    let reason = reason.replace("##[", "## [");
+    format!("{BOLD}{place}{BOLD:#}: {style}{}{style:#}: {reason}\n", claim.words())
+}
+
+/// Returns a text without line ends, tabs and hidden characters, which could forge other lines. They are escaped.
+pub(super) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    escape_into(&mut line, text);
+    line
 }
 
 /// Returns a claim as an annotation of the line that shows the reason.
 pub(super) fn github(claim: &Verified) -> String {
     let line = Some(claim.line_of_reason);
     annotation(claim.level(), &claim.file, line, claim.words(), &claim.reason)
+}
+
+/// Returns a warning that belongs to no file.
+pub(super) fn github_warning(message: &str) -> String {
+    format!("::warning title=qwed-mcp::{message}\n")
 }
 
 /// Returns all claims as a JSON object.
@@ -103,25 +135,25 @@ pub(super) fn json(claims: &[Verified]) -> Value {
     json!({ "claims": claims.iter().map(of).collect::<Value>() })
 }
 
-/// Returns all claims as a SARIF log. Verified claims have the kind `pass`, which needs the level `none` (SARIF 3.27.9).
+/// Returns the claims that are not verified as a SARIF log. Code scanning shows every result as a problem, whatever its kind.
 pub(super) fn sarif(claims: &[Verified]) -> Value {
     let rule = |(outcome, why): &(Conclusion, &str)| json!({ "id": format!("claim/{outcome}"), "shortDescription": { "text": why } });
     let result = |claim: &Verified| {
-        let (kind, level) = match claim.level() {
-            Level::Notice => ("pass", "none"),
-            Level::Warning => ("fail", "warning"),
-            Level::Error => ("fail", "error"),
+        let level = match claim.level() {
+            Level::Notice => "note",
+            Level::Warning => "warning",
+            Level::Error => "error",
         };
         json!({
             "ruleId": format!("claim/{}", claim.outcome),
-            "kind": kind,
             "level": level,
             "message": { "text": format!("{}: {}", claim.words(), claim.reason) },
             "locations": [sarif::location(&claim.file, Some(json!({ "startLine": claim.line_of_reason })))],
         })
     };
     let rules: Vec<Value> = OUTCOMES.iter().map(rule).collect();
-    let results: Vec<Value> = claims.iter().map(result).collect();
+    let problems = claims.iter().filter(|claim| !claim.holds());
+    let results: Vec<Value> = problems.map(result).collect();
     sarif::log(&rules, &results)
 }
 
@@ -161,14 +193,11 @@ pub(super) fn junit(claims: &[Verified]) -> String {
     xml + "</testsuites>\n"
 }
 
-/// Returns a text as the value of an attribute (XML 1.0, 2.4). Control characters become visible, because XML does not
-/// allow them.
+/// Returns a text as the value of an attribute (XML 1.0, 2.2 and 2.4). XML does not allow control characters, U+FFFE and
+/// U+FFFF, so they are escaped as in Rust.
 fn attribute(text: &str) -> String {
-    visible(text)
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    let text = one_line(text).replace('\u{fffe}', r"\u{fffe}").replace('\u{ffff}', r"\u{ffff}");
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -184,10 +213,11 @@ mod tests {
             reason: reason.to_owned(),
             checks: Vec::new(),
             duration: Duration::from_millis(1500),
+            is_unread: false,
         };
         vec![
             claim("a.md", 3, Conclusion::Verified, "1 check held"),
-            claim("a.md", 9, Conclusion::Refuted, "line 10: a < \"b\"; 100 %\u{1b}"),
+            claim("a.md", 9, Conclusion::Refuted, "line 10: a < \"b\"; 100 %\u{1b}\u{fffe}"),
             claim("d/b,c.md", 1, Conclusion::Vacuous, "x\ny"),
         ]
     }
@@ -202,7 +232,10 @@ mod tests {
             ),
             "{xml}"
         );
-        assert!(xml.contains("message=\"line 10: a &lt; &quot;b&quot;; 100 %\\u{1b}\"/>"), "{xml}");
+        assert!(
+            xml.contains("message=\"line 10: a &lt; &quot;b&quot;; 100 %\\u{1b}\\u{fffe}\"/>"),
+            "{xml}"
+        );
         assert_eq!(xml.matches("<testcase ").count(), 3);
     }
 
@@ -213,6 +246,6 @@ mod tests {
         for result in log["runs"][0]["results"].as_array().unwrap() {
             assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]), "{result}");
         }
-        assert_eq!(log["runs"][0]["results"][0]["kind"], "pass");
+        assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), 2);
     }
 }
