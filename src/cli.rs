@@ -75,6 +75,9 @@ const SCRIPT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The exit code for invalid arguments, the same as clap's.
 const USAGE: u8 = 2;
 
+/// The exit code after Ctrl-C: 128 plus the number of SIGINT.
+const INTERRUPTED: u8 = 130;
+
 const ABOUT: &str =
     "MCP server that lets a language model check its own claims with Python scripts";
 

@@ -247,7 +247,12 @@ fn shown(check: &CheckReport) -> String {
 
 /// Returns a text of at most [`NOTED_CHARS_MAX`] characters.
 pub(crate) fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(NOTED_CHARS_MAX) {
+    shortened_to(NOTED_CHARS_MAX, text)
+}
+
+/// Returns the first `chars_max` characters of a text. An ellipsis follows if there are more.
+pub(crate) fn shortened_to(chars_max: usize, text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
         None => text.into(),
     }

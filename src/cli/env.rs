@@ -31,9 +31,6 @@ const LINE_CHARS_MAX: usize = 78;
 /// terminal.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// The exit code after Ctrl-C, the same as in shells.
-const INTERRUPTED: u8 = 130;
-
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Make an environment with the QWED packages, in locked versions
@@ -109,7 +106,7 @@ fn create(
     display.clear();
     let Some(environment) = made.context(UNCHANGED)? else {
         tracing::error!("interrupted: nothing was changed");
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(ExitCode::from(super::INTERRUPTED));
     };
     Display::say(&format!("Made {} in {}", environment.name, seconds_since(display.begun)));
     for name in clean_up(&turn) {

@@ -30,6 +30,11 @@ pub(super) fn annotation(
     format!("::{command} file={file}{line},title={title}::{}\n", data(message))
 }
 
+/// Returns the line that shows a warning about the whole run of this program.
+pub(super) fn warning(message: &str) -> String {
+    format!("::warning title={}::{}\n", env!("CARGO_PKG_NAME"), data(message))
+}
+
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }

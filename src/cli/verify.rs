@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::github;
 use super::output::{document, print, print_styled};
 use crate::batch::{Analysis, Bounds, OneAnswer, Single, Status, Verifier, Wanted, answer_one};
 use crate::config::{AdminGate, Settings, VerdictNote};
@@ -24,16 +25,14 @@ use crate::ledger::Presented;
 use crate::plain_text::without_error_numbers;
 use crate::scripts::Scripts;
 use crate::terminal::Label;
-use crate::verdict::{CheckState, Conclusion, Verdict};
+use crate::verdict::{CheckState, Conclusion, Verdict, shortened_to};
 use claims::Claim;
 use report::{Verified, one_line};
 
-/// The maximum number of characters of a reason.
+/// The maximum number of characters of a reason, which can contain any output of a claim.
 const REASON_CHARS_MAX: usize = 500;
 /// The note about documents without a claim.
 const NO_CLAIMS: &str = "no claims: a claim is a code block that is marked 'python verify'";
-/// The exit code after Ctrl-C or SIGTERM: 128 plus the number of SIGINT.
-const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -114,23 +113,23 @@ fn run_claims(options: &Options) -> anyhow::Result<ExitCode> {
     }
     if claims.is_empty() && unread.is_empty() {
         if options.format == ReportFormat::Github {
-            print("a warning", &report::github_warning(NO_CLAIMS))?;
+            print("a warning", &github::warning(NO_CLAIMS))?;
         } else {
             Label::Note.say(NO_CLAIMS);
         }
     }
     super::in_runtime(|runtime| {
         let verified = runtime.block_on(verify(&claims, &settings, options.format))?;
-        let Some(mut verified) = verified else { return Ok(ExitCode::from(INTERRUPTED)) };
+        let Some(mut verified) = verified else { return Ok(ExitCode::from(super::INTERRUPTED)) };
         let has_failed = !unread.is_empty();
+        if options.format == ReportFormat::Github {
+            for document in &unread {
+                print("an error", &report::github(document))?;
+            }
+        }
         verified.append(&mut unread);
         match options.format {
-            ReportFormat::Text => {}
-            ReportFormat::Github => {
-                for document in verified.iter().filter(|claim| claim.is_unread) {
-                    print("an error", &report::github(document))?;
-                }
-            }
+            ReportFormat::Text | ReportFormat::Github => {}
             ReportFormat::Sarif => {
                 print("the verdicts", &format!("{:#}\n", report::sarif(&verified)))?;
             }
@@ -170,6 +169,7 @@ async fn verify(
     let verifier = Verifier::new(Arc::new(scripts), Analysis::Blocks, false);
     let stop = CancellationToken::new();
     let progress = progress(claims.len(), format.is_printed_at_once());
+    let bounds = Bounds { timeout: settings.sync_timeout, memory_mb: settings.memory_mb };
     let work = async {
         let mut answers = stream::iter(claims)
             .map(|(file, claim)| async {
@@ -180,8 +180,6 @@ async fn verify(
                     timeout: None,
                     memory_mb: None,
                 };
-                let bounds =
-                    Bounds { timeout: settings.sync_timeout, memory_mb: settings.memory_mb };
                 let nobody = Presented::default();
                 let single = Single::Wanted(wanted);
                 let answer = answer_one(&verifier, single, bounds, &nobody, stop.clone()).await;
@@ -241,10 +239,9 @@ fn verified(file: &Path, claim: &Claim, answer: &OneAnswer) -> Verified {
         line: claim.line,
         line_of_reason: place.or(of_check).unwrap_or(claim.line),
         outcome,
-        reason: one_line(&shortened(&reason(claim, verdict.as_ref(), answer))),
+        reason: one_line(&shortened_to(REASON_CHARS_MAX, &reason(claim, verdict.as_ref(), answer))),
         checks: checks.to_vec(),
         duration: answer.duration(),
-        is_unread: false,
     }
 }
 
@@ -261,7 +258,6 @@ fn reason(claim: &Claim, verdict: Option<&Verdict>, answer: &OneAnswer) -> Strin
         return error.to_owned();
     }
     let Some(verdict) = verdict else { return answer.status().as_str().to_owned() };
-    let last_line = |text: &str| text.trim_end().lines().last().map(str::to_owned);
     match (verdict.outcome, answer.status(), answer.end()) {
         (Conclusion::Vacuous, ..) => verdict.note(VerdictNote::Vacuous).unwrap_or_default(),
         (Conclusion::NothingChecked | Conclusion::Inconclusive, Status::Timeout, _) => {
@@ -271,15 +267,11 @@ fn reason(claim: &Claim, verdict: Option<&Verdict>, answer: &OneAnswer) -> Strin
             Conclusion::NothingChecked | Conclusion::Inconclusive,
             Status::Failed,
             Some((code, _, stderr)),
-        ) => last_line(stderr).unwrap_or_else(|| format!("the script ended with exit code {code}")),
+        ) => stderr
+            .trim_end()
+            .lines()
+            .last()
+            .map_or_else(|| format!("the script ended with exit code {code}"), str::to_owned),
         _ => verdict.details(),
-    }
-}
-
-/// Shortens a reason, which can contain any output of a claim.
-fn shortened(reason: &str) -> String {
-    match reason.char_indices().nth(REASON_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", reason.get(..end).unwrap_or_default()),
-        None => reason.to_owned(),
     }
 }

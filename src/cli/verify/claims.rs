@@ -157,6 +157,7 @@ fn lines(text: &str) -> impl Fn(usize) -> usize {
 }
 
 /// A line of a document in reStructuredText, with spaces instead of tabs, and without trailing spaces.
+#[derive(Clone)]
 struct RstLine {
     text: String,
     /// The number of spaces before the text.
@@ -215,7 +216,7 @@ fn of_restructured_text(text: &str) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut index = 0;
     while let Some(line) = lines.get(index) {
-        let line = RstLine::new(&line.text).without_markers();
+        let line = line.clone().without_markers();
         let stripped = line.text.trim_start();
         let mut directive = None;
         let is_literal = match stripped.strip_prefix("..") {

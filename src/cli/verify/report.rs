@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anstyle::Style;
+use anstyle::AnsiColor;
 use serde_json::{Value, json};
 
 use super::super::github::{Level, annotation};
@@ -28,8 +28,6 @@ pub(super) struct Verified {
     /// The checks, with lines of the document.
     pub(super) checks: Vec<CheckReport>,
     pub(super) duration: Duration,
-    /// Whether the document could not be read, so that its claims are not known.
-    pub(super) is_unread: bool,
 }
 
 impl Verified {
@@ -43,7 +41,6 @@ impl Verified {
             reason: one_line(error),
             checks: Vec::new(),
             duration: Duration::ZERO,
-            is_unread: true,
         }
     }
 
@@ -63,18 +60,14 @@ impl Verified {
 
     /// Returns the outcome in words.
     fn words(&self) -> &'static str {
-        words(self.outcome)
-    }
-}
-
-fn words(outcome: Conclusion) -> &'static str {
-    match outcome {
-        Conclusion::Verified => "verified",
-        Conclusion::Refuted => "refuted",
-        Conclusion::NothingChecked => "nothing checked",
-        Conclusion::Vacuous => "vacuous",
-        Conclusion::Inconclusive => "inconclusive",
-        Conclusion::Blocked => "blocked",
+        match self.outcome {
+            Conclusion::Verified => "verified",
+            Conclusion::Refuted => "refuted",
+            Conclusion::NothingChecked => "nothing checked",
+            Conclusion::Vacuous => "vacuous",
+            Conclusion::Inconclusive => "inconclusive",
+            Conclusion::Blocked => "blocked",
+        }
     }
 }
 
@@ -92,7 +85,7 @@ const OUTCOMES: [(Conclusion, &str); 6] = [
 pub(super) fn line(claim: &Verified) -> String {
     let Verified { file, line, reason, .. } = claim;
     let style = match claim.level() {
-        Level::Notice => Style::new().fg_color(Some(anstyle::AnsiColor::Green.into())),
+        Level::Notice => AnsiColor::Green.on_default(),
         Level::Warning => Label::Warning.style(),
         Level::Error => Label::Error.style(),
     };
@@ -113,11 +106,6 @@ pub(super) fn one_line(text: &str) -> String {
 pub(super) fn github(claim: &Verified) -> String {
     let line = Some(claim.line_of_reason);
     annotation(claim.level(), &claim.file, line, claim.words(), &claim.reason)
-}
-
-/// Returns a warning that belongs to no file.
-pub(super) fn github_warning(message: &str) -> String {
-    format!("::warning title=qwed-mcp::{message}\n")
 }
 
 /// Returns all claims as a JSON object.
@@ -213,7 +201,6 @@ mod tests {
             reason: reason.to_owned(),
             checks: Vec::new(),
             duration: Duration::from_millis(1500),
-            is_unread: false,
         };
         vec![
             claim("a.md", 3, Conclusion::Verified, "1 check held"),
