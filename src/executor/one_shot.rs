@@ -1,14 +1,16 @@
 //! Runs each script in a new interpreter. No interpreter is used twice.
 
 use std::io;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use tokio::process::Child;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -53,6 +55,8 @@ pub(crate) struct OneShotExecutor {
     runs_max: u64,
     /// Locked while a supervisor starts, so that supervisors start one at a time.
     starts: Arc<Mutex<()>>,
+    /// The permits for runs that do not have their weight yet ([`UNSETTLED_MAX`]).
+    unsettled: Arc<Semaphore>,
     /// The interpreter and the sandbox of scripts. The first request for them sets this field.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
@@ -74,6 +78,15 @@ fn scratch_place() -> PathBuf {
 /// The maximum number of folder removals that continue after the outcome of their run.
 const REMOVALS_MAX: usize = 4;
 
+/// The maximum number of runs without their weight, for each processor. On kernels that share the processors between
+/// sessions, an ordinary user may set the weights of ten sessions per second only (`sched(7)`). Until then, each run
+/// takes as much of the processors as this server.
+const UNSETTLED_MAX: usize = 4;
+
+fn unsettled_max() -> usize {
+    available_parallelism().map_or(1, NonZero::get) * UNSETTLED_MAX
+}
+
 impl OneShotExecutor {
     /// Creates an executor for the interpreter and the sandbox of these settings. No code of the `untrusted` folder
     /// runs outside of that sandbox.
@@ -88,6 +101,7 @@ impl OneShotExecutor {
             runs: Arc::default(),
             runs_max: runs_max(settings),
             starts: Arc::default(),
+            unsettled: Arc::new(Semaphore::new(unsettled_max())),
             surroundings: OnceLock::new(),
         }
     }
@@ -96,6 +110,11 @@ impl OneShotExecutor {
     pub(super) fn count_run(&self) -> CountedRun {
         self.runs.fetch_add(1, Ordering::Relaxed);
         CountedRun(Arc::clone(&self.runs))
+    }
+
+    /// Waits until another run may start without its weight. The permit is dropped when the run has its weight.
+    pub(super) async fn unsettled(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.unsettled).acquire_owned().await.ok()
     }
 
     /// Returns the number of current runs, including the run of the caller, and the maximum number of concurrent runs.
@@ -169,6 +188,16 @@ impl OneShotExecutor {
     ) -> Result<Outcome, RunError> {
         self.supervisors.require_ended()?;
         let _counted = self.count_run();
+        // Only the sandbox of Linux has weights.
+        let unsettled = match contained.plan.tier {
+            Tier::Off | Tier::Seatbelt => None,
+            Tier::T1 | Tier::T2 | Tier::T3 => {
+                let Some(permit) = cancel.run_until_cancelled(self.unsettled()).await else {
+                    return Ok(Outcome::never_started());
+                };
+                permit
+            }
+        };
         // Supervisors start one at a time, because each start takes a while on a busy machine, and sixty runs may be
         // waiting.
         let starting = cancel.run_until_cancelled(self.starts.lock()).await;
@@ -185,7 +214,8 @@ impl OneShotExecutor {
         // Starting a process blocks the thread until the process has begun. So another thread does it, and this thread
         // serves clients meanwhile.
         let has_side_channel = limits.takes_pictures || given.has_end_report();
-        let start = move || Supervised::start(&supervisors, limits, has_side_channel, &echo);
+        let start =
+            move || Supervised::start(&supervisors, limits, has_side_channel, &echo, unsettled);
         let supervised = spawn_blocking(start).await.map_err(io::Error::from).flatten();
         drop(starting);
         let mut supervised = supervised.map_err(RunError::StartSupervisor)?;
@@ -375,6 +405,7 @@ impl Executor for OneShotExecutor {
             runs: Arc::clone(&self.runs),
             runs_max: self.runs_max,
             starts: Arc::clone(&self.starts),
+            unsettled: Arc::clone(&self.unsettled),
             surroundings: OnceLock::new(),
         }))
     }

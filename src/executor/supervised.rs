@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::echo::{Echo, Stream};
@@ -17,7 +18,7 @@ use super::output::Capture;
 use super::side_channel::SideChannel;
 use super::supervisors::{Listed, Supervisors, Unended, pair, supervisor_command};
 use crate::sandbox::passing;
-use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report};
+use crate::sandbox::report::{LEFT_BEHIND, REPORT_BYTES_MAX, Report, SETTLED};
 
 /// The time to wait for a supervisor's report before the server assumes that a signal stopped the supervisor.
 const STOPPED_MAX: Duration = Duration::from_secs(1);
@@ -50,6 +51,8 @@ pub(super) struct Supervised {
     to_supervisor: Option<OwnedWriteHalf>,
     from_supervisor: OwnedReadHalf,
     report: Vec<u8>,
+    /// The permit to be a run without its weight. Dropped when the run has its weight, or has ended.
+    unsettled: Option<OwnedSemaphorePermit>,
     pub(super) stdout: Capture<ChildStdout>,
     pub(super) stderr: Capture<ChildStderr>,
     pub(super) side_channel: SideChannel,
@@ -61,6 +64,7 @@ impl Supervised {
         limits: RunLimits,
         has_side_channel: bool,
         echo: &Echo,
+        unsettled: Option<OwnedSemaphorePermit>,
     ) -> std::io::Result<Self> {
         let (ours, theirs) = pair()?;
         let (side_channel, script_end) = SideChannel::new(has_side_channel)?;
@@ -82,6 +86,7 @@ impl Supervised {
             to_supervisor: Some(to_supervisor),
             from_supervisor,
             report: Vec::new(),
+            unsettled,
             stdout,
             stderr,
             side_channel,
@@ -91,8 +96,16 @@ impl Supervised {
     /// Sends `message` to the supervisor. Reads the run's output until the report arrives or a stream exceeds its
     /// limit.
     pub(super) async fn follow(&mut self, message: &[u8]) -> Cause {
-        let Self { to_supervisor, from_supervisor, report, stdout, stderr, side_channel, .. } =
-            self;
+        let Self {
+            to_supervisor,
+            from_supervisor,
+            report,
+            unsettled,
+            stdout,
+            stderr,
+            side_channel,
+            ..
+        } = self;
         let hand_over = async {
             if let Some(to_supervisor) = to_supervisor {
                 // A failed write means that the supervisor has ended. `receive` detects this.
@@ -101,7 +114,7 @@ impl Supervised {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = receive(from_supervisor, report) => Cause::Reported,
+            () = receive(from_supervisor, report, unsettled) => Cause::Reported,
             () = stdout.until_capped() => Cause::Capped,
             () = stderr.until_capped() => Cause::Capped,
             never = side_channel.read() => match never {},
@@ -114,6 +127,7 @@ impl Supervised {
     pub(super) async fn end(&mut self, cause: Cause) -> End {
         // When the server closes its half of the socket, the supervisor kills the run.
         drop(self.to_supervisor.take());
+        self.unsettled = None;
         if cause != Cause::Reported && !self.is_reported_in_time().await {
             return End::Unended;
         }
@@ -128,7 +142,7 @@ impl Supervised {
 
     /// Returns whether the supervisor reports, or ends, within [`END_PATIENCE`].
     async fn is_reported_in_time(&mut self) -> bool {
-        let received = receive(&mut self.from_supervisor, &mut self.report);
+        let received = receive(&mut self.from_supervisor, &mut self.report, &mut self.unsettled);
         let pid = self.supervisor.id();
         tokio::pin!(received);
         let patience = timeout(END_PATIENCE, async {
@@ -143,7 +157,7 @@ impl Supervised {
     /// Waits, without a timeout, for the end of a run that did not end in time. Then drops `unended`, which allows
     /// other runs again.
     pub(super) async fn outlast(mut self, unended: Unended) {
-        let reported = receive(&mut self.from_supervisor, &mut self.report);
+        let reported = receive(&mut self.from_supervisor, &mut self.report, &mut self.unsettled);
         // Another process may have stopped the supervisor, or may stop it later. So the loop continues it regularly.
         let pid = self.supervisor.id();
         tokio::pin!(reported);
@@ -156,12 +170,20 @@ impl Supervised {
     }
 }
 
-/// Reads the supervisor's report, which is one line, into `report`. Cancel-safe.
-async fn receive(from_supervisor: &mut OwnedReadHalf, report: &mut Vec<u8>) {
+/// Reads the supervisor's report, which is one line, into `report`. Drops `unsettled` when the run has its weight.
+/// Cancel-safe.
+async fn receive(
+    from_supervisor: &mut OwnedReadHalf,
+    report: &mut Vec<u8>,
+    unsettled: &mut Option<OwnedSemaphorePermit>,
+) {
     while !report.ends_with(b"\n") && report.len() < REPORT_BYTES_MAX {
         match from_supervisor.read_buf(report).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
+        }
+        if report.first() == Some(&SETTLED) {
+            *unsettled = None;
         }
     }
 }
@@ -177,5 +199,36 @@ fn resume(supervisor: Option<u32>) {
 pub(super) fn log_removal(ended: &std::io::Result<std::process::ExitStatus>) {
     if ended.as_ref().is_ok_and(|status| status.code() == Some(LEFT_BEHIND.into())) {
         tracing::error!("the folder of a run could not be removed from the temporary folder");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::UnixStream;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_with_its_weight_makes_room_for_the_next() {
+        let permits = Arc::new(Semaphore::new(1));
+        let mut unsettled = Some(Arc::clone(&permits).try_acquire_owned().unwrap());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (mut ours, _to_supervisor) = ours.into_split();
+        let mut report = Vec::new();
+        theirs.write_all(&[SETTLED]).await.unwrap();
+        tokio::select! {
+            biased;
+            () = receive(&mut ours, &mut report, &mut unsettled) => panic!("there is no report"),
+            permit = permits.acquire() => drop(permit.unwrap()),
+        }
+        let mut line = serde_json::to_vec(&Report::Exited(3)).unwrap();
+        line.push(b'\n');
+        theirs.write_all(&line).await.unwrap();
+        receive(&mut ours, &mut report, &mut unsettled).await;
+        assert_eq!(serde_json::from_slice::<Report>(&report).unwrap(), Report::Exited(3));
     }
 }

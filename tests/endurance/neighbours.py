@@ -215,6 +215,8 @@ class Trial:
         """Returns the processes, files and mounts that a server or a batch has left."""
         harness.eventually(GONE_S, lambda: not self.workspace.alive())
         harness.eventually(REMOVED_S, lambda: not os.listdir(folder))
+        # A supervisor that has just removed a folder is still ending.
+        harness.eventually(GONE_S, lambda: not self.workspace.alive())
         found = []
         if alive := self.workspace.alive():
             found.append(f"{len(alive)} processes ({'; '.join(map(named, sorted(alive)[:3]))})")

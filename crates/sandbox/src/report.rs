@@ -1,9 +1,9 @@
 //! Defines the protocol between the server and the supervisor of a run, over a socket pair. The supervisor's standard
 //! input is one end of the pair. This module only defines types, and performs no I/O.
 //!
-//! The server sends one [`Order`](crate::Order) and Python's input. When every process of the run is dead, the
-//! supervisor replies with one [`Report`] as a line of JSON. It exits after it has removed the run's folder. If the
-//! server closes its sending side or dies, the supervisor kills the run.
+//! The server sends one [`Order`](crate::Order) and Python's input. The supervisor sends [`SETTLED`] as soon as the run
+//! has its weight. When every process of the run is dead, it replies with one [`Report`] as a line of JSON. It exits
+//! after it has removed the run's folder. If the server closes its sending side or dies, the supervisor kills the run.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,10 @@ use super::LaunchError;
 
 /// The maximum length of a [`Report`], in bytes. A report may contain a path.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
+
+/// The byte that announces that the run has the weight that the number of runs requires, or cannot have it. In JSON this
+/// byte is white space, so it is no part of the report. A run that ends early does not announce it.
+pub const SETTLED: u8 = b' ';
 
 /// The exit code of a supervisor that could not remove the run's folder completely.
 pub const LEFT_BEHIND: u8 = 3;

@@ -147,16 +147,16 @@ impl WarmExecutor {
     ) -> Result<Outcome, RunError> {
         if let Some((keeper, pool)) = self.pool(&script) {
             let _counted = self.alone.count_run();
-            let spare = tokio::select! {
-                spare = pool.take() => spare,
-                () = cancel.cancelled() => return Ok(Outcome::never_started()),
+            let taken = async { (self.alone.unsettled().await, pool.take().await) };
+            let Some((unsettled, spare)) = cancel.run_until_cancelled(taken).await else {
+                return Ok(Outcome::never_started());
             };
             // While `_busy` is held, no other child is made without need.
             if let Some((spare, _busy)) = spare {
                 let supervisors = &self.alone.supervisors;
                 supervisors.require_ended()?;
                 let limits = RunLimits { neighbours: self.alone.neighbours(), ..limits };
-                match spare.run(Given::to(&script), limits, &cancel, &echo).await {
+                match spare.run(Given::to(&script), limits, &cancel, &echo, unsettled).await {
                     Ok(outcome) => return Ok(outcome),
                     Err(NoOutcome::Lost) if echo.has_begun() => {
                         keeper.retire(&pool, State::after(&pool));

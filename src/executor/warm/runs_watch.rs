@@ -6,12 +6,12 @@
 //! whether a run exceeds a limit.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use nix::unistd::Pid;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::sandbox::{Look, MemoryWatch, ProcessorTime};
 
@@ -30,7 +30,16 @@ struct WatchedRun {
     due: Instant,
     /// The channel to the run. It is closed when the run is over.
     exceeded: oneshot::Sender<Exceeded>,
-    time: Arc<Mutex<ProcessorTime>>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// The results of the last look at a run.
+#[derive(Debug)]
+struct Known {
+    /// How long the run had a processor, and how long it was kept from one.
+    time: ProcessorTime,
+    /// The permit to be a run without its weight. Dropped when the run has its weight, or is over.
+    unsettled: Option<OwnedSemaphorePermit>,
 }
 
 /// The limit that a run has exceeded.
@@ -44,7 +53,17 @@ pub(super) enum Exceeded {
 #[derive(Debug)]
 pub(super) struct WatchOfRun {
     exceeded: oneshot::Receiver<Exceeded>,
-    time: Arc<Mutex<ProcessorTime>>,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Drop for WatchOfRun {
+    fn drop(&mut self) {
+        lock(&self.known).unsettled = None;
+    }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl WatchOfRun {
@@ -56,26 +75,34 @@ impl WatchOfRun {
 
     /// Returns how long the run had a processor, and how long it was kept from one, at the time of the last look.
     pub(super) fn time(&self) -> ProcessorTime {
-        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known).time
     }
 }
 
 impl RunsWatch {
-    /// Watches `python` and its descendants. Descendants that have lost their parent are children of `init`.
-    pub(super) fn start(&self, watch: MemoryWatch, python: Pid, init: Pid) -> WatchOfRun {
+    /// Watches `python` and its descendants. Descendants that have lost their parent are children of `init`. Drops
+    /// `unsettled` when the run has its weight.
+    pub(super) fn start(
+        &self,
+        watch: MemoryWatch,
+        python: Pid,
+        init: Pid,
+        unsettled: Option<OwnedSemaphorePermit>,
+    ) -> WatchOfRun {
         let (exceeded, received) = oneshot::channel();
-        let time = Arc::<Mutex<ProcessorTime>>::default();
+        let known = Known { time: ProcessorTime::default(), unsettled };
+        let known = Arc::new(Mutex::new(known));
         let run = WatchedRun {
             watch,
             python,
             init,
             due: Instant::now(),
             exceeded,
-            time: Arc::clone(&time),
+            known: Arc::clone(&known),
         };
         // If the thread has ended, `send` drops the run with its channel. `exceeded` then ends the run.
         let _ = self.sender().send(run);
-        WatchOfRun { exceeded: received, time }
+        WatchOfRun { exceeded: received, known }
     }
 
     fn sender(&self) -> Sender<WatchedRun> {
@@ -122,7 +149,11 @@ fn check_first(runs: &mut Vec<WatchedRun>) {
     let exceeded = match run.watch.sample(run.python, Some(run.init)) {
         Look::Within { next } => {
             run.due = Instant::now() + next;
-            *run.time.lock().unwrap_or_else(PoisonError::into_inner) = run.watch.processor_time();
+            let mut known = lock(&run.known);
+            known.time = run.watch.processor_time();
+            if run.watch.is_settled() {
+                known.unsettled = None;
+            }
             return;
         }
         Look::Exceeded => Exceeded::Memory,

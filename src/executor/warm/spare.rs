@@ -14,6 +14,7 @@ use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -111,7 +112,7 @@ impl Spare {
     }
 
     /// Runs `given` until it ends, within `limits`. Returns as soon as the output is complete. By then the kill of all
-    /// remaining processes has begun.
+    /// remaining processes has begun. Drops `unsettled` when the run has its weight.
     ///
     /// The exit code is the kernel's: the fork server has waited for it, or it was read while the process exits. A script
     /// can write to the socket of its process, so the announced exit code never makes the result better.
@@ -121,6 +122,7 @@ impl Spare {
         limits: RunLimits,
         cancel: &CancellationToken,
         echo: &Echo,
+        mut unsettled: Option<OwnedSemaphorePermit>,
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
         let memory_bytes = self.memory_bytes(limits).await;
@@ -131,7 +133,7 @@ impl Spare {
         // An end counts before the timeout, because this server may be late to notice both.
         let cause = tokio::select! {
             biased;
-            cause = self.follow(given, memory_bytes, limits.neighbours, &mut watch, &mut announced) => cause,
+            cause = self.follow(given, memory_bytes, limits.neighbours, &mut unsettled, &mut watch, &mut announced) => cause,
             () = sleep_until((started + limits.timeout).into()) => Cause::TimedOut,
             () = cancel.cancelled() => Cause::Cancelled,
         };
@@ -227,6 +229,7 @@ impl Spare {
         given: Given<'_>,
         memory_bytes: u64,
         neighbours: Neighbours,
+        unsettled: &mut Option<OwnedSemaphorePermit>,
         watch: &mut Option<WatchOfRun>,
         announced: &mut Option<i32>,
     ) -> Cause {
@@ -255,13 +258,15 @@ impl Spare {
             // The fork server reports the end of the process.
             std::future::pending().await
         };
+        let began = Instant::now();
         let too_much = async {
             // The watch does not start at once, because most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // A failure counts as exceeded memory, because no run continues without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
-            let of_run = of_run.beside(neighbours);
-            watch.insert(server.watch.start(of_run, *python, *init)).exceeded().await
+            let of_run = of_run.beside(neighbours).since(began, *python);
+            let of_run = server.watch.start(of_run, *python, *init, unsettled.take());
+            watch.insert(of_run).exceeded().await
         };
         tokio::select! {
             biased;

@@ -24,13 +24,12 @@ use std::io::{self, Read as _};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::kill;
-use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use super::process_tree::{ProcessTable, Stat};
-use super::processor::{ProcessorShare, ProcessorTime, processors};
+use super::processor::{ProcessorShare, ProcessorTime, Times, processors};
 use crate::Neighbours;
 
 /// The maximum interval between two looks at a run.
@@ -91,7 +90,8 @@ const PIPES_INTERVAL: Duration = Duration::from_millis(100);
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// All looks at a run take at most the time of one processor divided by this number, however many processes the run
-/// has. This does not apply while the run's memory grows.
+/// has. On a busy machine, the time that a look waits for a processor counts too. So the looks at many runs do not take
+/// the processors from the runs, which grow more slowly then. This does not apply while the run's memory grows.
 const LOOK_COST: u32 = 5;
 
 /// A run counts as growing if its memory has grown by more than its memory limit divided by this number since the last
@@ -287,6 +287,46 @@ impl MemoryWatch {
         Self { threads_max, ..self }
     }
 
+    /// Begins the account of the run's processor time at `began`, the time at which the process that became `python`
+    /// started. Otherwise the account begins with the first look, which may come late on a busy machine.
+    #[must_use]
+    pub fn since(mut self, began: Instant, python: Pid) -> Self {
+        self.share.begin(began, python);
+        self
+    }
+
+    /// Charges the time that this process has waited for a processor to other processes. Call this if this process has
+    /// done nothing but start the run.
+    pub(crate) fn with_own_waits(mut self) -> Self {
+        self.share.charge(self.times_of("self").unwrap_or_default().waited);
+        self
+    }
+
+    /// Completes the account of the run's processor time. Call this before the run is killed.
+    pub(crate) fn complete_account(&mut self, python: Pid) {
+        let mut processes = self.processes();
+        if processes.is_empty() {
+            processes.push((python, 1));
+        }
+        self.share.observe(&self.table, &processes, self.neighbours.now);
+    }
+
+    /// Returns whether the run's session has the weight that the number of runs requires, or cannot have it.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.share.is_settled(self.neighbours.now)
+    }
+
+    /// Returns the processes that the last look found, each with its number of threads.
+    fn processes(&self) -> Vec<(Pid, u64)> {
+        self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect()
+    }
+
+    /// Returns the times of the process or thread with this folder.
+    fn times_of(&self, folder: &str) -> Option<Times> {
+        Times::parse(&self.table.read(&format!("{folder}/schedstat")).ok()?)
+    }
+
     /// Sets the current number of runs of the server.
     pub fn note_runs(&mut self, runs: u64) {
         self.neighbours.now = runs;
@@ -300,10 +340,10 @@ impl MemoryWatch {
     /// Looks at `python` and its descendants, as `sample_once` does. Delays the next look so that the looks at a run of
     /// many processes do not take the processors from other processes.
     pub fn sample(&mut self, python: Pid, init: Option<Pid>) -> Look {
-        let began = time_of_thread();
+        let began = self.time_of_thread();
         match self.sample_once(python, init) {
             Look::Within { next } if !next.is_zero() && !self.is_growing => {
-                let took = time_of_thread().saturating_sub(began);
+                let took = self.time_of_thread().saturating_sub(began);
                 Look::Within { next: next.max(took * (LOOK_COST - 1)) }
             }
             look @ (Look::Within { .. } | Look::Exceeded | Look::TooManyPipes) => look,
@@ -329,7 +369,7 @@ impl MemoryWatch {
         if sum.mappings_max > MAPPINGS_MAX || sum.kernel_bytes > self.limit_bytes {
             return Look::Exceeded;
         }
-        let processes: Vec<_> = self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect();
+        let processes = self.processes();
         self.share.sample(&self.table, &processes, self.neighbours.now);
         if self.threads_max.is_some_and(|most| sum.threads > most) {
             return Look::Exceeded;
@@ -368,7 +408,8 @@ impl MemoryWatch {
         });
         let mut stats: HashMap<Pid, Stat> = still_there.collect();
         let roots: Vec<Pid> = stats.keys().copied().chain([python, reaper]).collect();
-        let (mut processes, is_listed) = self.table.descendants(&roots);
+        let single = stats.iter().filter(|(_, stat)| stat.threads == 1).map(|(pid, _)| *pid);
+        let (mut processes, is_listed) = self.table.descendants(&roots, &single.collect());
         if !is_listed && self.searched.is_none_or(|at| at.elapsed() > SEARCH_INTERVAL) {
             self.searched = Some(Instant::now());
             processes.extend(self.table.descendants_by_parent(&roots));
@@ -584,6 +625,14 @@ impl MemoryWatch {
         Some(MappingsCount { pid, started, list, count: 0 })
     }
 
+    /// Returns the processor time that this thread has used, and the time that it has waited for a processor.
+    fn time_of_thread(&self) -> Duration {
+        // The kernel adds the time since the last tick only for this clock.
+        let ran =
+            clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
+        ran + self.times_of("thread-self").unwrap_or_default().waited
+    }
+
     /// Calls `read` with the folder of a process in `/proc`. If the process's first thread ends before the others
     /// (`is_ending`), this folder may have no content. Then `read` gets the folder of another thread, because each thread's
     /// folder reports the whole process.
@@ -605,14 +654,6 @@ impl MemoryWatch {
 /// Returns whether a process has ended and its parent has waited for it.
 fn has_ended(process: Pid) -> bool {
     kill(process, None) == Err(Errno::ESRCH)
-}
-
-/// Returns the processor time that this thread has used.
-fn time_of_thread() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return Duration::ZERO };
-    let times = [usage.user_time(), usage.system_time()];
-    let microseconds: i64 = times.iter().map(TimeValLike::num_microseconds).sum();
-    Duration::from_micros(u64::try_from(microseconds).unwrap_or(0))
 }
 
 /// Returns the number of kibibytes that follows `name` in a text with lines such as `VmRSS:  1234 kB`.

@@ -47,13 +47,23 @@ impl ProcessTable {
     }
 
     /// Returns `roots` and all processes below them, and whether the list is complete. It may be incomplete if a
-    /// process or thread ended during the listing.
-    pub(crate) fn descendants(&self, roots: &[Pid]) -> (HashSet<Pid>, bool) {
+    /// process or thread ended during the listing. The threads of the processes in `single_threaded` are not listed,
+    /// which would take as long as the rest.
+    pub(crate) fn descendants(
+        &self,
+        roots: &[Pid],
+        single_threaded: &HashSet<Pid>,
+    ) -> (HashSet<Pid>, bool) {
         let mut found: HashSet<Pid> = roots.iter().copied().collect();
         let mut parents = roots.to_vec();
         let mut is_complete = true;
         while let Some(parent) = parents.pop() {
-            let Ok(tasks) = self.tasks(parent) else {
+            let tasks = if single_threaded.contains(&parent) {
+                Ok(vec![format!("{parent}/task/{parent}")])
+            } else {
+                self.tasks(parent)
+            };
+            let Ok(tasks) = tasks else {
                 is_complete = false;
                 continue;
             };
@@ -162,9 +172,26 @@ impl ProcessTable {
     /// Reads a file of the table. The file may contain names that a script chose, so bytes that are not UTF-8 are
     /// replaced.
     pub(crate) fn read(&self, path: &str) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        self.open_file(path)?.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let mut file = self.open_file(path)?;
+        // Nearly every file fits into the first block. `read_to_end` would begin with blocks of 32 bytes, and a look at a
+        // run reads hundreds of files.
+        let mut bytes = vec![0; BLOCK_BYTES];
+        let mut length = 0;
+        loop {
+            let room = bytes.get_mut(length..).unwrap_or_default();
+            match file.read(room) {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if length == bytes.len() {
+                bytes.resize(length * 2, 0);
+            }
+        }
+        bytes.truncate(length);
+        Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
     /// Opens a file of the table.
@@ -183,6 +210,9 @@ impl ProcessTable {
         Ok(names.collect())
     }
 }
+
+/// The size of the first block that is read from a file, in bytes.
+const BLOCK_BYTES: usize = 4096;
 
 /// The maximum number of rounds in which the processes of a run are listed and stopped before they are killed.
 const STOP_ROUNDS_MAX: usize = 100;
@@ -216,7 +246,7 @@ pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
     let below = || {
         let mut roots = table.children(parent).unwrap_or_default();
         roots.retain(&is_to_be_killed);
-        table.descendants(&roots).0
+        table.descendants(&roots, &HashSet::new()).0
     };
     let mut stopped = HashSet::new();
     for _ in 0..STOP_ROUNDS_MAX {
@@ -269,11 +299,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_of_several_blocks_is_read_as_a_whole() {
+        let long = "x".repeat(5 * BLOCK_BYTES);
+        let script = "import time; time.sleep(60)";
+        let mut python = Command::new("python3");
+        let mut child = python.args(["-c", script, "é", &long]).spawn().unwrap();
+        let table = ProcessTable::open().unwrap();
+        let file = format!("{}/cmdline", child.id());
+        let expected = format!("\0é\0{long}\0");
+        // The file is empty while a script with this name, as of pyenv, becomes the interpreter.
+        let is_read = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            table.read(&file).unwrap().ends_with(&expected)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_read);
+    }
+
+    #[test]
     fn both_ways_of_listing_find_a_child() {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let table = ProcessTable::open().expect("this kernel has the list");
-        let listed = (children(), children_by_stat(), table.descendants(&[Pid::this()]));
+        let listed =
+            (children(), children_by_stat(), table.descendants(&[Pid::this()], &HashSet::new()));
         let by_parent = table.descendants_by_parent(&[Pid::this()]);
         let stat = table.stat(pid).unwrap();
         let descriptors = table.descriptors(&pid.to_string()).unwrap();

@@ -88,14 +88,14 @@ impl ProcessorTime {
 
 /// How long a thread ran, and how long it waited while it could have run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Times {
+pub(super) struct Times {
     ran: Duration,
-    waited: Duration,
+    pub(super) waited: Duration,
 }
 
 impl Times {
     /// Parses a `schedstat`: the running time and the waiting time in nanoseconds, and a count.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split_ascii_whitespace().map(str::parse);
         let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
         Some(Self { ran: Duration::from_nanos(ran), waited: Duration::from_nanos(waited) })
@@ -153,6 +153,17 @@ impl ProcessorShare {
         self.time
     }
 
+    /// Begins the account at the time `began`, at which the process that became `python` started.
+    pub(super) fn begin(&mut self, began: Instant, python: Pid) {
+        self.looked = Some((began, BTreeMap::from([(python, Times::default())])));
+    }
+
+    /// Charges a wait to other processes.
+    pub(super) fn charge(&mut self, waited: Duration) {
+        self.time.observed += waited;
+        self.time.kept_waiting += waited;
+    }
+
     /// Looks at the run's processes, each given with its number of threads, if a look is due. Lowers or raises their
     /// weight if the number of `runs` or of competing threads requires it.
     pub(super) fn sample(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
@@ -162,6 +173,21 @@ impl ProcessorShare {
         }
         let extra = self.dice.hash_one(now) % 1024;
         self.due = Some(now + INTERVAL + INTERVAL * u32::try_from(extra).unwrap_or(0) / 1024);
+        let competing = self.observe(table, processes, runs);
+        if let Some((at, threads)) = self.looked.take() {
+            self.weigh(table, threads.keys(), competing, runs);
+            self.looked = Some((at, threads));
+        }
+    }
+
+    /// Adds the time since the last look to the account. Returns the number of threads that competed for a processor.
+    pub(super) fn observe(
+        &mut self,
+        table: &ProcessTable,
+        processes: &[(Pid, u64)],
+        runs: u64,
+    ) -> u64 {
+        let now = Instant::now();
         let threads: BTreeMap<Pid, Times> = processes
             .iter()
             .flat_map(|(pid, threads)| times_of_threads(table, *pid, *threads))
@@ -170,15 +196,19 @@ impl ProcessorShare {
         if let Some((looked, before)) = self.looked.take() {
             let interval = now - looked;
             let usage = difference(&before, &threads);
-            self.count(interval, usage, runs);
+            let has_begun = before.values().any(|times| *times != Times::default());
+            // Before the first look, the number of threads may have changed without hiding anything.
+            if usage.is_some() || has_begun {
+                self.count(interval, usage, runs);
+            }
             if let Some(Usage { ran, waited, .. }) = usage {
                 // The average number of threads that ran or waited. The other threads slept, so they do not compete.
                 let ready = (ran + waited).as_nanos().div_ceil(interval.as_nanos().max(1));
                 competing = u64::try_from(ready).unwrap_or(u64::MAX);
             }
         }
-        self.weigh(table, threads.keys(), competing, runs);
         self.looked = Some((now, threads));
+        competing
     }
 
     /// Adds an interval with this number of `runs` to the account. Waits do not count while the weight is lower than
@@ -191,6 +221,12 @@ impl ProcessorShare {
             ..usage
         });
         self.time.add(interval, usage);
+    }
+
+    /// Returns whether the run's session has the weight that this number of runs requires, or cannot have it.
+    pub(super) fn is_settled(&self, runs: u64) -> bool {
+        let is_low = |nice: i32| nice >= nice_of(runs, self.processors);
+        self.session_nice.is_none_or(is_low)
     }
 
     /// Sets the weight of the run according to the numbers of `competing` threads and `runs`. Raises the weight only if
@@ -209,8 +245,15 @@ impl ProcessorShare {
         let session_nice = nice_of(runs, self.processors);
         let session_nice_of_twice = nice_of(runs.saturating_mul(2), self.processors);
         let has_changed = |nice: i32| nice < session_nice || nice > session_nice_of_twice;
+        let file = format!("{first}/autogroup");
+        // The launcher may have set the value. Do not set it again, because the kernel limits how often that is possible.
+        if self.session_nice.is_some_and(has_changed)
+            && let Some(now) = table.read(&file).ok().and_then(|text| nice_of_session(&text))
+        {
+            self.session_nice = Some(now);
+        }
         if self.session_nice.is_some_and(has_changed) {
-            match table.write(&format!("{first}/autogroup"), &session_nice.to_string()) {
+            match table.write(&file, &session_nice.to_string()) {
                 Ok(()) => self.session_nice = Some(session_nice),
                 // Leave the old value and try again at the next look. The kernel limits how many nice values of
                 // sessions may be set in a second.
@@ -243,6 +286,11 @@ pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
         let _ = own_process.write("autogroup", &nice.to_string());
         lower_thread(Pid::this(), nice);
     }
+}
+
+/// Parses the content of `/proc/{pid}/autogroup`, such as `/autogroup-12 nice 5`.
+fn nice_of_session(text: &str) -> Option<i32> {
+    text.trim_end().rsplit_once(" nice ")?.1.parse().ok()
 }
 
 /// Keeps this thread, and the program that it becomes, on its present processor. The kernel has chosen this processor
@@ -480,6 +528,13 @@ mod tests {
     }
 
     #[test]
+    fn the_weight_of_a_session_is_parsed() {
+        assert_eq!(nice_of_session("/autogroup-12 nice -5\n"), Some(-5));
+        assert_eq!(nice_of_session("/autogroup-12 nice 19"), Some(19));
+        assert_eq!(nice_of_session(""), None);
+    }
+
+    #[test]
     fn weights_fall_only_where_more_compete_than_there_is_room_for() {
         for (threads, processors, expected) in [
             (1, 1, 0),
@@ -553,6 +608,24 @@ while True: pass";
     }
 
     #[test]
+    fn the_time_before_the_first_look_belongs_to_the_account() {
+        let computing = Computing::start(5);
+        let table = ProcessTable::open().unwrap();
+        let mut share = ProcessorShare::new();
+        share.begin(Instant::now(), computing.first());
+        std::thread::sleep(Duration::from_secs(2));
+        share.observe(&table, &[(computing.first(), 1)], 1);
+        assert!(share.time().is_starved(), "{share:?}");
+
+        let mut share = ProcessorShare::new();
+        share.begin(Instant::now(), computing.first());
+        share.observe(&table, &[(computing.first(), 1), (Pid::this(), 1)], 1);
+        assert_eq!(share.time(), ProcessorTime::default(), "other threads have started");
+        share.charge(TENTH);
+        assert!(share.time().is_starved(), "{share:?}");
+    }
+
+    #[test]
     fn the_weight_of_a_run_is_lowered_beside_many_others() {
         let computing = Computing::start(1);
         let mut share = ProcessorShare::new();
@@ -569,9 +642,11 @@ while True: pass";
         let processors = share.processors;
         assert!(comes(&computing, &mut share, 1, |share| share.looked.is_some()));
         assert_eq!((share.nice, nice()), (0, before), "alone");
+        assert!(share.is_settled(1) && !share.is_settled(1000 * processors));
         let lowered = |share: &ProcessorShare| share.nice > 0 && share.session_nice != Some(0);
         assert!(comes(&computing, &mut share, 1000 * processors, lowered), "{share:?}");
         assert_eq!((share.nice, nice()), (NICE_MAX, NICE_MAX));
+        assert!(share.is_settled(1000 * processors));
         // With one run, the weight is raised again if this process may raise it.
         let raised = |share: &ProcessorShare| share.nice == 0 || !share.may_raise;
         assert!(comes(&computing, &mut share, 1, raised), "{share:?}");

@@ -5,11 +5,11 @@ mod copy_out;
 pub(crate) mod file_tree;
 mod launch;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,14 +17,14 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, setsid};
+use nix::unistd::{Pid, Uid, setsid};
 
 use self::copy_out::CopyOut;
 use self::launch::{Init, Launched, launch};
 use crate::error::OrFail as _;
 use crate::linux::identity::OwnProcess;
 use crate::linux::{SignalScope, processor};
-use crate::report::Report;
+use crate::report::{Report, SETTLED};
 use crate::{
     ControlGroup, LaunchError, Look, MemoryWatch, Order, Plan, Role, Tier, WATCH_INTERVAL,
     process_tree,
@@ -69,8 +69,10 @@ pub(crate) fn start(
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
     // Give this process the initial weight of a run, because sixty launches at once would take the processors from the
-    // server.
-    processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
+    // server. An ordinary user may set the weights of few sessions, and the runs need theirs more.
+    if Uid::effective().is_root() {
+        processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
+    }
     // Create the watch before the launch: it opens `/proc`, which may be gone after the launch.
     let memory = match order.plan.tier {
         Tier::Off => None,
@@ -89,7 +91,9 @@ pub(crate) fn start(
     };
     // Open the artifact folder before the launch too, because the machine's file tree is gone after the launch.
     let copy_out = CopyOut::prepare(order).or_fail(LaunchError::CreateScratch)?;
+    let began = Instant::now();
     let Launched { python, init, scope, group } = launch(order, input, pictures)?;
+    let memory = memory.map(|watch| watch.since(began, python).with_own_waits());
     Ok(Run { python, init, scope, group, ended: None, memory, copy_out })
 }
 
@@ -145,6 +149,9 @@ impl Run {
         };
         // Read Python's exit code before the kill below, which would change it.
         let ended = self.ended;
+        if let (Some(memory), Ok(Wait::AskedToEnd)) = (&mut self.memory, &waited) {
+            memory.complete_account(self.python);
+        }
         // The run must end even if the wait failed.
         self.end_all(signals.ok().as_ref());
         if let Some(copy_out) = &self.copy_out {
@@ -214,6 +221,7 @@ impl Run {
     /// Waits until Python has ended, a limit is exceeded, or the end of the run is requested.
     fn wait(&mut self, control: &UnixStream, signal_fd: &SignalFd) -> io::Result<Wait> {
         self.reap();
+        let mut is_settled = false;
         let mut next_look = self.memory.as_ref().map(|_| WATCH_INTERVAL);
         while self.ended.is_none() {
             let mut watched = [
@@ -237,6 +245,11 @@ impl Run {
                 Some(Look::TooManyPipes) => return Ok(Wait::TooManyPipes),
                 Some(Look::Within { next }) => next_look = Some(next),
                 None => {}
+            }
+            if !is_settled && self.memory.as_ref().is_some_and(MemoryWatch::is_settled) {
+                is_settled = true;
+                // Ignore a failed write: it means that the server is gone, which the next round notices.
+                let _ = (&mut &*control).write_all(&[SETTLED]);
             }
         }
         Ok(Wait::PythonEnded)
