@@ -36,6 +36,7 @@
 //! | `verdict` | the verdict on a run: conclusion, checks, Verification Context |
 //! | `verification` | creates verdicts from the checks of a run |
 //! | `receipt` | signed receipts: decision, environment and outcome of a run |
+//! | `recipes` | scripts that a person fills in: one for each kind of claim |
 //! | `oidc` * | validation of an authorization server's access tokens |
 //! | `executor` | runs authorized scripts, and kills all their processes |
 //! | `environments` | virtual environments for scripts: create, list, remove |
@@ -138,6 +139,7 @@ mod jobs;
 mod logging;
 mod plain_text;
 mod receipt;
+mod recipes;
 mod scripts;
 mod server;
 mod shares;

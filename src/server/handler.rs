@@ -9,11 +9,11 @@ use futures_util::FutureExt as _;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams,
     CancelledNotificationParam, CustomRequest, CustomResult, DiscoverResult, Extensions,
-    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId,
-    ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, Tool,
-    UpdateTaskParams,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, RequestId, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -33,7 +33,7 @@ use super::progress::{PrintedEnd, with_progress};
 use super::reply::Reply;
 use super::tools::{governed_tools, instructions, permission_of};
 use super::traced;
-use super::{card, governed, identity, tasks};
+use super::{card, governed, identity, prompts, tasks};
 
 /// The time for which a client may cache lists, the page and the discovery result. They only change when the program or
 /// its settings change.
@@ -162,6 +162,7 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_extensions_with(card::extension())
+            .enable_prompts()
             .enable_resources()
             .enable_tools()
             .enable_tasks()
@@ -210,6 +211,26 @@ impl ServerHandler for Handler {
         discovered.ttl_ms = LISTS_TTL_MS;
         discovered.cache_scope = CacheScope::Public;
         Ok(discovered)
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let prompts = ListPromptsResult::with_all_items(prompts::prompts());
+        if !identity::is_stateless(&context) {
+            return Ok(prompts);
+        }
+        Ok(prompts.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompts::get(&request).map(GetPromptResponse::from)
     }
 
     async fn list_resources(

@@ -4,6 +4,7 @@
 //! - `call` carries out a `tools/call`. Governed tools are carried out in `governance`.
 //! - `reply` writes the texts of replies.
 //! - `tasks` presents background jobs as MCP's tasks.
+//! - `prompts` offers the recipes.
 //! - `card` has the page that hosts show next to a result.
 //! - `serve` serves a stdio connection from its first line until the last process is dead.
 //! - `endpoint` answers bodies over HTTP. `sessions` keeps the handshake era's state between requests.
@@ -16,6 +17,7 @@ mod handler;
 mod identity;
 mod now;
 mod progress;
+mod prompts;
 mod reply;
 mod serve;
 mod sessions;

@@ -150,6 +150,7 @@ fn subject(request: &ClientRequest) -> Option<&str> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "rmcp's, of which few name something")]
     match request {
         ClientRequest::CallToolRequest(call) => Some(&call.params.name),
+        ClientRequest::GetPromptRequest(prompt) => Some(&prompt.params.name),
         ClientRequest::ReadResourceRequest(read) => Some(&read.params.uri),
         ClientRequest::GetTaskRequest(task) => Some(&task.params.task_id),
         ClientRequest::UpdateTaskRequest(task) => Some(&task.params.task_id),

@@ -34,9 +34,11 @@ const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods that this server has, in at least one era. A request with another method is answered with "method not
 /// found", even if its parameters are invalid.
-const METHODS: [&str; 12] = [
+const METHODS: [&str; 14] = [
     "initialize",
     "ping",
+    "prompts/get",
+    "prompts/list",
     "resources/list",
     "resources/read",
     "resources/templates/list",
@@ -49,7 +51,8 @@ const METHODS: [&str; 12] = [
     TOOL_CALL_METHOD,
 ];
 /// The methods that return a list. Each list has only one page.
-const LIST_METHODS: [&str; 3] = ["resources/list", "resources/templates/list", "tools/list"];
+const LIST_METHODS: [&str; 4] =
+    ["prompts/list", "resources/list", "resources/templates/list", "tools/list"];
 const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The key in a call's `_meta` for a token.

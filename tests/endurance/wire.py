@@ -341,7 +341,7 @@ class Life:
         return self._build("initialize", {**HELLO, "protocolVersion": version}, {RESULT})
 
     def _unknown(self) -> bytes:
-        methods = ["", "x" * 300, "prompts/list", "tasks/list", "Ping", "tools/call ", "rpc.discover", "é\0"]
+        methods = ["", "x" * 300, "roots/list", "tasks/list", "Ping", "tools/call ", "rpc.discover", "é\0"]
         method = self.dice.choice(methods)
         params = self.dice.choice([None, {}, [], 7, "x", {"_meta": METAS["modern"]}])
         return self._build(method, json.dumps(params) if params is not None else None, {METHOD})

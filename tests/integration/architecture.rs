@@ -35,6 +35,7 @@ const ORDER: &[&str] = &[
     "bearer",
     "governance",
     "receipt",
+    "recipes",
     "oidc",
     "verification",
     "executor",

@@ -36,6 +36,7 @@ mod long_output;
 mod once;
 mod pictures;
 mod probe;
+mod prompts;
 mod receipts;
 mod requirements;
 mod returned;
@@ -81,6 +82,7 @@ fn main() -> std::process::ExitCode {
         once::processes::tests(),
         pictures::tests(),
         probe::tests(),
+        prompts::tests(),
         receipts::tests(),
         requirements::tests(),
         returned::tests(),

@@ -230,7 +230,7 @@ fn capabilities(is_stateless: bool) -> Value {
     if is_stateless {
         extensions["io.modelcontextprotocol/tasks"] = json!({});
     }
-    json!({ "extensions": extensions, "resources": {}, "tools": {} })
+    json!({ "extensions": extensions, "prompts": {}, "resources": {}, "tools": {} })
 }
 
 fn resources_of_the_stateless_era() -> Vec<Row> {
@@ -410,7 +410,6 @@ fn methods_of_the_stateless_era() -> Vec<Row> {
         ("tasks/list", json!({})),
         ("roots/list", json!({})),
         ("foo/bar", json!({})),
-        ("prompts/list", json!({})),
         ("completion/complete", json!({})),
     ] {
         rows.push(Row::new(

@@ -74,7 +74,7 @@ fn invalid_lines_are_answered_and_the_server_continues() {
         (b"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}", (-32600, null.clone())),
         (b"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", (-32600, null.clone())),
         (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"no/such/method\"}", (-32601, json!(5))),
-        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"prompts/list\"}", (-32601, json!(5))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"roots/list\"}", (-32601, json!(5))),
         (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"resources/read\"}", (-32602, json!(5))),
         (
             b"{\"jsonrpc\":\"2.0\",\"id\":\"s\",\"method\":\"tools/call\",\"params\":{}}",
@@ -195,7 +195,7 @@ fn notifications_before_the_handshake_are_ignored() {
 }
 
 /// Returns the metadata that each stateless request needs (MCP 2026-07-28).
-fn stateless_meta() -> Value {
+pub(crate) fn stateless_meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -261,7 +261,6 @@ fn unknown_methods_are_not_found_with_any_parameters() {
     let mut server = ServerBuilder::new().start();
     let methods = [
         "logging/setLevel",
-        "prompts/list",
         "resources/subscribe",
         "roots/list",
         "tasks/list",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{first_columns, read, texts};
 use crate::harness::ServerBuilder;
@@ -14,6 +14,7 @@ tests! {
     needs []:
         the_settings_are_those_of_the_program,
         every_removed_tool_has_its_import,
+        every_prompt_is_in_the_table,
         every_rule_of_the_analysis_has_its_reason_and_its_remedy,
         every_check_is_in_the_guide_for_contributors,
         the_readme_stays_short;
@@ -39,6 +40,30 @@ fn the_settings_are_those_of_the_program() {
     let table = readme.split("\n## ").find(|section| section.starts_with("Settings")).unwrap();
     let unknown: Vec<_> = first_columns(table).difference(&read_by_the_program).cloned().collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+}
+
+fn every_prompt_is_in_the_table() {
+    let mut server = ServerBuilder::new().connect();
+    let listed = server.request("prompts/list", &json!({}));
+    let page = read("docs/REFERENCE.md");
+    let table = page.split("\n## ").find(|section| section.starts_with("Prompts\n")).unwrap();
+    let prompts = listed["result"]["prompts"].as_array().unwrap();
+    for prompt in prompts {
+        let start = format!("| `{}` | ", prompt["name"].as_str().unwrap());
+        let row = table
+            .lines()
+            .find(|line| line.starts_with(&start))
+            .unwrap_or_else(|| panic!("{prompt}"));
+        let arguments = row.rsplit_once(" | ").unwrap().1;
+        let (required, optional) = arguments.split_once(", optional ").unwrap_or((arguments, ""));
+        for argument in prompt["arguments"].as_array().unwrap() {
+            let name = format!("`{}`", argument["name"].as_str().unwrap());
+            let place = if argument["required"] == true { required } else { optional };
+            assert!(place.contains(&name), "{row} lacks {name}");
+        }
+    }
+    assert_eq!(first_columns(table).len(), prompts.len());
+    server.finish();
 }
 
 fn every_rule_of_the_analysis_has_its_reason_and_its_remedy() {

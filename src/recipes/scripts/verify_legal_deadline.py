@@ -1,0 +1,10 @@
+from qwed_legal import DeadlineGuard
+
+signing_date = "2026-01-15"
+term = "30 business days"
+claimed_deadline = "2026-03-02"
+country = "US"
+
+result = DeadlineGuard(country).verify(signing_date, term, claimed_deadline)
+print(result.message)
+assert result.verified

@@ -1,0 +1,11 @@
+from qwed_legal import StatuteOfLimitationsGuard
+
+claim_type = "breach_of_contract"
+jurisdiction = "California"
+incident_date = "2020-01-01"
+filing_date = "2023-06-01"
+
+guard = StatuteOfLimitationsGuard()
+result = guard.verify(claim_type, jurisdiction, incident_date, filing_date, claimed_within_period=True)
+print(result.message)
+assert result.verified

@@ -1,0 +1,13 @@
+from qwed_finance import QueryGuard
+from qwed_new.guards.sql_guard import SQLGuard
+
+query = "SELECT name FROM users WHERE id = 5"
+allowed_tables = []
+
+result = SQLGuard().verify_query(query)
+print(result["message"])
+assert result["verified"]
+if allowed_tables:
+    access = QueryGuard().verify_table_access(query, set(allowed_tables))
+    print("tables:", access.tables_accessed)
+    assert access.safe
