@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio::process::Child;
@@ -83,6 +83,10 @@ const REMOVALS_MAX: usize = 4;
 /// takes as much of the processors as this server.
 const UNSETTLED_MAX: usize = 4;
 
+/// The maximum wait of a run for others to get their weights. Other users of the machine may take all chances to set a
+/// weight.
+const UNSETTLED_PATIENCE: Duration = Duration::from_secs(10);
+
 fn unsettled_max() -> usize {
     available_parallelism().map_or(1, NonZero::get) * UNSETTLED_MAX
 }
@@ -112,9 +116,11 @@ impl OneShotExecutor {
         CountedRun(Arc::clone(&self.runs))
     }
 
-    /// Waits until another run may start without its weight. The permit is dropped when the run has its weight.
+    /// Waits until another run may start without its weight, at most for [`UNSETTLED_PATIENCE`]. The permit is dropped
+    /// when the run has its weight.
     pub(super) async fn unsettled(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.unsettled).acquire_owned().await.ok()
+        let permit = Arc::clone(&self.unsettled).acquire_owned();
+        timeout(UNSETTLED_PATIENCE, permit).await.ok()?.ok()
     }
 
     /// Returns the number of current runs, including the run of the caller, and the maximum number of concurrent runs.
@@ -161,15 +167,12 @@ impl OneShotExecutor {
         cancel: &CancellationToken,
         echo: &Echo,
     ) -> Result<Outcome, RunError> {
-        let started = Instant::now();
         let group = self.groups.order(&contained.plan_for(limits));
         let run = self.supervise_in(contained, given, limits, cancel, echo, group).await;
         match run {
             // Nothing was started, so the run can begin again without a control group. It still has its other limits.
             Err(RunError::StartPython(LaunchError::JoinControlGroup(error))) => {
                 self.groups.pause(&error.to_string());
-                let timeout = limits.timeout.saturating_sub(started.elapsed());
-                let limits = RunLimits { timeout, ..limits };
                 self.supervise_in(contained, given, limits, cancel, echo, None).await
             }
             run => run,

@@ -258,13 +258,12 @@ impl Spare {
             // The fork server reports the end of the process.
             std::future::pending().await
         };
-        let began = Instant::now();
         let too_much = async {
             // The watch does not start at once, because most runs are over by then.
             sleep(WATCH_INTERVAL).await;
             // A failure counts as exceeded memory, because no run continues without a watch.
             let Ok(of_run) = MemoryWatch::new(memory_bytes) else { return Exceeded::Memory };
-            let of_run = of_run.beside(neighbours).since(began, *python);
+            let of_run = of_run.beside(neighbours);
             let of_run = server.watch.start(of_run, *python, *init, unsettled.take());
             watch.insert(of_run).exceeded().await
         };

@@ -90,9 +90,13 @@ const PIPES_INTERVAL: Duration = Duration::from_millis(100);
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// All looks at a run take at most the time of one processor divided by this number, however many processes the run
-/// has. On a busy machine, the time that a look waits for a processor counts too. So the looks at many runs do not take
-/// the processors from the runs, which grow more slowly then. This does not apply while the run's memory grows.
+/// has. This does not apply while the run's memory grows.
 const LOOK_COST: u32 = 5;
+
+/// On a busy machine, the time that a look waits for a processor counts too. So the looks at many runs do not take the
+/// processors from the runs, which grow more slowly then. It delays the next look by at most this time, because a run
+/// may cause the waits itself.
+const BUSY_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
 /// A run counts as growing if its memory has grown by more than its memory limit divided by this number since the last
 /// look.
@@ -289,8 +293,7 @@ impl MemoryWatch {
 
     /// Begins the account of the run's processor time at `began`, the time at which the process that became `python`
     /// started. Otherwise the account begins with the first look, which may come late on a busy machine.
-    #[must_use]
-    pub fn since(mut self, began: Instant, python: Pid) -> Self {
+    pub(crate) fn since(mut self, began: Instant, python: Pid) -> Self {
         self.share.begin(began, python);
         self
     }
@@ -302,12 +305,15 @@ impl MemoryWatch {
         self
     }
 
-    /// Completes the account of the run's processor time. Call this before the run is killed.
-    pub(crate) fn complete_account(&mut self, python: Pid) {
-        let mut processes = self.processes();
-        if processes.is_empty() {
-            processes.push((python, 1));
-        }
+    /// Completes the account of the run's processor time. Call this before the run is killed. `init` is as in
+    /// [`Self::sample`].
+    pub(crate) fn complete_account(&mut self, python: Pid, init: Option<Pid>) {
+        let reaper = init.unwrap_or(Pid::this());
+        let roots: Vec<Pid> = self.seen.keys().copied().chain([python, reaper]).collect();
+        let (mut found, _) = self.table.descendants(&roots, &HashSet::new());
+        found.remove(&reaper);
+        let threads = |pid| self.table.stat(pid).map(|stat| (pid, stat.threads));
+        let processes: Vec<_> = found.into_iter().filter_map(threads).collect();
         self.share.observe(&self.table, &processes, self.neighbours.now);
     }
 
@@ -340,11 +346,14 @@ impl MemoryWatch {
     /// Looks at `python` and its descendants, as `sample_once` does. Delays the next look so that the looks at a run of
     /// many processes do not take the processors from other processes.
     pub fn sample(&mut self, python: Pid, init: Option<Pid>) -> Look {
-        let began = self.time_of_thread();
+        let (ran_before, waited_before) = self.times_of_thread();
         match self.sample_once(python, init) {
             Look::Within { next } if !next.is_zero() && !self.is_growing => {
-                let took = self.time_of_thread().saturating_sub(began);
-                Look::Within { next: next.max(took * (LOOK_COST - 1)) }
+                let (ran, waited) = self.times_of_thread();
+                let ran = ran.saturating_sub(ran_before);
+                let took = ran + waited.saturating_sub(waited_before);
+                let delay = (took * (LOOK_COST - 1)).min(BUSY_INTERVAL_MAX);
+                Look::Within { next: next.max(delay).max(ran * (LOOK_COST - 1)) }
             }
             look @ (Look::Within { .. } | Look::Exceeded | Look::TooManyPipes) => look,
         }
@@ -626,11 +635,11 @@ impl MemoryWatch {
     }
 
     /// Returns the processor time that this thread has used, and the time that it has waited for a processor.
-    fn time_of_thread(&self) -> Duration {
+    fn times_of_thread(&self) -> (Duration, Duration) {
         // The kernel adds the time since the last tick only for this clock.
         let ran =
             clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
-        ran + self.times_of("thread-self").unwrap_or_default().waited
+        (ran, self.times_of("thread-self").unwrap_or_default().waited)
     }
 
     /// Calls `read` with the folder of a process in `/proc`. If the process's first thread ends before the others

@@ -150,7 +150,7 @@ impl Run {
         // Read Python's exit code before the kill below, which would change it.
         let ended = self.ended;
         if let (Some(memory), Ok(Wait::AskedToEnd)) = (&mut self.memory, &waited) {
-            memory.complete_account(self.python);
+            memory.complete_account(self.python, self.init.as_ref().map(|init| init.pid));
         }
         // The run must end even if the wait failed.
         self.end_all(signals.ok().as_ref());
