@@ -37,6 +37,9 @@ pub(crate) struct Argument {
 enum Kind {
     /// A string.
     Text,
+    /// A formula for `SymPy`, which evaluates formulas as Python. So the value must consist of numbers, names, functions and
+    /// operators, because another value could forge the outcome.
+    Formula,
     /// A number in JSON's notation (RFC 8259, 6).
     Number,
     /// Strings: a JSON array of strings, or separated by commas, semicolons or line breaks.
@@ -56,6 +59,12 @@ pub(crate) enum FillError {
     NotText(&'static str),
     #[error("the argument '{0}' must be a number, such as 1000000 or 12.5")]
     NotNumber(&'static str),
+    #[error(
+        "the argument '{0}' must be a formula of numbers, names, functions and + - * / ^ % = ( ) ,"
+    )]
+    NotFormula(&'static str),
+    #[error("the argument '{0}' must name at least one item")]
+    Empty(&'static str),
     #[error("the argument '{name}' must be one of: {choices}")]
     NotChoice { name: &'static str, choices: String },
 }
@@ -76,7 +85,7 @@ impl Recipe {
         let mut script = self.script.to_owned();
         for argument in self.arguments {
             let value = match given.get(argument.name) {
-                None => "",
+                None | Some(Value::Null) => "",
                 Some(value) => value.as_str().ok_or(FillError::NotText(argument.name))?,
             };
             if !value.trim().is_empty() {
@@ -107,6 +116,8 @@ impl Argument {
         let trimmed = value.trim();
         match self.kind {
             Kind::Text => Ok(Value::from(value).to_string()),
+            Kind::Formula if is_formula(trimmed) => Ok(Value::from(trimmed).to_string()),
+            Kind::Formula => Err(FillError::NotFormula(name)),
             Kind::Number => match serde_json::from_str::<Number>(trimmed) {
                 Ok(_) => Ok(trimmed.to_owned()),
                 Err(_) => Err(FillError::NotNumber(name)),
@@ -116,6 +127,9 @@ impl Argument {
                     let items = trimmed.split([',', ';', '\n']).map(str::trim);
                     items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
                 });
+                if items.is_empty() {
+                    return Err(FillError::Empty(name));
+                }
                 Ok(Value::from(items).to_string())
             }
             Kind::Choice(choices) if choices.contains(&trimmed) => {
@@ -126,6 +140,17 @@ impl Argument {
             }
         }
     }
+}
+
+/// Returns whether a text can only be a formula: it has no strings, no attributes and no brackets, and each name has
+/// letters, digits and single underscores.
+fn is_formula(text: &str) -> bool {
+    let is_permitted =
+        |c: char| c.is_alphanumeric() || c.is_whitespace() || "+-*/^%=(),._$€£¥".contains(c);
+    let has_attribute = text.split('.').skip(1).any(|rest| {
+        rest.trim_start().chars().next().is_some_and(|first| first.is_alphabetic() || first == '_')
+    });
+    text.chars().all(is_permitted) && !text.contains("__") && !has_attribute
 }
 
 /// Returns the script with another value on the line that sets `name`.
@@ -186,8 +211,33 @@ mod tests {
     }
 
     #[test]
+    fn a_formula_runs_no_other_code() {
+        let fill = |formula: &str| {
+            filled("verify_math", json!({ "expression": "x", "claimed_result": formula }))
+        };
+        for formula in ["2*x^2 + sin(pi*x)/1.5", "x = -2, x = 2", ".5 + 1. - α_1", "15% * 3"] {
+            assert!(fill(formula).unwrap().contains(&format!("claimed_result = {formula:?}\n")));
+        }
+        for code in [
+            "exec(\"x\")",
+            "x.equals",
+            "x. equals(0)",
+            "().__class__",
+            "[1][0]",
+            "lambda: 1",
+            "{1}",
+            "`x`",
+            "x; y",
+            "'a'",
+            "a__b",
+        ] {
+            assert_eq!(fill(code), Err(FillError::NotFormula("claimed_result")), "{code}");
+        }
+    }
+
+    #[test]
     fn optional_values_have_defaults() {
-        let given = json!({ "expression": "1 + 1", "claimed_result": "2", "operation": " " });
+        let given = json!({ "expression": "1 + 1", "claimed_result": "2", "operation": " ", "variable": null });
         let script = filled("verify_math", given).unwrap();
         assert!(script.contains(
             "\nexpression = \"1 + 1\"\nclaimed_result = \"2\"\noperation = \"evaluate\"\n"
@@ -205,6 +255,8 @@ mod tests {
         for bad in ["1,000", "007", "NaN", "0x10", "1; print(2)", "1e999", "\"1\""] {
             assert_eq!(with(json!(bad)), FillError::NotNumber("claimed_cap"), "{bad}");
         }
+        let given = json!({ "query": "SELECT 1", "allowed_tables": " , ;" });
+        assert_eq!(filled("verify_sql", given), Err(FillError::Empty("allowed_tables")));
         assert_eq!(with(json!(5)), FillError::NotText("claimed_cap"));
         assert_eq!(with(json!("")), FillError::Missing("claimed_cap"));
         assert_eq!(

@@ -19,8 +19,12 @@ pub(crate) const RECIPES: &[Recipe] = &[
         title: "Check a calculation",
         description: "Verify the result of a calculation exactly, to the decimal places of the claim.",
         arguments: &[
-            required("calculation", Kind::Text, "The calculation, such as 1000 * 1.05^10"),
-            required("claimed", Kind::Text, "The claimed result, such as 1628.89"),
+            required("calculation", Kind::Formula, "The calculation, such as 1000 * 1.05^10"),
+            required(
+                "claimed",
+                Kind::Text,
+                "The claimed result as a decimal number, such as 1628.89",
+            ),
         ],
         note: "",
         script: include_str!("scripts/check_calculation.py"),
@@ -31,7 +35,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
         description: "Verify a formula in each row of a table, and the sums in its last row.",
         arguments: &[
             required("table", Kind::Text, "The table with a header, as CSV, TSV or Markdown"),
-            required("rule", Kind::Text, "The formula of each row, such as total = net + tax"),
+            required("rule", Kind::Formula, "The formula of each row, such as total = net + tax"),
             optional(
                 "last_row",
                 Kind::Choice(&["data", "total"]),
@@ -60,15 +64,20 @@ pub(crate) const RECIPES: &[Recipe] = &[
         arguments: &[
             required(
                 "expression",
-                Kind::Text,
-                "The expression or equation, such as x^2 or x^2 = 4",
+                Kind::Formula,
+                "The expression, such as x^2, or the equation to solve, such as x^2 = 4",
             ),
-            required("claimed_result", Kind::Text, "The claimed result, such as 2*x or -2, 2"),
+            required(
+                "claimed_result",
+                Kind::Formula,
+                "The claimed result, such as 2*x, or all solutions, also complex ones, such as -2, 2",
+            ),
             optional(
                 "operation",
                 Kind::Choice(&["evaluate", "derivative", "integral", "simplify", "solve"]),
                 "What leads to the result: evaluate (the default), derivative, integral, simplify, solve",
             ),
+            optional("variable", Kind::Formula, "The variable, if the expression has several"),
         ],
         note: "",
         script: include_str!("scripts/verify_math.py"),
@@ -229,7 +238,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     Recipe {
         name: "verify_config_secrets",
         title: "Search a configuration for secrets",
-        description: "Search a configuration for passwords, keys and tokens with ConfigGuard.",
+        description: "Search a configuration for keys and tokens of known forms with ConfigGuard.",
         arguments: &[required("config_json", Kind::Text, "The configuration as JSON")],
         note: BLOCKLIST,
         script: include_str!("scripts/verify_config_secrets.py"),

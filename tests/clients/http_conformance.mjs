@@ -4,7 +4,7 @@
 // lacks: `completion-complete`,
 // `tools-call-{image,audio,embedded-resource,mixed-content,with-logging,with-progress,sampling,elicitation}`,
 // `json-schema-2020-12`, `elicitation-*`, `resources-{read-text,read-binary,templates-read,subscribe,unsubscribe}`,
-// `prompts-*`, `sep-2640-*`, `logging-set-level`, `http-custom-header-server-validation` (a tool whose schema has
+// `prompts-get-*`, `sep-2640-*`, `logging-set-level`, `http-custom-header-server-validation` (a tool whose schema has
 // `x-mcp-header`), `input-required-result-*` except for those below, `server-sse-polling` (a stream that is resumed),
 // `tasks-*` (run by conformance.mjs, whose bridge translates their tools).
 
@@ -40,7 +40,8 @@ const SCENARIOS = {
   'server-sse-multiple-streams': {},
   'dns-rebinding-protection': {},
   'http-header-validation': {},
-  caching: { 'sep-2549-prompts-list-caching-hints': 'there are no prompts' },
+  'prompts-list': {},
+  caching: {},
   'sep-2164-resource-not-found': { 'sep-2164-data-uri': 'SHOULD; the message has the URI' },
   'input-required-result-unsupported-methods': {},
   'input-required-result-ignore-extra-params': {},

@@ -44,4 +44,10 @@ await report.check('--tool-arg inputs={…} arrives as an object', async () => {
   equal('text', result.content[0].text, 'STDOUT:\né [1]\n\nExecution completed successfully.');
 });
 
+await report.check('--method prompts/get fills a prompt in', async () => {
+  const values = ['calculation=6 * 7', 'claimed=42'];
+  const { messages } = await inspect('--method', 'prompts/get', '--prompt-name', 'check_calculation', '--prompt-args', ...values);
+  assert.ok(messages[0].content.text.includes('\ncalculation = "6 * 7"\nclaimed = "42"\n'), JSON.stringify(messages));
+});
+
 process.exit(report.failed ? 1 : 0);

@@ -27,6 +27,11 @@ class Connection:
         listing = await self._session.list_tools()
         return [tool.model_dump(exclude_unset=True) for tool in listing.tools]
 
+    async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[list[str], str]:
+        listing = await self._session.list_prompts()
+        filled = await self._session.get_prompt(name, arguments)
+        return [prompt.name for prompt in listing.prompts], filled.messages[0].content.text
+
     async def call(
         self,
         tool: str,

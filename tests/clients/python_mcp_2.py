@@ -33,6 +33,11 @@ class Connection:
         listing = await self._client.list_tools()
         return [tool.model_dump(by_alias=True, exclude_unset=True) for tool in listing.tools]
 
+    async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[list[str], str]:
+        listing = await self._client.list_prompts()
+        filled = await self._client.get_prompt(name, arguments)
+        return [prompt.name for prompt in listing.prompts], filled.messages[0].content.text
+
     async def call(
         self,
         tool: str,

@@ -4,6 +4,7 @@
 // An adapter is a function from `{command, args, env}` to a connection:
 //   protocolVersion, serverName, instructions
 //   listTools()                                   the tools as in the message
+//   prompt(name, values)                          {names, text}: all prompts, and this one with the values
 //   call(tool, args, {timeoutMs, onProgress})     {isError, texts, pictures, meta}; rejects with `ClientTimedOut`
 //   close()
 
@@ -62,6 +63,7 @@ export async function run(client, protocolVersion, connect) {
         const recording = await Recording.ofSession(idle.recordings);
         await checkNegotiation(report, connection, recording, protocolVersion);
         await checkTools(report, connection);
+        await checkPrompts(report, connection);
         await checkCases(report, connection);
         await checkBackgroundJob(report, connection);
         await checkClientTimeout(report, connection, recording);
@@ -226,6 +228,14 @@ function noOtherKeys(where, schema, known) {
 // Returns the values of `object` for the keys of `like`.
 function pick(object, like) {
   return Object.fromEntries(Object.keys(like).map((key) => [key, object?.[key]]));
+}
+
+async function checkPrompts(report, connection) {
+  await report.check('lists the prompts, and fills one in', async () => {
+    const { names, text } = await connection.prompt('check_calculation', { calculation: '6 * 7', claimed: '42' });
+    assert.ok(names.includes('verify_math') && names.length > 15, show(names));
+    assert.ok(text.includes('\ncalculation = "6 * 7"\nclaimed = "42"\n'), text);
+  });
 }
 
 async function checkCases(report, connection) {

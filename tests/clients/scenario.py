@@ -73,6 +73,9 @@ class Connection(Protocol):
     async def list_tools(self) -> list[dict[str, Any]]:
         """Returns the tools with the field names of the messages."""
 
+    async def prompt(self, name: str, arguments: dict[str, str]) -> tuple[list[str], str]:
+        """Returns the names of all prompts, and the text of a prompt with these values."""
+
     async def call(
         self,
         tool: str,
@@ -115,6 +118,7 @@ async def run(client: str, protocol_version: str, connect: Connect) -> int:
             recording = await Recording.of_session(server.recordings)
             await check_negotiation(report, connection, recording, protocol_version)
             await check_tools(report, connection)
+            await check_prompts(report, connection)
             await check_cases(report, connection)
             await check_background_job(report, connection)
             await check_client_timeout(report, connection, recording)
@@ -248,6 +252,14 @@ def check_tool(tool: dict[str, Any], expected: dict[str, Any]) -> None:
         assert facts.get("description"), f"{name}.{property_name} has no description"
     annotations = tool.get("annotations") or {}
     equal(f"{name}: annotations", {a: annotations.get(a) for a in expected["annotations"]}, expected["annotations"])
+
+
+async def check_prompts(report: Report, connection: Connection) -> None:
+    async with report.check("lists the prompts, and fills one in"):
+        values = {"calculation": "6 * 7", "claimed": "42"}
+        names, text = await connection.prompt("check_calculation", values)
+        assert "verify_math" in names and len(names) == len(set(names)) > 15, names
+        assert '\ncalculation = "6 * 7"\nclaimed = "42"\n' in text, text
 
 
 async def check_cases(report: Report, connection: Connection) -> None:

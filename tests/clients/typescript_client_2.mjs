@@ -26,6 +26,11 @@ async function connect({ command, args, env }) {
     serverName: client.getServerVersion()?.name,
     instructions: client.getInstructions() ?? '',
     listTools: async () => (await client.listTools()).tools,
+    prompt: async (name, values) => {
+      const { prompts } = await client.listPrompts();
+      const { messages } = await client.getPrompt({ name, arguments: values });
+      return { names: prompts.map((prompt) => prompt.name), text: messages[0].content.text };
+    },
     call: async (tool, toolArguments, { timeoutMs, onProgress } = {}) => {
       const options = { timeout: timeoutMs, onprogress: onProgress && (({ progress }) => onProgress(progress)) };
       try {

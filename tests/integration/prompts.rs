@@ -16,12 +16,16 @@ tests! {
     needs [Tier3, Packages]:
         each_prompt_verifies_true_claims_and_refutes_false_ones,
         each_script_verifies_its_example,
+        values_in_another_form_verify_and_refute_nothing,
         statements_are_read_as_they_are_written;
 }
 
 /// Claims: each with its prompt, the values with which it is true, and other values in place of some, with which it is
 /// false.
 const CLAIMS: &str = include_str!("prompts/claims.json");
+
+/// Values that the scripts do not read, or with which a guard cannot decide.
+const OTHER_FORMS: &str = include_str!("prompts/other_forms.json");
 
 /// Returns the values, with the values of `other` in place of values with the same name.
 fn with(values: &Value, other: &Value) -> Value {
@@ -87,11 +91,25 @@ fn statements_are_read_as_they_are_written() {
         ("x = 3", "x == 3", "inconclusive"),
         ("If it rains, the street is wet", "wet", "inconclusive"),
         ("a implies b implies c, not a", "c", "refuted"),
-        ("a, not a", "b", "refuted"),
+        ("a, not a", "b", "inconclusive"),
+        ("a, rain == a", "rain", "inconclusive"),
+        ("a & b", "a", "verified"),
+        ("not a, not b", "a & b", "refuted"),
     ] {
         let values = json!({ "premises": premises, "conclusion": conclusion });
         let (found, text) = outcome(&mut server, "verify_logic", &values);
         assert_eq!(found, expected, "{premises}: {conclusion}: {text}");
+    }
+    server.finish();
+}
+
+fn values_in_another_form_verify_and_refute_nothing() {
+    let mut server = ServerBuilder::new().variable("QWED_MCP_WARM", "on").connect();
+    let values: Vec<Value> = serde_json::from_str(OTHER_FORMS).unwrap();
+    for claim in values {
+        let name = claim["prompt"].as_str().unwrap();
+        let (found, text) = outcome(&mut server, name, &claim["values"]);
+        assert_eq!(found, "inconclusive", "{claim}: {text}");
     }
     server.finish();
 }
@@ -133,7 +151,7 @@ fn bad_prompts_are_errors_that_say_what_to_do() {
         (
             json!({ "name": "verify_math", "arguments": { "formula": "x" } }),
             "Invalid arguments of verify_math: there is no argument 'formula': the arguments are expression, \
-             claimed_result, operation",
+             claimed_result, operation, variable",
         ),
         (
             json!({ "name": "verify_math", "arguments": { "expression": "x", "claimed_result": "x", "operation": "sum" } }),

@@ -1,11 +1,15 @@
+import re
+
 from sympy import N, Rational, sympify
 
 calculation = "1000 * 1.05^10"
 claimed = "1628.89"
 
-# Decimals become exact fractions, so there is no rounding before the end.
-exact = sympify(calculation.replace(",", ""), rational=True)
+# Decimals become exact fractions, so there is no rounding before the end. 15% is a number too.
+exact = sympify(re.sub(r"([\d.]+)\s*%", r"(\1/100)", calculation), rational=True)
 print("exact:", N(exact, 30))
-number = claimed.replace(",", "")
-decimals = len(number.partition(".")[2])
-assert abs(exact - Rational(number)) <= Rational(1, 2 * 10**decimals)
+# Another form of number is an error here: the claim is neither verified nor refuted.
+whole, decimals = re.fullmatch(r"(-?(?:\d{1,3}(?:,\d{3})+|\d+))(\.\d+)?", claimed.strip()).groups(default="")
+number = Rational(whole.replace(",", "") + decimals)
+tolerance = Rational(1, 2 * 10 ** len(decimals[1:]))
+assert abs(exact - number) <= tolerance

@@ -1,7 +1,7 @@
 import csv
 import re
 
-from sympy import Rational, Symbol, sympify
+from sympy import Rational, sympify
 
 table = "net,tax,total\n100,19,119\n250,47.50,297.50"
 rule = "total = net + tax"
@@ -9,38 +9,40 @@ last_row = "data"
 
 lines = [line.strip() for line in table.splitlines() if line.strip(" \t|-:")]
 if all("|" in line for line in lines):
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    cells = [line.strip("|").split("|") for line in lines]
 else:
-    delimiter = max("\t;,", key=lines[0].count)
-    cells = list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True))
-header, *rows = cells
+    cells = list(csv.reader(lines, delimiter=max("\t;,", key=lines[0].count)))
+header, *rows = [[cell.strip() for cell in row] for row in cells]
 
-# Columns get names that are valid in a formula.
-names = [re.sub(r"\W+", "_", name) for name in header]
-for column, name in sorted(zip(header, names), key=lambda pair: -len(pair[0])):
-    rule = rule.replace(column, name)
-target, formula = (sympify(side, rational=True, locals={name: Symbol(name) for name in names}) for side in rule.split("="))
+# In the rule, c0 stands for the first column. Two columns with the same name are a KeyError.
+{True: "names differ"}[len(set(header)) == len(header)]
+columns = "|".join(re.escape(name) for name in sorted(header, key=len, reverse=True) if name)
+named = re.sub(rf"(?<!\w)(?:{columns})(?!\w)", lambda match: f"c{header.index(match.group())}", rule)
+named = re.sub(r"([\d.]+)\s*%", r"(\1/100)", named)
+left, formula = (sympify(side, rational=True) for side in named.split("="))
+target = int(str(left)[1:])
 
-
-def value(cell):
-    return Rational(re.sub(r"[^\d.eE+-]", "", cell))
-
-
-def half_a_unit(cell):
-    return Rational(1, 2 * 10 ** len(re.sub(r"\D", "", cell.partition(".")[2])))
+NUMBER = re.compile(r"(\(|-)?[$€£¥]?\s*(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*(%)?\)?")
 
 
-for row in rows:
-    given = {name: value(cell) for name, cell in zip(names, row) if re.search(r"\d", cell)}
-    computed = formula.subs(given)
-    claimed = row[names.index(str(target))]
-    print(f"{target}: {claimed}, computed: {computed}")
-    assert abs(computed - value(claimed)) <= half_a_unit(claimed)
+def value_and_tolerance(cell):
+    # Another form of number is an error here: the table is neither verified nor refuted.
+    sign, whole, decimals, percent = NUMBER.fullmatch(cell).groups(default="")
+    scale = Rational(-1 if sign else 1, 100 if percent else 1)
+    number = Rational(whole.replace(",", "") + decimals) * scale
+    return number, abs(scale) / (2 * 10 ** len(decimals[1:]))
 
-if last_row == "total":
-    *items, total = rows
-    for name, column, claimed in zip(names, zip(*items), total):
-        if re.search(r"\d", claimed):
-            computed = sum(value(cell) for cell in column)
-            print(f"sum of {name}: {claimed}, computed: {computed}")
-            assert abs(computed - value(claimed)) <= half_a_unit(claimed)
+
+items, total = (rows[:-1], rows[-1]) if last_row == "total" else (rows, [])
+for row in items:
+    used = {symbol: value_and_tolerance(row[int(str(symbol)[1:])])[0] for symbol in formula.free_symbols}
+    computed = formula.subs(used)
+    claimed, tolerance = value_and_tolerance(row[target])
+    print(f"{header[target]}: {row[target]}, computed: {computed}")
+    assert abs(computed - claimed) <= tolerance
+for column, cell in enumerate(total):
+    if NUMBER.fullmatch(cell):
+        claimed, tolerance = value_and_tolerance(cell)
+        computed = sum(value_and_tolerance(row[column])[0] for row in items)
+        print(f"sum of {header[column]}: {cell}, computed: {computed}")
+        assert abs(computed - claimed) <= tolerance

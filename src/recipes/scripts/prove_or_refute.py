@@ -1,35 +1,48 @@
 import ast
 import operator
+from fractions import Fraction
 
-from z3 import And, Bool, Implies, Int, Not, Or, Real, RealVal, Solver
+from z3 import And, Bool, Implies, Int, IntVal, Not, Or, Real, RealVal, Solver, ToReal
 
 premises = []
 conclusion = "x > 2 and y > 3 implies x + y > 5"
 integers = []
 
-NUMBERS = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Mod: operator.mod, ast.Pow: operator.pow,
+ARITHMETIC = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod,
+    ast.Pow: operator.pow, ast.Div: lambda left, right: real(left) / real(right),
 }
 COMPARISONS = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }
+CONNECTIVES = {ast.Pow: Implies, ast.BitXor: operator.eq, ast.BitAnd: And, ast.BitOr: Or}
+sorts = {}
+
+
+def named(name, sort):
+    # A name that is a number and a truth value is a KeyError.
+    return {sort: sort}[sorts.setdefault(name, sort)](name)
+
+
+def real(term):
+    return ToReal(term) if term.is_int() else term
 
 
 def number(node):
     if isinstance(node, ast.Name):
-        return Int(node.id) if node.id in integers else Real(node.id)
+        return named(node.id, Int if node.id in integers else Real)
     if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, int) else RealVal(str(node.value))
+        is_whole = isinstance(node.value, int)
+        return IntVal(node.value) if is_whole else RealVal(str(Fraction(str(node.value))))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -number(node.operand)
-    return NUMBERS[type(node.op)](number(node.left), number(node.right))
+    return ARITHMETIC[type(node.op)](number(node.left), number(node.right))
 
 
 def formula(node):
     if isinstance(node, ast.Name):
-        return Bool(node.id)
+        return named(node.id, Bool)
     if isinstance(node, ast.BoolOp):
         connect = And if isinstance(node.op, ast.And) else Or
         return connect(*(formula(value) for value in node.values))
@@ -38,8 +51,7 @@ def formula(node):
     if isinstance(node, ast.Compare):
         terms = [number(term) for term in [node.left, *node.comparators]]
         return And(*(COMPARISONS[type(op)](*pair) for op, *pair in zip(node.ops, terms, terms[1:])))
-    left, right = formula(node.left), formula(node.right)
-    return Implies(left, right) if isinstance(node.op, ast.Pow) else left == right
+    return CONNECTIVES[type(node.op)](formula(node.left), formula(node.right))
 
 
 def parsed(text):
@@ -52,10 +64,10 @@ def parsed(text):
 
 solver = Solver()
 solver.add(*(parsed(premise) for premise in premises))
-are_possible = {"sat": True, "unsat": False}[str(solver.check())]
-assert are_possible, "the premises contradict each other"
+# From premises that contradict each other, everything follows. That is a KeyError, and so is an answer that Z3 does
+# not find: the conclusion is neither proved nor refuted.
+{"sat": "the premises are possible"}[str(solver.check())]
 solver.add(Not(parsed(conclusion)))
-# If Z3 cannot decide, this is a KeyError: the conclusion is neither proved nor refuted.
 follows = {"unsat": True, "sat": False}[str(solver.check())]
 if not follows:
     print("counterexample:", solver.model())

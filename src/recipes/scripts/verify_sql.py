@@ -2,7 +2,7 @@ from qwed_finance import QueryGuard
 from qwed_new.guards.sql_guard import SQLGuard
 
 query = "SELECT name FROM users WHERE id = 5"
-allowed_tables = []
+allowed_tables = None
 
 result = SQLGuard().verify_query(query)
 print(result["message"])
