@@ -351,9 +351,8 @@ impl MemoryWatch {
             Look::Within { next } if !next.is_zero() && !self.is_growing => {
                 let (ran, waited) = self.times_of_thread();
                 let ran = ran.saturating_sub(ran_before);
-                let took = ran + waited.saturating_sub(waited_before);
-                let delay = (took * (LOOK_COST - 1)).min(BUSY_INTERVAL_MAX);
-                Look::Within { next: next.max(delay).max(ran * (LOOK_COST - 1)) }
+                let waited = waited.saturating_sub(waited_before);
+                Look::Within { next: next.max(pause_after(ran, waited)) }
             }
             look @ (Look::Within { .. } | Look::Exceeded | Look::TooManyPipes) => look,
         }
@@ -658,6 +657,12 @@ impl MemoryWatch {
         let first = format!("{pid}/task/{pid}");
         tasks.iter().filter(|task| **task != first).find_map(|task| read(task))
     }
+}
+
+/// Returns the minimum time between a look and the next one. The look `ran` for a time, and `waited` for a processor.
+fn pause_after(ran: Duration, waited: Duration) -> Duration {
+    let of_busy = ((ran + waited) * (LOOK_COST - 1)).min(BUSY_INTERVAL_MAX);
+    of_busy.max(ran * (LOOK_COST - 1))
 }
 
 /// Returns whether a process has ended and its parent has waited for it.

@@ -338,6 +338,16 @@ ready()
 }
 
 #[test]
+fn waits_for_a_processor_delay_the_next_look_but_not_for_long() {
+    for (ran, waited, expected) in
+        [(0, 0, 0), (1, 0, 4), (1, 4, 20), (1, 1000, 100), (30, 0, 120), (30, 1000, 120)]
+    {
+        let times = [ran, waited, expected].map(Duration::from_millis);
+        assert_eq!(pause_after(times[0], times[1]), times[2], "{ran} {waited}");
+    }
+}
+
+#[test]
 fn the_next_look_comes_before_what_is_left_can_be_gone() {
     let mut watch = watch(1024);
     watch.growth_rate = 4 << 30;
