@@ -142,15 +142,28 @@ impl Argument {
     }
 }
 
-/// Returns whether a text can only be a formula: it has no strings, no attributes and no brackets, and each name has
-/// letters, digits and single underscores.
+/// The functions that a formula may call. Others could run code: `chr` makes strings of numbers, and `exec` runs them.
+const FUNCTIONS: &str = "\
+    Abs abs acos acosh acot asin asinh atan atan2 atanh binomial cbrt ceiling cos cosh cot coth csc \
+    erf exp factorial floor gamma gcd lcm ln log Max max Min min Mod root sec sign sin sinh sqrt \
+    tan tanh zeta LambertW";
+
+/// Returns whether a text can only be a formula: it has no strings, no attributes and no brackets, and it calls only
+/// [`FUNCTIONS`].
 fn is_formula(text: &str) -> bool {
     let is_permitted =
         |c: char| c.is_alphanumeric() || c.is_whitespace() || "+-*/^%=(),._$€£¥".contains(c);
     let has_attribute = text.split('.').skip(1).any(|rest| {
         rest.trim_start().chars().next().is_some_and(|first| first.is_alphabetic() || first == '_')
     });
-    text.chars().all(is_permitted) && !text.contains("__") && !has_attribute
+    let mut before_parentheses = text.rsplit('(').skip(1).map(str::trim_end);
+    let calls_only_functions = before_parentheses.all(|before| {
+        let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+        let called = before.rsplit(|c| !is_of_name(c)).next().unwrap_or_default();
+        FUNCTIONS.split(' ').any(|function| function == called)
+            || (called.is_empty() && !before.ends_with([')', '.']))
+    });
+    text.chars().all(is_permitted) && !text.contains("__") && !has_attribute && calls_only_functions
 }
 
 /// Returns the script with another value on the line that sets `name`.
@@ -215,10 +228,24 @@ mod tests {
         let fill = |formula: &str| {
             filled("verify_math", json!({ "expression": "x", "claimed_result": formula }))
         };
-        for formula in ["2*x^2 + sin(pi*x)/1.5", "x = -2, x = 2", ".5 + 1. - α_1", "15% * 3"] {
+        for formula in [
+            "2*x^2 + sin(pi*x)/1.5",
+            "-(x + 1) * (2, 3)",
+            "log (8, 2)*((x))",
+            "x = -2, x = 2",
+            ".5 + 1. - α_1",
+            "15% * 3",
+        ] {
             assert!(fill(formula).unwrap().contains(&format!("claimed_result = {formula:?}\n")));
         }
         for code in [
+            "exec(chr(120))",
+            "(exec)(chr(120))",
+            "exec (1)",
+            "sin(1)(2)",
+            "ｅxec(1)",
+            "2(3)",
+            "exit()",
             "exec(\"x\")",
             "x.equals",
             "x. equals(0)",

@@ -22,12 +22,13 @@ named = re.sub(r"([\d.]+)\s*%", r"(\1/100)", named)
 left, formula = (sympify(side, rational=True) for side in named.split("="))
 target = int(str(left)[1:])
 
-NUMBER = re.compile(r"(\(|-)?[$€£¥]?\s*(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*(%)?\)?")
+NUMBER = re.compile(r"(\(|-)?[$€£¥]?\s*(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*(%)?(\))?")
 
 
 def value_and_tolerance(cell):
     # Another form of number is an error here: the table is neither verified nor refuted.
-    sign, whole, decimals, percent = NUMBER.fullmatch(cell).groups(default="")
+    sign, whole, decimals, percent, end = NUMBER.fullmatch(cell).groups(default="")
+    {True: "as many parentheses"}[(sign == "(") == (end == ")")]
     scale = Rational(-1 if sign else 1, 100 if percent else 1)
     number = Rational(whole.replace(",", "") + decimals) * scale
     return number, abs(scale) / (2 * 10 ** len(decimals[1:]))

@@ -33,7 +33,7 @@ if operation == "solve":
     print("solutions:", solutions)
     # Infinitely many or unknown solutions are a KeyError.
     computed = {True: solutions.args}[solutions.is_FiniteSet]
-    parts = [re.fullmatch(rf"\s*(?:{name}\s*=)?([^=]+)", part).group(1) for part in claimed_result.split(",")]
+    parts = [re.fullmatch(rf"\s*(?:{re.escape(name)}\s*=)?([^=]+)", part).group(1) for part in claimed_result.split(",")]
     claimed = {parsed(part) for part in parts}
     assert len(claimed) == len(computed)
     assert all(any(is_zero(solution - value) for value in claimed) for solution in computed)
