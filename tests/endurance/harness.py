@@ -247,7 +247,9 @@ class Workspace:
 
     def alive(self) -> set[int]:
         """Returns the PIDs of this test's processes, except this process, the servers, removers and zombies."""
-        return self._processes() - self.removers()
+        found = self._processes() - self.removers()
+        # A remover that ends between the two lists is in the first one only.
+        return found and found & (self._processes() - self.removers())
 
     def removers(self) -> set[int]:
         """Returns supervisors that are still removing the folder of a run that has ended, which may take long."""
@@ -353,6 +355,15 @@ class Silence:
         return max([self.worst_s, *waiting])
 
 
+def pipe_of(user: User) -> tuple[int, int]:
+    """Creates a pipe that belongs to the user, as the pipes of a client with this user do. The server opens its pipes
+    again, and would wait for threads that read and write if it may not."""
+    ends = os.pipe()
+    if user.number is not None:
+        os.fchown(ends[0], user.number, user.number)
+    return ends
+
+
 class Server:
     """A running server and its connection, with constant pings."""
 
@@ -390,10 +401,15 @@ class Server:
             **variables,
         }
         identity = {} if user.number is None else {"user": user.number, "group": user.number, "extra_groups": []}
+        # A session of its own, because the thread that sends pings has a high priority. On kernels that are fair between
+        # sessions, it would leave the server less of the other processors.
         self.process = subprocess.Popen(
-            [workspace.program], env=environment, cwd="/", **identity,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [workspace.program], env=environment, cwd="/", **identity, start_new_session=True,
+            stdin=(stdin := pipe_of(user))[0], stdout=(stdout := pipe_of(user))[1], stderr=subprocess.PIPE,
         )  # fmt: skip
+        os.close(stdin[0])
+        os.close(stdout[1])
+        self.process.stdin, self.process.stdout = open(stdin[1], "wb"), open(stdout[0], "rb")  # noqa: SIM115
         workspace.children.add(self.process.pid)
         for work in (self._read, self._read_log, self._ping):
             threading.Thread(target=work, daemon=True).start()

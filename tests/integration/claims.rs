@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{ServerBuilder, eventually, root};
+use crate::harness::{ServerBuilder, eventually, root, succeeds_once};
 
 tests! {
     needs [Sandbox]:
@@ -121,11 +121,12 @@ claims.md:25: blocked: line 28: Dangerous function call: os.system()
     let (code, stdout, _) = fixture.verify(&["--vacuity", "same.md"]);
     assert!(code == 1 && stdout.starts_with("same.md:1: vacuous: "), "{stdout}");
     fixture.write("slow.md", "```python verify\nimport time\ntime.sleep(60)\nassert 1\n```\n");
-    let (code, stdout, _) = fixture.verify(&["--timeout", "0.5", "slow.md"]);
-    assert!(
-        code == 1 && stdout == "slow.md:1: inconclusive: the claim reached its time limit\n",
-        "{stdout}"
-    );
+    // On a busy machine, the start of a claim may wait so long for a processor that the claim counts as starved.
+    let is_reported = succeeds_once(|| {
+        let (code, stdout, _) = fixture.verify(&["--timeout", "2", "slow.md"]);
+        code == 1 && stdout == "slow.md:1: inconclusive: the claim reached its time limit\n"
+    });
+    assert!(is_reported);
 }
 
 fn every_format_has_all_claims() {
