@@ -351,7 +351,8 @@ impl TestRuns {
 
 /// Returns the value of a call, or the reason why there is none.
 fn value_of(outcome: &Outcome) -> Result<Data, String> {
-    let EndReport { reached_end, value, returned: _, observed: _ } = &outcome.end_report;
+    let EndReport { reached_end, value, returned: _, observed: _, members: _ } =
+        &outcome.end_report;
     match value {
         Some(value) => Data::decode(value).map_err(|error| error.to_string()),
         None if *reached_end => Err("the call has not sent exactly one value".to_owned()),

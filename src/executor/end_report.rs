@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::frames::letter::{END, OBSERVED, RETURNED, VALUE};
+use super::frames::letter::{END, MEMBERS, OBSERVED, RETURNED, VALUE};
 use super::frames::{HEAD_BYTES, only_frame};
+use super::members::{self, Members};
 use super::returned::{self, Returned};
 
 /// The maximum number of bytes of observations.
@@ -20,8 +21,11 @@ const NATIVE_MAX: usize = 500;
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// The maximum number of bytes of the frames of this module.
-pub(super) const FRAMES_BYTES_MAX: usize =
-    4 * HEAD_BYTES + VALUE_BYTES_MAX + returned::ENCODED_BYTES_MAX + OBSERVED_BYTES_MAX;
+pub(super) const FRAMES_BYTES_MAX: usize = 5 * HEAD_BYTES
+    + VALUE_BYTES_MAX
+    + returned::ENCODED_BYTES_MAX
+    + OBSERVED_BYTES_MAX
+    + members::BYTES_MAX;
 
 /// The report about the end of a script.
 #[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +39,9 @@ pub(crate) struct EndReport {
     pub(crate) returned: Option<Returned>,
     /// The observations of a deterministic run. `None` if the run has not sent exactly one text with them.
     pub(crate) observed: Option<Observed>,
+    /// The members of the QWED object that the script has used wrongly. `None` if it ended in another way, or if the run
+    /// has not sent exactly one list.
+    pub(crate) members: Option<Members>,
 }
 
 /// The observations of a deterministic run about its own process.
@@ -63,7 +70,7 @@ impl Observed {
 
 /// Returns whether frames with this letter are for this module.
 pub(super) fn is_own(kind: u8) -> bool {
-    matches!(kind, END | VALUE | RETURNED | OBSERVED)
+    matches!(kind, END | VALUE | RETURNED | OBSERVED | MEMBERS)
 }
 
 impl EndReport {
@@ -75,6 +82,7 @@ impl EndReport {
             value: value.map(<[u8]>::to_vec),
             returned: only_frame(bytes, RETURNED).map(Returned::decode),
             observed: only_frame(bytes, OBSERVED).and_then(Observed::parse),
+            members: only_frame(bytes, MEMBERS).and_then(Members::parse),
         }
     }
 }

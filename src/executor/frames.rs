@@ -20,6 +20,8 @@ pub(super) mod letter {
     pub(in crate::executor) const RETURNED: u8 = b'J';
     /// The observations of a deterministic run.
     pub(in crate::executor) const OBSERVED: u8 = b'D';
+    /// The members of an object that the script has used wrongly.
+    pub(in crate::executor) const MEMBERS: u8 = b'M';
 }
 
 /// The size of a frame's letter and length, in bytes.
@@ -49,7 +51,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::letter::{
-        COMPARED, COUNTS, END, LARGE_PICTURE, OBSERVED, OMITTED_PICTURES, PICTURE, RETURNED, VALUE,
+        COMPARED, COUNTS, END, LARGE_PICTURE, MEMBERS, OBSERVED, OMITTED_PICTURES, PICTURE,
+        RETURNED, VALUE,
     };
 
     #[test]
@@ -64,6 +67,7 @@ mod tests {
             VALUE,
             RETURNED,
             OBSERVED,
+            MEMBERS,
         ];
         let sources = concat!(
             include_str!("python/bootstrap.py"),

@@ -46,6 +46,8 @@ const BOOTSTRAP: &str = concat!(
     "\n\n",
     include_str!("python/values.py"),
     "\n\n",
+    include_str!("python/members.py"),
+    "\n\n",
     include_str!("python/bootstrap.py"),
     // In Python's input, these values follow the bootstrap: a byte for whether pictures are wanted, a byte for whether
     // the end of the script is reported, a byte for whether a seed follows, the seed, five lengths, the script, the plan
@@ -83,6 +85,8 @@ const FORK_SERVER: &str = concat!(
     include_str!("python/checks.py"),
     "\n\n",
     include_str!("python/values.py"),
+    "\n\n",
+    include_str!("python/members.py"),
     "\n\n",
     include_str!("python/bootstrap.py"),
     "\n\n",

@@ -287,7 +287,7 @@ fn result_sha256(of: &JobOwner, outcome: &Outcome) -> String {
         stderr,
         pictures,
         check_counts: _,
-        end_report: EndReport { returned, reached_end: _, value: _, observed: _ },
+        end_report: EndReport { returned, reached_end: _, value: _, observed: _, members: _ },
         duration,
         tier,
         memory_bound,

@@ -15,7 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::instrument;
 
 use crate::aibom;
-use crate::executor::{Echo, Ending, Executor, Outcome, RunError, RunLimits, Start, Surroundings};
+use crate::executor::{
+    Echo, Ending, Executor, Members, Outcome, RunError, RunLimits, Start, Surroundings,
+};
 use crate::gateway::{AuthorizedScript, VerificationId};
 use crate::gateway::{DecisionRecord, JobOwner};
 use crate::governance::until_reached;
@@ -131,6 +133,8 @@ impl Scripts {
         count(&outcome);
         if let Some(module) = missing_module(&outcome) {
             outcome.advice = self.advice(module, dependencies, &turn.chosen).await;
+        } else if outcome.ending == Ending::Exited(1) {
+            outcome.advice = outcome.end_report.members.as_ref().map(Members::advice);
         }
         self.judge(&mut outcome, script, limits, proof, &cancel, executor).await;
         Ok(outcome)

@@ -155,6 +155,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         is_own = channel is not None and number_of_process() == own_number
         if error is not None and is_own:
             send_result(main)
+            send_members(error)
 
     def send_result(main):
         try:
@@ -164,6 +165,15 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
                 send(b"D", observed().encode())
         except BaseException:
             # The frames are for programs, and must not change how the script ends.
+            pass
+
+    def send_members(error):
+        try:
+            members = members_of(error)
+            if members is not None:
+                send(b"M", members)
+        except BaseException:
+            # The members are an aid, and must not change how the script ends.
             pass
 
     def renamed(code):

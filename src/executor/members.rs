@@ -1,0 +1,96 @@
+//! The members of an object of a QWED package, as `python/members.py` sends them after a script has used the object
+//! wrongly: with an `AttributeError`, an `ImportError` or a `TypeError`.
+//!
+//! A script that can write to the pipe can send another list. So each line is bounded and printable, and the list is
+//! shown as a list of members only.
+
+use serde::{Deserialize, Serialize};
+
+/// The maximum number of bytes that a run sends.
+pub(super) const BYTES_MAX: usize = 1 << 16;
+
+/// The maximum number of lines, with the name of the object.
+const LINES_MAX: usize = 41;
+/// The maximum number of characters of all members that are shown. It is small, because a model pays for each token.
+const CHARS_MAX: usize = 2000;
+
+/// The name of an object, and its members: signatures of methods, and names of attributes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Members {
+    object: String,
+    members: Vec<String>,
+}
+
+impl Members {
+    /// Reads the name of the object in the first line, and a member in each other line. Returns `None` if the object
+    /// does not belong to a QWED package, or if a line is not printable ASCII.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
+        let text = str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
+        let is_printable =
+            |line: &str| line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        let mut lines = text.split('\n').map(str::to_owned);
+        let object = lines.next()?;
+        let members: Vec<String> = lines.collect();
+        let is_name = object.split('.').all(|part| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+        });
+        let is_valid = is_name
+            && object.starts_with("qwed")
+            && members.len() < LINES_MAX
+            && members.iter().all(|member| is_printable(member));
+        is_valid.then_some(Self { object, members })
+    }
+
+    /// Returns the text for the model.
+    pub(crate) fn advice(&self) -> String {
+        let mut chars = 0;
+        let shown = self.members.iter().take_while(|member| {
+            chars += member.len() + 1;
+            chars <= CHARS_MAX
+        });
+        let shown: Vec<&str> = shown.map(String::as_str).collect();
+        let rest = match self.members.len() - shown.len() {
+            0 => String::new(),
+            rest => format!("\nand {rest} more"),
+        };
+        format!("The members of {}:\n{}{rest}", self.object, shown.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_members_is_shown_within_its_limit() {
+        let advice = |text: &str| Members::parse(text.as_bytes()).map(|members| members.advice());
+        assert_eq!(
+            advice("qwed_legal.Guard\nverify(date: str) -> bool\nresult").unwrap(),
+            "The members of qwed_legal.Guard:\nverify(date: str) -> bool\nresult"
+        );
+        let long = "a".repeat(CHARS_MAX / 2 - 1);
+        let text = format!("qwed_legal.Guard\n{long}\n{long}\nlast");
+        assert!(advice(&text).unwrap().ends_with(&format!("{long}\nand 1 more")));
+    }
+
+    #[test]
+    fn other_texts_are_no_list_of_members() {
+        let many = "\na".repeat(LINES_MAX);
+        let large = "a".repeat(BYTES_MAX);
+        for text in [
+            "",
+            "\nverify()",
+            "os.system\nverify()",
+            "qwed legal\nverify()",
+            "qwed_legal.\nverify()",
+            "qwed_legal.Guard\nverify(\u{1b}[2J)",
+            "qwed_legal.Guard\nveri\u{202e}fy()",
+            "qwed_legal.Guard\n\t",
+            &format!("qwed_legal.Guard{many}"),
+            &format!("qwed_legal.Guard\n{large}"),
+        ] {
+            assert_eq!(Members::parse(text.as_bytes()), None, "{text:.60}");
+        }
+    }
+}
