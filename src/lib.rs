@@ -44,6 +44,7 @@
 //! | `config`, `logging` | settings from environment variables; logs to stderr |
 //! | `terminal` | output for terminals |
 //! | `traces` *, `https` * | spans for a collector; the outbound HTTP client |
+//! | `skill` | the skill: how a model verifies a claim |
 //! | `shares`, `plain_text` | leaves |
 //!
 //! Below them are packages in `crates/`, which import nothing from this one:
@@ -143,6 +144,7 @@ mod recipes;
 mod scripts;
 mod server;
 mod shares;
+mod skill;
 mod terminal;
 mod transport;
 mod verdict;

@@ -1,5 +1,7 @@
 //! `qwed-mcp install`: lists, adds and removes this server's entry in the configurations of MCP clients.
 
+mod skill;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::USAGE;
 use super::output::print;
@@ -19,6 +21,7 @@ use crate::clients::{
 use crate::executor::package_folders;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("target").args(["client", "skill"]))]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct Options {
     /// The clients to configure
@@ -37,14 +40,17 @@ pub(super) struct Options {
     #[arg(long)]
     name: Option<ServerName>,
     /// Show what would change, and change nothing
-    #[arg(long, requires = "client")]
+    #[arg(long, requires = "target")]
     dry_run: bool,
-    /// Remove the entry of this server
-    #[arg(long, requires = "client")]
+    /// Remove the entry of this server, or the skill
+    #[arg(long, requires = "target")]
     remove: bool,
     /// Print the entry, and change nothing
     #[arg(long, value_name = "FORM", conflicts_with_all = ["remove", "dry_run", "project"])]
     print: Option<Form>,
+    /// Copy the skill `verify-claims` into the folders for agents' skills, instead of changing clients
+    #[arg(long, conflicts_with_all = ["allow_code", "python", "name", "print", "client"])]
+    skill: bool,
 }
 
 /// The format of a printed entry.
@@ -68,6 +74,9 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let places = Places::from_lookup(|name| std::env::var_os(name), is_macos)?;
     let project = options.project.then(std::env::current_dir).transpose();
     let project = project.context("failed to find the current folder")?;
+    if options.skill {
+        return skill::install(&places, project.as_deref(), options.remove, options.dry_run);
+    }
     if options.client.is_empty() && options.print.is_none() {
         if options.allow_code || options.python.is_some() || options.name.is_some() {
             tracing::error!("choose the clients to change with --client");

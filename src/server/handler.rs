@@ -9,11 +9,12 @@ use futures_util::FutureExt as _;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams,
     CancelledNotificationParam, CustomRequest, CustomResult, DiscoverResult, Extensions,
-    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
-    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, RequestId, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
+    GetPromptRequestParams, GetPromptResponse, GetSkillRequestParams, GetSkillResult,
+    GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    RequestId, SKILLS_EXTENSION_ID, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    TASKS_EXTENSION_ID, Tool, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -33,7 +34,7 @@ use super::progress::{PrintedEnd, with_progress};
 use super::reply::Reply;
 use super::tools::{governed_tools, instructions, permission_of};
 use super::traced;
-use super::{card, governed, identity, prompts, tasks};
+use super::{card, governed, identity, prompts, skills, tasks};
 
 /// The time for which a client may cache lists, the page and the discovery result. They only change when the program or
 /// its settings change.
@@ -164,6 +165,7 @@ impl ServerHandler for Handler {
             .enable_extensions_with(card::extension())
             .enable_prompts()
             .enable_resources()
+            .enable_skills()
             .enable_tools()
             .enable_tasks()
             .build();
@@ -181,9 +183,10 @@ impl ServerHandler for Handler {
     ) -> Result<InitializeResult, ErrorData> {
         let mut result = self.negotiate_initialize(&request)?;
         // Remove tasks from the capabilities. Clients declare tasks in each request, which is impossible in the
-        // handshake era.
+        // handshake era. Skills need the stateless era too (SEP-2640).
         if let Some(extensions) = &mut result.capabilities.extensions {
             extensions.remove(TASKS_EXTENSION_ID);
+            extensions.remove(SKILLS_EXTENSION_ID);
         }
         request.protocol_version = result.protocol_version.clone();
         context.peer.set_peer_info(request);
@@ -238,8 +241,8 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let page = card::resource(identity::icons());
-        let resources = ListResourcesResult::with_all_items(vec![page]);
+        let all = vec![card::resource(identity::icons()), skills::resource()];
+        let resources = ListResourcesResult::with_all_items(all);
         if !identity::is_stateless(&context) {
             return Ok(resources);
         }
@@ -263,15 +266,44 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        if request.uri != card::URI {
+        let contents = if request.uri == card::URI {
+            Some(card::contents())
+        } else {
+            skills::contents(&request.uri)
+        };
+        let contents = contents.ok_or_else(|| {
             let message = format!("Resource not found: {}", shortened(&request.uri));
-            return Err(ErrorData::resource_not_found(message, None));
-        }
-        let page = ReadResourceResult::new(vec![card::contents()]);
+            ErrorData::resource_not_found(message, None)
+        })?;
+        let found = ReadResourceResult::new(vec![contents]);
         if !identity::is_stateless(&context) {
-            return Ok(page.into());
+            return Ok(found.into());
         }
-        Ok(page.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public).into())
+        Ok(found.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public).into())
+    }
+
+    async fn list_skills(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        let skills = ListSkillsResult::with_all_items(vec![skills::skill()]);
+        Ok(skills.with_ttl_ms(LISTS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        let skill = skills::skill();
+        if skill.uri != request.uri {
+            let message = format!("Unknown skill: {}", shortened(&request.uri));
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Ok(GetSkillResult::new(skill)
+            .with_ttl_ms(LISTS_TTL_MS)
+            .with_cache_scope(CacheScope::Public))
     }
 
     async fn get_task(

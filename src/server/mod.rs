@@ -23,6 +23,7 @@ mod serve;
 mod sessions;
 mod shortened;
 mod signature;
+mod skills;
 mod tasks;
 mod tools;
 mod traced;

@@ -68,15 +68,15 @@ fn meta_of(result: &mut ServerResult) -> Option<&mut MetaObject> {
         ServerResult::ListResourcesResult(result) => result.meta.get_or_insert_default(),
         ServerResult::ListResourceTemplatesResult(result) => result.meta.get_or_insert_default(),
         ServerResult::ReadResourceResult(result) => result.meta.get_or_insert_default(),
+        ServerResult::GetPromptResult(result) => result.meta.get_or_insert_default(),
+        ServerResult::ListPromptsResult(result) => result.meta.get_or_insert_default(),
+        ServerResult::ListSkillsResult(result) => result.meta.get_or_insert_default(),
+        ServerResult::GetSkillResult(result) => result.meta.get_or_insert_default(),
         // For the end of a subscription, rmcp itself adds the server's name. The other kinds of results belong to the
         // handshake era, or to features that this server does not have.
         ServerResult::InitializeResult(_)
         | ServerResult::CompleteResult(_)
-        | ServerResult::GetPromptResult(_)
-        | ServerResult::ListPromptsResult(_)
         | ServerResult::SubscriptionsListenResult(_)
-        | ServerResult::ListSkillsResult(_)
-        | ServerResult::GetSkillResult(_)
         | ServerResult::ElicitResult(_)
         | ServerResult::InputRequiredResult(_)
         | ServerResult::EmptyResult(_)

@@ -34,7 +34,7 @@ const INTEGER_EXACT_END: f64 = 9_007_199_254_740_992.0;
 
 /// The methods that this server has, in at least one era. A request with another method is answered with "method not
 /// found", even if its parameters are invalid.
-const METHODS: [&str; 14] = [
+const METHODS: [&str; 16] = [
     "initialize",
     "ping",
     "prompts/get",
@@ -43,6 +43,8 @@ const METHODS: [&str; 14] = [
     "resources/read",
     "resources/templates/list",
     "server/discover",
+    "skills/get",
+    "skills/list",
     "subscriptions/listen",
     "tasks/cancel",
     "tasks/get",
@@ -51,8 +53,8 @@ const METHODS: [&str; 14] = [
     TOOL_CALL_METHOD,
 ];
 /// The methods that return a list. Each list has only one page.
-const LIST_METHODS: [&str; 4] =
-    ["prompts/list", "resources/list", "resources/templates/list", "tools/list"];
+const LIST_METHODS: [&str; 5] =
+    ["prompts/list", "resources/list", "resources/templates/list", "skills/list", "tools/list"];
 const TOOL_CALL_METHOD: &str = "tools/call";
 
 /// The key in a call's `_meta` for a token.

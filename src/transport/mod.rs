@@ -170,9 +170,12 @@ fn require_era(
         "ping" => !is_stateless,
         // An `initialize` with valid parameters is a handshake, even if its `_meta` names the stateless era.
         "initialize" => !(is_stateless && is_custom),
-        "subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            is_stateless || (version.is_none() && !is_initialized)
-        }
+        "skills/get"
+        | "skills/list"
+        | "subscriptions/listen"
+        | "tasks/cancel"
+        | "tasks/get"
+        | "tasks/update" => is_stateless || (version.is_none() && !is_initialized),
         _ => true,
     };
     // If the version is unknown, let the request pass, because rmcp answers it.

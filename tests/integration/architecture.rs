@@ -36,6 +36,7 @@ const ORDER: &[&str] = &[
     "governance",
     "receipt",
     "recipes",
+    "skill",
     "oidc",
     "verification",
     "executor",

@@ -42,6 +42,7 @@ mod requirements;
 mod returned;
 mod sandbox;
 mod shared_jobs;
+mod skills;
 mod soak;
 mod step_down;
 mod supply_chain;
@@ -88,6 +89,7 @@ fn main() -> std::process::ExitCode {
         returned::tests(),
         sandbox::tests(),
         shared_jobs::tests(),
+        skills::tests(),
         soak::tests(),
         step_down::tests(),
         supply_chain::tests(),

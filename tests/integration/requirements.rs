@@ -228,6 +228,7 @@ fn results_of_the_stateless_era() -> Vec<Row> {
 fn capabilities(is_stateless: bool) -> Value {
     let mut extensions = json!({ "io.modelcontextprotocol/ui": {} });
     if is_stateless {
+        extensions["io.modelcontextprotocol/skills"] = json!({});
         extensions["io.modelcontextprotocol/tasks"] = json!({});
     }
     json!({ "extensions": extensions, "prompts": {}, "resources": {}, "tools": {} })

@@ -49,6 +49,11 @@ pub enum ChangeError {
         .target.display()
     )]
     OutsideProject { file: PathBuf, target: PathBuf },
+    #[error(
+        "{} belongs to another skill, and is not changed; rename its folder and its name to keep both",
+        .0.display()
+    )]
+    OtherSkill(PathBuf),
     #[error("it has no known file on this system")]
     NoUserFile,
     #[error("its file is not changed by this program: {0}")]

@@ -30,6 +30,7 @@ mod file;
 mod jsonc_file;
 mod places;
 mod program;
+mod skill;
 mod snippet;
 mod target;
 mod toml_file;
@@ -40,6 +41,7 @@ pub use client::{CLIENTS, Client, Format, Writing, client};
 pub use entry::{ALLOW_CODE, PYTHON, ServerName};
 pub use places::{Places, is_program};
 pub use program::{Launch, Note, launch};
+pub use skill::{Skill, SkillChange, SkillEffect, skill_folders};
 pub use snippet::{link, snippet};
 
 #[cfg(test)]

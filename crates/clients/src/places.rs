@@ -73,6 +73,16 @@ impl Places {
         })
     }
 
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Returns the folder of Claude Code's files.
+    pub(super) fn claude_folder(&self) -> PathBuf {
+        let named = self.named.iter().find(|(name, _)| *name == "CLAUDE_CONFIG_DIR");
+        named.map_or_else(|| self.home.join(".claude"), |(_, folder)| folder.clone())
+    }
+
     /// Returns the user's configuration file of a client: the first candidate that exists, or the first candidate if
     /// none exists.
     pub(super) fn user_file(&self, client: &Client) -> Option<PathBuf> {

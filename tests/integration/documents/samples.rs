@@ -125,6 +125,11 @@ const OTHERS: &[(&str, &str, Other)] = &[
     ("docs/REFERENCE.md", "{status}: ", REPLIES),
     ("docs/REFERENCE.md", "Error code: ", REPLIES),
     ("docs/REFERENCE.md", "STDOUT:", REPLIES),
+    (
+        "docs/REFERENCE.md",
+        "The members of ",
+        Other::Test("a_wrong_use_of_a_package_is_answered_with_its_members"),
+    ),
     ("docs/REFERENCE.md", "Status: success", REPLIES),
 ];
 
@@ -327,6 +332,7 @@ fn every_sample_is_run_or_listed() {
                 read("tests/integration/terminal.rs"),
                 read("tests/integration/verdicts.rs"),
                 read("tests/integration/environments.rs"),
+                read("tests/integration/skills.rs"),
             ];
             assert!(
                 tests.iter().any(|file| file.contains(&format!("fn {name}"))),

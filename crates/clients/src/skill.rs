@@ -1,0 +1,256 @@
+//! Copies a skill into the folders in which agents look for skills, and removes it (<https://agentskills.io>). It never
+//! changes a file of another skill.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::change::ChangeError;
+use super::file::{FileError, Original, Scope};
+use super::places::Places;
+
+/// A skill, which is a folder of files.
+#[derive(Debug, Clone, Copy)]
+pub struct Skill {
+    /// The name of the folder, which is also the name in `SKILL.md`.
+    pub name: &'static str,
+    /// The content of `SKILL.md`.
+    pub text: &'static str,
+    /// The paths of the other files in the folder, with their contents.
+    pub references: &'static [(&'static str, &'static str)],
+    /// A text that each version of `SKILL.md` contains.
+    pub mark: &'static str,
+}
+
+impl Skill {
+    /// Returns the paths of all files in the folder, with their contents. The first is `SKILL.md`.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        std::iter::once(("SKILL.md", self.text)).chain(self.references.iter().copied())
+    }
+}
+
+/// The effect of a change of a skill's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkillEffect {
+    Add,
+    /// Replaces the files of another version.
+    Update,
+    /// Changes nothing, because the files are already there.
+    AlreadyThere,
+    Remove,
+    /// Changes nothing, because there is no file to remove.
+    Absent,
+}
+
+/// A change of a skill's folder that is prepared but not yet made.
+#[derive(Debug)]
+pub struct SkillChange {
+    pub effect: SkillEffect,
+    pub folder: PathBuf,
+    scope: Scope,
+    files: Vec<SkillFile>,
+}
+
+#[derive(Debug)]
+struct SkillFile {
+    path: PathBuf,
+    original: Original,
+    content: &'static str,
+}
+
+impl SkillFile {
+    fn is_there(&self) -> bool {
+        self.original.bytes().is_some()
+    }
+
+    fn is_current(&self) -> bool {
+        self.original.bytes() == Some(self.content.as_bytes())
+    }
+}
+
+/// Returns the folders for skills of the user, or of a project: `.claude/skills` if Claude Code is there, and
+/// `.agents/skills` if other agents use it or Claude Code is not there. If `is_removal`, returns both.
+pub fn skill_folders(places: &Places, project: Option<&Path>, is_removal: bool) -> Vec<PathBuf> {
+    let (claude, agents) = match project {
+        Some(root) => (root.join(".claude"), root.join(".agents")),
+        None => (places.claude_folder(), places.home().join(".agents")),
+    };
+    let has_program = || project.is_none() && places.program("claude").is_some();
+    let has_claude = claude.is_dir() || has_program();
+    let has_agents = agents.is_dir() || !has_claude;
+    [(has_claude, claude), (has_agents, agents)]
+        .into_iter()
+        .filter(|(is_used, _)| *is_used || is_removal)
+        .map(|(_, folder)| folder.join("skills"))
+        .collect()
+}
+
+impl SkillChange {
+    /// Prepares the addition or the removal of a skill in a folder for skills. Writes nothing. In a `project`, fails if
+    /// a symlink leads out of it.
+    pub fn prepare(
+        skill: &Skill,
+        skills: &Path,
+        project: Option<&Path>,
+        is_removal: bool,
+    ) -> Result<Self, ChangeError> {
+        let folder = skills.join(skill.name);
+        let mut files = Vec::new();
+        for (name, content) in skill.files() {
+            let path = folder.join(name);
+            let original = Original::read(&path)?;
+            if let Some(root) = project
+                && !original.is_within(root)?
+            {
+                let target = original.path().to_owned();
+                return Err(ChangeError::OutsideProject { file: path, target });
+            }
+            files.push(SkillFile { path, original, content });
+        }
+        let is_ours = |bytes: &[u8]| {
+            let mark = skill.mark.as_bytes();
+            bytes.windows(mark.len()).any(|window| window == mark)
+        };
+        if let Some(file) = files.first()
+            && file.original.bytes().is_some_and(|bytes| !is_ours(bytes))
+        {
+            return Err(ChangeError::OtherSkill(file.path.clone()));
+        }
+        let is_there = files.iter().any(SkillFile::is_there);
+        let effect = match (is_removal, is_there) {
+            (true, true) => SkillEffect::Remove,
+            (true, false) => SkillEffect::Absent,
+            (false, false) => SkillEffect::Add,
+            (false, true) if files.iter().all(SkillFile::is_current) => SkillEffect::AlreadyThere,
+            (false, true) => SkillEffect::Update,
+        };
+        let scope = if project.is_some() { Scope::Project } else { Scope::User };
+        Ok(Self { effect, folder, scope, files })
+    }
+
+    /// Makes the change. Returns the paths of the backups of files that differed from this version's files.
+    pub fn apply(&self) -> Result<Vec<PathBuf>, ChangeError> {
+        let mut backups = Vec::new();
+        match self.effect {
+            SkillEffect::Add | SkillEffect::Update => {
+                for file in self.files.iter().filter(|file| !file.is_current()) {
+                    backups.extend(file.original.replace(file.content.as_bytes(), self.scope)?);
+                }
+            }
+            SkillEffect::Remove => {
+                for file in self.files.iter().filter(|file| file.is_there()) {
+                    backups.extend(remove(file)?);
+                }
+                self.remove_folders();
+            }
+            SkillEffect::AlreadyThere | SkillEffect::Absent => {}
+        }
+        Ok(backups)
+    }
+
+    /// Removes the folders of the skill that are empty.
+    fn remove_folders(&self) {
+        for file in &self.files {
+            let parents = file.path.ancestors().skip(1);
+            for folder in parents.take_while(|folder| folder.starts_with(&self.folder)) {
+                // A folder with other files stays.
+                let _ = fs::remove_dir(folder);
+            }
+        }
+    }
+}
+
+/// Removes a file. If its content differs from this version's, returns the path of its backup.
+fn remove(file: &SkillFile) -> Result<Option<PathBuf>, ChangeError> {
+    let backup = if file.is_current() { None } else { file.original.back_up_original()? };
+    if !file.original.is_as_read() {
+        // The file stays, so the backup is not needed.
+        let _ = backup.map(fs::remove_file);
+        return Err(FileError::Changed(file.path.clone()).into());
+    }
+    fs::remove_file(&file.path).map_err(|source| {
+        let path = file.path.clone();
+        FileError::System { action: "remove", path, source }
+    })?;
+    Ok(backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const SKILL: Skill = Skill {
+        name: "try",
+        text: "---\nname: try\n---\nmark 2",
+        references: &[("references/a.md", "a")],
+        mark: "mark",
+    };
+
+    fn change(skills: &Path, is_removal: bool) -> SkillChange {
+        SkillChange::prepare(&SKILL, skills, None, is_removal).unwrap()
+    }
+
+    fn names(folder: &Path) -> usize {
+        fs::read_dir(folder).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn a_skill_is_added_updated_and_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let skills = root.path().join("skills");
+        let folder = skills.join("try");
+        for effect in [SkillEffect::Add, SkillEffect::AlreadyThere] {
+            let change = change(&skills, false);
+            assert_eq!((change.effect, change.apply().unwrap().len()), (effect, 0));
+        }
+        assert_eq!(fs::read_to_string(folder.join("references/a.md")).unwrap(), "a");
+        // A file of another version is backed up, before its replacement and before its removal.
+        fs::write(folder.join("SKILL.md"), "mark 1").unwrap();
+        let update = change(&skills, false);
+        assert_eq!(update.effect, SkillEffect::Update);
+        let [backup] = &update.apply().unwrap()[..] else { panic!("one backup") };
+        assert_eq!(fs::read_to_string(backup).unwrap(), "mark 1");
+        fs::remove_file(backup).unwrap();
+        fs::write(folder.join("references/a.md"), "edited").unwrap();
+        let removal = change(&skills, true);
+        assert_eq!(removal.effect, SkillEffect::Remove);
+        let [backup] = &removal.apply().unwrap()[..] else { panic!("one backup") };
+        assert_eq!(fs::read_to_string(backup).unwrap(), "edited");
+        fs::remove_file(backup).unwrap();
+        assert_eq!(names(&folder), 1);
+        // A removal leaves nothing, except the files of others.
+        change(&skills, false).apply().unwrap();
+        change(&skills, true).apply().unwrap();
+        assert_eq!(names(&skills), 0);
+        change(&skills, false).apply().unwrap();
+        fs::write(folder.join("theirs"), "").unwrap();
+        change(&skills, true).apply().unwrap();
+        assert_eq!(names(&folder), 1);
+        assert_eq!(change(&skills, true).effect, SkillEffect::Absent);
+    }
+
+    #[test]
+    fn another_skill_and_links_out_of_a_project_are_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let (project, outside) = (root.path().join("project"), root.path().join("outside"));
+        fs::create_dir_all(project.join("skills/try")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        let skills = project.join("skills");
+        let file = skills.join("try/SKILL.md");
+        fs::write(&file, "---\nname: try\n---\nanother").unwrap();
+        for is_removal in [false, true] {
+            let error = SkillChange::prepare(&SKILL, &skills, None, is_removal).unwrap_err();
+            assert!(matches!(error, ChangeError::OtherSkill(_)), "{error}");
+        }
+        fs::remove_file(&file).unwrap();
+        symlink(&outside, skills.join("try/references")).unwrap();
+        for is_removal in [false, true] {
+            let error = SkillChange::prepare(&SKILL, &skills, Some(&project), is_removal);
+            assert!(matches!(error, Err(ChangeError::OutsideProject { .. })), "{is_removal}");
+        }
+        // The user may keep skills in another folder.
+        change(&skills, false).apply().unwrap();
+        assert_eq!(names(&outside), 1);
+    }
+}
