@@ -190,6 +190,9 @@ enum Command {
         /// `sudo apparmor_parser --replace /etc/apparmor.d/qwed-mcp`.
         #[arg(long, conflicts_with = "format")]
         apparmor_profile: bool,
+        /// Print a block for a report to the project, without paths and names
+        #[arg(long, conflicts_with_all = ["format", "apparmor_profile"])]
+        share: bool,
     },
     /// Add this server to the configurations of MCP clients
     ///
@@ -433,7 +436,10 @@ fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
         Command::VerifySkill(options) => verify_skill::verify(&options),
         Command::Aibom(options) => aibom::print(&options),
         Command::Doctor { apparmor_profile: true, .. } => doctor::print_apparmor_profile(),
-        Command::Doctor { format, .. } => doctor::diagnose(&settings(), format),
+        Command::Doctor { share: true, .. } => doctor::diagnose(&settings(), doctor::Form::Shared),
+        Command::Doctor { format, .. } => {
+            doctor::diagnose(&settings(), doctor::Form::Document(format))
+        }
         Command::Install(options) => install::run(&options),
         Command::Env(command) => usage_if_store_unusable(env::run(command, &settings())),
         Command::Policy(command) => policy::run(&command, &settings()),

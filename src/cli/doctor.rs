@@ -3,6 +3,7 @@
 mod apparmor;
 mod governed;
 mod setup;
+mod share;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -25,6 +26,14 @@ pub(super) use setup::warn_of_unknown_variables;
 
 const OPEN_THE_GATE: &str = "set QWED_MCP_TRUSTED_CODE_EXECUTION=true";
 
+/// The form of the diagnosis.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    Document(Format),
+    /// A block without paths and names, for other people.
+    Shared,
+}
+
 /// Prints the `AppArmor` profile of this program.
 pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
     print("the profile", &apparmor::profile()?)?;
@@ -33,7 +42,7 @@ pub(super) fn print_apparmor_profile() -> anyhow::Result<ExitCode> {
 
 /// Prints the diagnosis of scripts and, with a policy, of tests. The exit code reports whether code can run. With a
 /// policy, a closed admin gate is the admin's choice and therefore not a failure.
-pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
+pub(super) fn diagnose(settings: &Settings, form: Form) -> anyhow::Result<ExitCode> {
     super::orphans::adopt().context("failed to become a child subreaper")?;
     let untrusted = super::untrusted(super::policy(settings).as_ref());
     let executor = OneShotExecutor::new(settings, untrusted);
@@ -48,9 +57,12 @@ pub(super) fn diagnose(settings: &Settings, format: Format) -> anyhow::Result<Ex
         None => can_run,
         Some(governed) => governed.reasons.is_empty() && (can_run || !is_open),
     };
-    let text = match format {
-        Format::Text => text(settings, &diagnosis, governed.as_ref(), &setup, can_run),
-        Format::Json => {
+    let text = match form {
+        Form::Document(Format::Text) => {
+            text(settings, &diagnosis, governed.as_ref(), &setup, can_run)
+        }
+        Form::Shared => share::block(&rows(settings, &diagnosis), &conclusion(&diagnosis, can_run)),
+        Form::Document(Format::Json) => {
             let mut object = object(settings, &diagnosis, governed.as_ref(), can_run);
             setup.add_to(&mut object);
             document(object)
@@ -75,16 +87,19 @@ fn text(
         // Ignore the results of `writeln!`, because writing to a string cannot fail.
         let _ = writeln!(text, "{name:<18}{value}");
     }
-    text.push('\n');
-    let _ = match &diagnosis.refusal {
-        _ if can_run => writeln!(text, "Code can run."),
-        Some(refusal) => writeln!(text, "Code cannot run: {refusal}"),
-        None => writeln!(text, "Code cannot run until the admin gate is open: {OPEN_THE_GATE}."),
-    };
+    let _ = writeln!(text, "\n{}", conclusion(diagnosis, can_run));
     let verdict = governed.map(Governed::verdict);
     text.extend(verdict.map(|verdict| verdict + "\n"));
     text.extend(setup.refusal().map(|why| format!("The server does not start: {why}\n")));
     text
+}
+
+fn conclusion(diagnosis: &Diagnosis, can_run: bool) -> String {
+    match &diagnosis.refusal {
+        _ if can_run => "Code can run.".to_owned(),
+        Some(refusal) => format!("Code cannot run: {refusal}"),
+        None => format!("Code cannot run until the admin gate is open: {OPEN_THE_GATE}."),
+    }
 }
 
 fn rows(settings: &Settings, diagnosis: &Diagnosis) -> Vec<(&'static str, String)> {

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::harness::{ServerBuilder, binary, eventually, root};
+use crate::harness::{ServerBuilder, binary, eventually, python, root};
 
 tests! {
     needs [Tier3]:
@@ -29,7 +29,8 @@ tests! {
         check_prints_json_and_sarif,
         an_export_that_cannot_be_read_is_no_broken_one,
         an_empty_script_is_the_same_to_every_command,
-        manual_pages_are_written_into_a_folder_that_is_made;
+        manual_pages_are_written_into_a_folder_that_is_made,
+        what_doctor_shares_has_no_path_and_no_name;
 }
 
 fn run(builder: &ServerBuilder, arguments: &[&str], input: &str) -> Output {
@@ -282,4 +283,30 @@ fn manual_pages_are_written_into_a_folder_that_is_made() {
     let output = run(&ServerBuilder::new(), &["man-pages", pages.to_str().unwrap()], "");
     assert!(output.status.success(), "{output:?}");
     assert!(pages.join("qwed-mcp.1").is_file());
+}
+
+fn what_doctor_shares_has_no_path_and_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("adalovelace");
+    fs::create_dir(&home).unwrap();
+    let shared = |python: &str| {
+        let builder = ServerBuilder::new().variable("QWED_MCP_PYTHON", python);
+        let mut command = builder.command();
+        command.env("HOME", &home).env("USER", "adalovelace").args(["doctor", "--share"]);
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let missing = home.join("no-python");
+    let hostname = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for python in [python().to_str().unwrap(), missing.to_str().unwrap()] {
+        let block = shared(python);
+        assert!(block.starts_with("```text\nqwed-mcp 0") && block.ends_with("\n```\n"), "{block}");
+        for row in ["\nsystem            Linux ", "\nadmin gate        open\n", "QWED_MCP_PYTHON"] {
+            assert!(block.contains(row), "{row}: {block}");
+        }
+        let hidden = [python, folder.path().to_str().unwrap(), "adalovelace", hostname.trim()];
+        for text in hidden.into_iter().filter(|text| text.len() > 2) {
+            assert!(!block.contains(text), "{text}: {block}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ struct ForbiddingSetting {
 }
 
 /// The known settings that forbid namespaces. The first setting that applies is reported.
-const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
+const FORBIDDING_SETTINGS: [ForbiddingSetting; 4] = [
     ForbiddingSetting {
         file: "/proc/sys/kernel/unprivileged_userns_clone",
         forbids: |value| value == "0",
@@ -24,6 +24,14 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
         forbids: |value| value == "0",
         remedy: "run: sysctl -w user.max_user_namespaces=1000",
     },
+    // With this setting, the default of Ubuntu 25.10 and later, a profile that a process changes to is added to its
+    // unconfined one instead of replacing it, and both must allow namespaces. A profile for a path replaces it.
+    ForbiddingSetting {
+        file: "/proc/sys/kernel/apparmor_restrict_unprivileged_unconfined",
+        forbids: |value| value == "1" && apparmor_label().contains("//&"),
+        remedy: "AppArmor has added the server's profile to another one: start the server by its \
+                 path, without aa-exec and without AppArmorProfile= in a unit",
+    },
     ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         forbids: |value| value == "1",
@@ -32,6 +40,11 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 3] = [
                  /etc/apparmor.d/qwed-mcp",
     },
 ];
+
+/// Returns the name of this process's `AppArmor` profile. A name with `//&` has several profiles, which all apply.
+fn apparmor_label() -> String {
+    fs::read_to_string("/proc/self/attr/apparmor/current").unwrap_or_default()
+}
 
 /// Files that exist only in a container.
 const CONTAINER_MARKS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
