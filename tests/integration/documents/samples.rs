@@ -82,6 +82,8 @@ const PYTHON: Other = Other::Script("test_its_samples_print_what_they_say");
 
 const PIPELINES: Other = Other::Script("test_the_samples_print_what_they_say");
 
+const INTEGRATIONS: Other = Other::Script("test_the_samples_of_the_document");
+
 /// Blocks that are not printed by a command: the page, their beginning, and their check.
 const OTHERS: &[(&str, &str, Other)] = &[
     ("README.md", "let analysis = qwed_mcp::", Other::Doctest),
@@ -107,6 +109,8 @@ const OTHERS: &[(&str, &str, Other)] = &[
     ("docs/PYTHON.md", "from qwed_mcp", PYTHON),
     ("docs/PIPELINES.md", "from qwed_mcp", PIPELINES),
     ("docs/PIPELINES.md", "import ray", Other::Script("check_the_document")),
+    ("docs/INTEGRATIONS.md", "from qwed_mcp", INTEGRATIONS),
+    ("docs/INTEGRATIONS.md", "STDERR:", INTEGRATIONS),
     ("docs/SKILL_MANIFESTS.md", "{\n  \"name\"", Other::File("skill.json")),
     (
         "docs/GOVERNED_TOOLS.md",
@@ -320,7 +324,12 @@ fn every_sample_is_run_or_listed() {
         let has = blocks.iter().any(|block| block.page == page && block.text.starts_with(start));
         assert!(has, "not in {page}: {start}");
         if let Other::Script(name) = other {
-            let tests = ["install/package.py", "pipelines/client.py", "pipelines/ray_cluster.py"];
+            let tests = [
+                "install/package.py",
+                "pipelines/client.py",
+                "pipelines/integrations.py",
+                "pipelines/ray_cluster.py",
+            ];
             let mut tests = tests.map(|file| read(format!("tests/{file}"))).into_iter();
             assert!(tests.any(|file| file.contains(&format!("def {name}("))), "no test {name}");
         }
