@@ -25,6 +25,8 @@ tests! {
         a_test_run_prints_what_the_documents_show;
 }
 
+const WITH_MODELS: &str =
+    "asks a model of a provider; `tests/pipelines/run` runs it with a scripted one";
 const INSTALLS: &str = "writes to the home folder; `tests/install/run` runs it with an empty one";
 const OF_DATABASE: &str = "needs a database; the tests of shared stores run deploy/postgres.sql";
 const AS_ROOT: &str = "needs root, and changes the machine";
@@ -61,6 +63,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("git clone https://github.com/QWED-AI/qwed-mcp", INSTALLS),
     ("uv tool install \".[sdk]\"", INSTALLS),
     ("qwed-mcp install --client claude-code --allow-code", INSTALLS),
+    ("pip install '.[sdk]' inspect_ai", "installs packages; `tests/pipelines/run` installs them"),
+    ("inspect eval evals/task.py", WITH_MODELS),
+    ("python evals/report", WITH_MODELS),
+    ("evals/check target/debug", "needs the packages of the tests; `.ci/run evals` runs it"),
     ("sudo install -d /etc/qwed", AS_ROOT),
     ("useradd --system", AS_ROOT),
     ("install -m 0755 /home/ada/.cargo/bin/qwed-mcp", AS_ROOT),
