@@ -148,8 +148,13 @@ const FUNCTIONS: &str = "\
     erf exp factorial floor gamma gcd lcm ln log Max max Min min Mod root sec sign sin sinh sqrt \
     tan tanh zeta LambertW";
 
-/// Returns whether a text can only be a formula: it has no strings, no attributes and no brackets, and it calls only
-/// [`FUNCTIONS`].
+/// The words of Python that mean something else than a name.
+const KEYWORDS: &str = "\
+    False None True and as assert async await break class continue def del elif else except finally \
+    for from global if import in is lambda nonlocal not or pass raise return try while with yield";
+
+/// Returns whether a text can only be a formula: it has no strings, no attributes, no brackets and no keywords, and it
+/// calls only [`FUNCTIONS`].
 fn is_formula(text: &str) -> bool {
     let is_permitted =
         |c: char| c.is_alphanumeric() || c.is_whitespace() || "+-*/^%=(),._$€£¥".contains(c);
@@ -163,7 +168,13 @@ fn is_formula(text: &str) -> bool {
         FUNCTIONS.split(' ').any(|function| function == called)
             || (called.is_empty() && !before.ends_with([')', '.']))
     });
-    text.chars().all(is_permitted) && !text.contains("__") && !has_attribute && calls_only_functions
+    let mut words = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let has_keyword = words.any(|word| KEYWORDS.split(' ').any(|keyword| keyword == word));
+    text.chars().all(is_permitted)
+        && !text.contains("__")
+        && !has_attribute
+        && !has_keyword
+        && calls_only_functions
 }
 
 /// Returns the script with another value on the line that sets `name`.
@@ -257,6 +268,10 @@ mod tests {
             "x; y",
             "'a'",
             "a__b",
+            "2 or 3",
+            "x = 3 and 2",
+            "100 if 0 else 7",
+            "not x",
         ] {
             assert_eq!(fill(code), Err(FillError::NotFormula("claimed_result")), "{code}");
         }

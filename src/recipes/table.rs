@@ -26,7 +26,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
                 "The claimed result as a decimal number, such as 1628.89",
             ),
         ],
-        note: "",
+        note: FUNCTIONS,
         script: include_str!("scripts/check_calculation.py"),
     },
     Recipe {
@@ -79,7 +79,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
             ),
             optional("variable", Kind::Formula, "The variable, if the expression has several"),
         ],
-        note: "",
+        note: FUNCTIONS,
         script: include_str!("scripts/verify_math.py"),
     },
     Recipe {
@@ -133,8 +133,8 @@ pub(crate) const RECIPES: &[Recipe] = &[
         ],
         note: "The calculations and their values are: `compound_interest principal=… rate=… periods=…`, \
                `irr cashflows=[…,…]`, `monthly_payment principal=… annual_rate=… months=…`, \
-               `npv cashflows=[…,…] rate=…`, `total_interest principal=… annual_rate=… months=…`. If the scenario \
-               is written in another way, rewrite it in this form first.",
+               `npv cashflows=[…,…] rate=…`, `total_interest principal=… annual_rate=… months=…`. The result of `compound_interest` is the amount \
+               with the principal. If the scenario is written in another way, rewrite it in this form first.",
         script: include_str!("scripts/verify_banking_compliance.py"),
     },
     Recipe {
@@ -159,7 +159,11 @@ pub(crate) const RECIPES: &[Recipe] = &[
         description: "Verify the deadline of a contract with DeadlineGuard, including business days and holidays.",
         arguments: &[
             required("signing_date", Kind::Text, "The date of signing, such as 2026-01-15"),
-            required("term", Kind::Text, "The term, such as 30 business days"),
+            required(
+                "term",
+                Kind::Text,
+                "A number of days, business days, weeks, months or years, such as 30 business days",
+            ),
             required("claimed_deadline", Kind::Text, "The claimed deadline, such as 2026-03-02"),
             optional("country", Kind::Text, "The country whose holidays count; US by default"),
         ],
@@ -244,6 +248,10 @@ pub(crate) const RECIPES: &[Recipe] = &[
         script: include_str!("scripts/verify_config_secrets.py"),
     },
 ];
+
+/// The meaning of formulas that `SymPy` computes.
+const FUNCTIONS: &str =
+    "Variables are complex numbers, `log` is the natural logarithm, and angles are in radians.";
 
 /// The form of the statements that the recipes with Z3 can read.
 const FORMULAS: &str = "Statements consist of names, numbers, `+ - * / % **`, comparisons, `not`, `and`, `or`, \

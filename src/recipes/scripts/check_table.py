@@ -1,26 +1,36 @@
 import csv
 import re
 
-from sympy import Rational, sympify
+from sympy import Rational, Symbol, sympify
 
 table = "net,tax,total\n100,19,119\n250,47.50,297.50"
 rule = "total = net + tax"
 last_row = "data"
 
-lines = [line.strip() for line in table.splitlines() if line.strip(" \t|-:")]
+lines = [line.strip(" \r") for line in table.split("\n") if line.strip(" \r\t|-:")]
 if all("|" in line for line in lines):
-    cells = [line.strip("|").split("|") for line in lines]
+    cells = [re.fullmatch(r"\|?(.*?)\|?", line).group(1).split("|") for line in lines]
 else:
     cells = list(csv.reader(lines, delimiter=max("\t;,", key=lines[0].count)))
 header, *rows = [[cell.strip() for cell in row] for row in cells]
 
-# In the rule, c0 stands for the first column. Two columns with the same name are a KeyError.
+# Two columns with the same name, and a row of another length, are a KeyError.
 {True: "names differ"}[len(set(header)) == len(header)]
+{True: "as many cells as names"}[all(len(row) == len(header) for row in rows)]
+
+
+def parsed(text):
+    # 15% is a number. Another % would be Python's remainder, and is a KeyError.
+    text = re.sub(r"([\d.]+)(?:\s*%(?=\s*(?:[*/^),=]|$))|%(?=\s+[-+]\s))", r"(\1/100)", text)
+    return sympify({False: text}["%" in text], rational=True)
+
+
+# In the rule, column_0_ stands for the first column. Another name is a KeyError.
 columns = "|".join(re.escape(name) for name in sorted(header, key=len, reverse=True) if name)
-named = re.sub(rf"(?<!\w)(?:{columns})(?!\w)", lambda match: f"c{header.index(match.group())}", rule)
-named = re.sub(r"([\d.]+)\s*%", r"(\1/100)", named)
-left, formula = (sympify(side, rational=True) for side in named.split("="))
-target = int(str(left)[1:])
+named = re.sub(rf"(?<!\w)(?:{columns})(?!\w)", lambda match: f"column_{header.index(match.group())}_", rule)
+places = {Symbol(f"column_{place}_"): place for place in range(len(header))}
+left, formula = (parsed(side) for side in named.split("="))
+target = places[left]
 
 NUMBER = re.compile(r"(\(|-)?[$€£¥]?\s*(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?\s*(%)?(\))?")
 
@@ -36,14 +46,19 @@ def value_and_tolerance(cell):
 
 items, total = (rows[:-1], rows[-1]) if last_row == "total" else (rows, [])
 for row in items:
-    used = {symbol: value_and_tolerance(row[int(str(symbol)[1:])])[0] for symbol in formula.free_symbols}
+    used = {symbol: value_and_tolerance(row[places[symbol]])[0] for symbol in formula.free_symbols}
     computed = formula.subs(used)
     claimed, tolerance = value_and_tolerance(row[target])
     print(f"{header[target]}: {row[target]}, computed: {computed}")
     assert abs(computed - claimed) <= tolerance
+sums = 0
 for column, cell in enumerate(total):
-    if NUMBER.fullmatch(cell):
+    # A label, such as "Total", has no digit. The sum of a column of words means nothing.
+    if re.search(r"\d", cell) and any(NUMBER.fullmatch(row[column]) for row in items):
         claimed, tolerance = value_and_tolerance(cell)
+        sums += 1
         computed = sum(value_and_tolerance(row[column])[0] for row in items)
         print(f"sum of {header[column]}: {cell}, computed: {computed}")
         assert abs(computed - claimed) <= tolerance
+# A last row without a sum is a KeyError.
+{True: "a sum"}[bool(sums) or not total]

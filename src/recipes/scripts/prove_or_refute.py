@@ -1,22 +1,44 @@
 import ast
 import operator
+import re
 from fractions import Fraction
 
-from z3 import And, Bool, Implies, Int, IntVal, Not, Or, Real, RealVal, Solver, ToReal
+from z3 import And, Bool, Implies, Int, IntNumRef, IntVal, Not, Or, Real, RealVal, Solver, ToReal
 
 premises = []
 conclusion = "x > 2 and y > 3 implies x + y > 5"
 integers = []
 
+# Conditions under which a term has no value. If one can hold, that is a KeyError.
+undefined = []
+
+
+def power(base, exponent):
+    is_count = isinstance(exponent, IntNumRef) and exponent.as_long() > 0
+    if not is_count:
+        undefined.append(base <= 0)
+    return base**exponent
+
+
+def divided(left, right):
+    undefined.append(right == 0)
+    return real(left) / real(right)
+
+
+def remainder(left, right):
+    undefined.append(right <= 0)
+    return left % right
+
+
 ARITHMETIC = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: operator.mod,
-    ast.Pow: operator.pow, ast.Div: lambda left, right: real(left) / real(right),
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Mod: remainder, ast.Pow: power,
+    ast.Div: divided,
 }
 COMPARISONS = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }
-CONNECTIVES = {ast.Pow: Implies, ast.BitXor: operator.eq, ast.BitAnd: And, ast.BitOr: Or}
+CONNECTIVES = {ast.BitXor: operator.eq, ast.BitAnd: And, ast.BitOr: Or}
 sorts = {}
 
 
@@ -33,8 +55,9 @@ def number(node):
     if isinstance(node, ast.Name):
         return named(node.id, Int if node.id in integers else Real)
     if isinstance(node, ast.Constant):
-        is_whole = isinstance(node.value, int)
-        return IntVal(node.value) if is_whole else RealVal(str(Fraction(str(node.value))))
+        # A float would be rounded, so take the decimal number as it is written.
+        text = ast.get_source_segment(source, node).replace("_", "")
+        return IntVal(node.value) if isinstance(node.value, int) else RealVal(str(Fraction(text)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -number(node.operand)
     return ARITHMETIC[type(node.op)](number(node.left), number(node.right))
@@ -51,15 +74,21 @@ def formula(node):
     if isinstance(node, ast.Compare):
         terms = [number(term) for term in [node.left, *node.comparators]]
         return And(*(COMPARISONS[type(op)](*pair) for op, *pair in zip(node.ops, terms, terms[1:])))
+    if isinstance(node.op, ast.Pow) and isinstance(node.right.op, ast.UAdd):
+        return Implies(formula(node.left), formula(node.right.operand))
     return CONNECTIVES[type(node.op)](formula(node.left), formula(node.right))
 
 
 def parsed(text):
-    # "implies" becomes ** between formulas, because ** also groups from the right. The operands get parentheses,
-    # because "implies" and "iff" group more weakly than all operators of Python.
+    # "implies" becomes **+ between formulas, because ** also groups from the right. The operands get parentheses,
+    # because "implies" and "iff" group more weakly than all operators of Python. A text that has these signs itself is
+    # a KeyError.
+    global source
+    {None: "other signs"}[re.search(r"\^|\*\*\s*\+", text)]
     text = text.replace("(", "((").replace(")", "))")
-    text = text.replace(" implies ", ") ** (").replace(" iff ", ") ^ (")
-    return formula(ast.parse(f"({text})", mode="eval").body)
+    text = text.replace(" implies ", ") **+ (").replace(" iff ", ") ^ (")
+    source = f"({text})"
+    return formula(ast.parse(source, mode="eval").body)
 
 
 solver = Solver()
@@ -67,7 +96,9 @@ solver.add(*(parsed(premise) for premise in premises))
 # From premises that contradict each other, everything follows. That is a KeyError, and so is an answer that Z3 does
 # not find: the conclusion is neither proved nor refuted.
 {"sat": "the premises are possible"}[str(solver.check())]
-solver.add(Not(parsed(conclusion)))
+claim = parsed(conclusion)
+{"unsat": "each term has a value"}[str(solver.check(Or(undefined)))]
+solver.add(Not(claim))
 follows = {"unsat": True, "sat": False}[str(solver.check())]
 if not follows:
     print("counterexample:", solver.model())

@@ -1,4 +1,5 @@
 import json
+import re
 
 from qwed_finance import FinanceVerifier
 
@@ -9,12 +10,20 @@ calculation, *settings = scenario.split()
 values = {name: json.loads(value) for name, _, value in (text.partition("=") for text in settings)}
 verifier = FinanceVerifier()
 calculations = {
-    "compound_interest": verifier.verify_compound_interest,
-    "irr": verifier.verify_irr,
-    "monthly_payment": verifier.verify_monthly_payment,
-    "npv": verifier.verify_npv,
-    "total_interest": verifier.verify_total_interest,
+    "compound_interest": (verifier.verify_compound_interest, {"principal", "rate", "periods"}),
+    "irr": (verifier.verify_irr, {"cashflows"}),
+    "monthly_payment": (verifier.verify_monthly_payment, {"principal", "annual_rate", "months"}),
+    "npv": (verifier.verify_npv, {"cashflows", "rate"}),
+    "total_interest": (verifier.verify_total_interest, {"principal", "annual_rate", "months"}),
 }
-result = calculations[calculation](llm_output=llm_output, **values)
+verify, names = calculations[calculation]
+# Other values, another form of number, and cash flows with several rates of return are a KeyError: the figure is
+# neither verified nor refuted.
+{True: "exactly these values"}[set(values) == names]
+NUMBER = r"(-?[$€£¥]?|[$€£¥]-)(\d{1,3}(,\d{3})+|\d+)(\.\d+)?\s*%?"
+{True: "a decimal number"}[bool(re.fullmatch(NUMBER, llm_output.strip()))]
+signs = [flow > 0 for flow in values.get("cashflows", []) if flow]
+{True: "one rate"}[calculation != "irr" or sum(pair[0] != pair[1] for pair in zip(signs, signs[1:])) == 1]
+result = verify(llm_output=llm_output, **values)
 print("computed:", result.computed_value)
 assert result.verified

@@ -1,3 +1,5 @@
+import re
+
 from qwed_legal import DeadlineGuard
 
 signing_date = "2026-01-15"
@@ -5,6 +7,9 @@ term = "30 business days"
 claimed_deadline = "2026-03-02"
 country = "US"
 
+# The guard ignores the rest of another term, such as "excluding holidays". Here that is a KeyError.
+is_plain = re.fullmatch(r"\d+ ((business|working|calendar) )?(day|week|month|year)s?", term.strip().lower())
+{True: "a number and a unit"}[bool(is_plain)]
 result = DeadlineGuard(country).verify(signing_date, term, claimed_deadline)
 print(result.message)
 # A term that the guard cannot compute is a KeyError: the deadline is neither verified nor refuted.

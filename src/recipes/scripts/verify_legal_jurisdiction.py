@@ -6,4 +6,6 @@ forum = "Delaware"
 
 result = JurisdictionGuard().verify_choice_of_law(parties_countries, governing_law, forum)
 print(result.message)
-assert result.verified
+# Warnings alone, and names that the guard does not know, are a KeyError: the choice is neither verified nor refuted.
+is_right = result.verified or {"BLOCKED": False}[result.to_diagnostic().status.name]
+assert is_right

@@ -14,8 +14,13 @@ def is_zero(term):
 
 
 def parsed(text):
+    # 15% is a number. Another % would be Python's remainder, and is a KeyError.
+    text = re.sub(r"([\d.]+)(?:\s*%(?=\s*(?:[*/^),=]|$))|%(?=\s+[-+]\s))", r"(\1/100)", text)
+    # All names are variables, except of functions and of these constants. Otherwise SymPy would take S and beta for
+    # something else.
+    names = set(re.findall(r"[^\W\d]\w*\b(?!\s*\()", text)) - ({"pi", "E", "I"} - {variable})
     # Decimals become exact fractions. An equation is an error, except in "solve".
-    return sympify(text, rational=True)
+    return sympify({False: text}["%" in text], locals={name: Symbol(name) for name in names}, rational=True)
 
 
 sides = [parsed(side) for side in expression.split("=")]
