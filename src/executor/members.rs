@@ -18,39 +18,45 @@ const CHARS_MAX: usize = 2000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Members {
     object: String,
-    members: Vec<String>,
+    lines: Vec<String>,
+    /// The number of all members. Not all are sent.
+    count: usize,
 }
 
 impl Members {
-    /// Reads the name of the object in the first line, and a member in each other line. Returns `None` if the object
-    /// does not belong to a QWED package, or if a line is not printable ASCII.
+    /// Reads the name of the object and the number of its members in the first line, and a member in each other line.
+    /// Returns `None` if the object does not belong to a QWED package, or if a line is not printable ASCII.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok().filter(|text| text.len() <= BYTES_MAX)?;
         let is_printable =
             |line: &str| line.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-        let mut lines = text.split('\n').map(str::to_owned);
-        let object = lines.next()?;
-        let members: Vec<String> = lines.collect();
+        let mut all = text.split('\n').map(str::to_owned);
+        let first = all.next()?;
+        let (object, count) = first.split_once(' ')?;
+        let (object, count) = (object.to_owned(), count.parse().ok()?);
+        let lines: Vec<String> = all.collect();
         let is_name = object.split('.').all(|part| {
             !part.is_empty()
                 && part.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
         });
         let is_valid = is_name
             && object.starts_with("qwed")
-            && members.len() < LINES_MAX
-            && members.iter().all(|member| is_printable(member));
-        is_valid.then_some(Self { object, members })
+            && !lines.is_empty()
+            && lines.len() < LINES_MAX
+            && lines.len() <= count
+            && lines.iter().all(|line| is_printable(line));
+        is_valid.then_some(Self { object, lines, count })
     }
 
     /// Returns the text for the model.
     pub(crate) fn advice(&self) -> String {
         let mut chars = 0;
-        let shown = self.members.iter().take_while(|member| {
-            chars += member.len() + 1;
+        let shown = self.lines.iter().take_while(|line| {
+            chars += line.len() + 1;
             chars <= CHARS_MAX
         });
         let shown: Vec<&str> = shown.map(String::as_str).collect();
-        let rest = match self.members.len() - shown.len() {
+        let rest = match self.count - shown.len() {
             0 => String::new(),
             rest => format!("\nand {rest} more"),
         };
@@ -66,12 +72,13 @@ mod tests {
     fn a_list_of_members_is_shown_within_its_limit() {
         let advice = |text: &str| Members::parse(text.as_bytes()).map(|members| members.advice());
         assert_eq!(
-            advice("qwed_legal.Guard\nverify(date: str) -> bool\nresult").unwrap(),
+            advice("qwed_legal.Guard 2\nverify(date: str) -> bool\nresult").unwrap(),
             "The members of qwed_legal.Guard:\nverify(date: str) -> bool\nresult"
         );
         let long = "a".repeat(CHARS_MAX / 2 - 1);
-        let text = format!("qwed_legal.Guard\n{long}\n{long}\nlast");
+        let text = format!("qwed_legal.Guard 3\n{long}\n{long}\nlast");
         assert!(advice(&text).unwrap().ends_with(&format!("{long}\nand 1 more")));
+        assert!(advice("qwed_legal 57\nGuard").unwrap().ends_with("\nGuard\nand 56 more"));
     }
 
     #[test]
@@ -81,14 +88,18 @@ mod tests {
         for text in [
             "",
             "\nverify()",
-            "os.system\nverify()",
-            "qwed legal\nverify()",
-            "qwed_legal.\nverify()",
-            "qwed_legal.Guard\nverify(\u{1b}[2J)",
-            "qwed_legal.Guard\nveri\u{202e}fy()",
-            "qwed_legal.Guard\n\t",
-            &format!("qwed_legal.Guard{many}"),
-            &format!("qwed_legal.Guard\n{large}"),
+            "os.system 1\nverify()",
+            "qwed legal 1\nverify()",
+            "qwed_legal. 1\nverify()",
+            "qwed_legal.Guard\nverify()",
+            "qwed_legal.Guard 0\nverify()",
+            "qwed_legal.Guard -1\nverify()",
+            "qwed_legal.Guard 0",
+            "qwed_legal.Guard 1\nverify(\u{1b}[2J)",
+            "qwed_legal.Guard 1\nveri\u{202e}fy()",
+            "qwed_legal.Guard 1\n\t",
+            &format!("qwed_legal.Guard 41{many}"),
+            &format!("qwed_legal.Guard 1\n{large}"),
         ] {
             assert_eq!(Members::parse(text.as_bytes()), None, "{text:.60}");
         }

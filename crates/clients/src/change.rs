@@ -54,6 +54,8 @@ pub enum ChangeError {
         .0.display()
     )]
     OtherSkill(PathBuf),
+    #[error("{} is below a symlink, or is one; remove the link or its target yourself", .0.display())]
+    LinkedSkill(PathBuf),
     #[error("it has no known file on this system")]
     NoUserFile,
     #[error("its file is not changed by this program: {0}")]

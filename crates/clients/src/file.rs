@@ -97,7 +97,7 @@ impl Original {
                 Ok(Self { path: real, content })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let path = with_real_folder(path).map_err(failed("find"))?;
+                let path = with_real_folder(path)?;
                 Ok(Self { path, content: None })
             }
             Err(error) => Err(failed("find")(error)),
@@ -124,6 +124,11 @@ impl Original {
             Some(content) => self.is_unchanged(content).is_ok(),
             None => self.path.symlink_metadata().is_err(),
         }
+    }
+
+    /// Returns whether the file's mode does not let its owner write.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.mode & 0o200 == 0)
     }
 
     /// Returns the content of the file. Returns `None` if the file does not exist.
@@ -293,7 +298,7 @@ impl Content {
 }
 
 /// Returns the path of a missing file. Resolves symlinks in the parts of the path that exist.
-fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
+fn with_real_folder(path: &Path) -> Result<PathBuf, FileError> {
     let mut folder = path.parent();
     while let Some(candidate) = folder {
         match candidate.canonicalize() {
@@ -302,9 +307,17 @@ fn with_real_folder(path: &Path) -> io::Result<PathBuf> {
                 return Ok(real.join(rest));
             }
             // The folder is a symlink that leads nowhere, so it cannot be created.
-            Err(error) if candidate.symlink_metadata().is_ok() => return Err(error),
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && candidate.symlink_metadata().is_ok() =>
+            {
+                return Err(FileError::Dangling(candidate.to_owned()));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => folder = candidate.parent(),
-            Err(error) => return Err(error),
+            Err(source) => {
+                let path = candidate.to_owned();
+                return Err(FileError::System { action: "find", path, source });
+            }
         }
     }
     Ok(path.to_owned())

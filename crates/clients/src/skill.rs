@@ -94,6 +94,10 @@ impl SkillChange {
         is_removal: bool,
     ) -> Result<Self, ChangeError> {
         let folder = skills.join(skill.name);
+        let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        if is_removal && (is_link(&folder) || is_link(skills)) {
+            return Err(ChangeError::LinkedSkill(folder));
+        }
         let mut files = Vec::new();
         for (name, content) in skill.files() {
             let path = folder.join(name);
@@ -111,7 +115,8 @@ impl SkillChange {
             bytes.windows(mark.len()).any(|window| window == mark)
         };
         if let Some(file) = files.first()
-            && file.original.bytes().is_some_and(|bytes| !is_ours(bytes))
+            && !file.original.bytes().is_some_and(is_ours)
+            && (file.is_there() || files.iter().any(|file| file.is_there() && !file.is_current()))
         {
             return Err(ChangeError::OtherSkill(file.path.clone()));
         }
@@ -127,12 +132,16 @@ impl SkillChange {
         Ok(Self { effect, folder, scope, files })
     }
 
-    /// Makes the change. Returns the paths of the backups of files that differed from this version's files.
-    pub fn apply(&self) -> Result<Vec<PathBuf>, ChangeError> {
-        let mut backups = Vec::new();
+    /// Makes the change. Adds to `backups` the paths of the backups of files that differed from this version's files,
+    /// also if a later file cannot be changed.
+    pub fn apply(&self, backups: &mut Vec<PathBuf>) -> Result<(), ChangeError> {
         match self.effect {
             SkillEffect::Add | SkillEffect::Update => {
-                for file in self.files.iter().filter(|file| !file.is_current()) {
+                let files = || self.files.iter().filter(|file| !file.is_current());
+                if let Some(file) = files().find(|file| file.original.is_read_only()) {
+                    return Err(FileError::ReadOnly(file.path.clone()).into());
+                }
+                for file in files() {
                     backups.extend(file.original.replace(file.content.as_bytes(), self.scope)?);
                 }
             }
@@ -144,7 +153,7 @@ impl SkillChange {
             }
             SkillEffect::AlreadyThere | SkillEffect::Absent => {}
         }
-        Ok(backups)
+        Ok(())
     }
 
     /// Removes the folders of the skill that are empty.
@@ -176,7 +185,7 @@ fn remove(file: &SkillFile) -> Result<Option<PathBuf>, ChangeError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
 
@@ -191,6 +200,12 @@ mod tests {
         SkillChange::prepare(&SKILL, skills, None, is_removal).unwrap()
     }
 
+    fn applied(change: &SkillChange) -> Vec<PathBuf> {
+        let mut backups = Vec::new();
+        change.apply(&mut backups).unwrap();
+        backups
+    }
+
     fn names(folder: &Path) -> usize {
         fs::read_dir(folder).map_or(0, Iterator::count)
     }
@@ -202,32 +217,71 @@ mod tests {
         let folder = skills.join("try");
         for effect in [SkillEffect::Add, SkillEffect::AlreadyThere] {
             let change = change(&skills, false);
-            assert_eq!((change.effect, change.apply().unwrap().len()), (effect, 0));
+            assert_eq!((change.effect, applied(&change).len()), (effect, 0));
         }
         assert_eq!(fs::read_to_string(folder.join("references/a.md")).unwrap(), "a");
         // A file of another version is backed up, before its replacement and before its removal.
         fs::write(folder.join("SKILL.md"), "mark 1").unwrap();
         let update = change(&skills, false);
         assert_eq!(update.effect, SkillEffect::Update);
-        let [backup] = &update.apply().unwrap()[..] else { panic!("one backup") };
+        let [backup] = &applied(&update)[..] else { panic!("one backup") };
         assert_eq!(fs::read_to_string(backup).unwrap(), "mark 1");
         fs::remove_file(backup).unwrap();
         fs::write(folder.join("references/a.md"), "edited").unwrap();
         let removal = change(&skills, true);
         assert_eq!(removal.effect, SkillEffect::Remove);
-        let [backup] = &removal.apply().unwrap()[..] else { panic!("one backup") };
+        let [backup] = &applied(&removal)[..] else { panic!("one backup") };
         assert_eq!(fs::read_to_string(backup).unwrap(), "edited");
         fs::remove_file(backup).unwrap();
         assert_eq!(names(&folder), 1);
         // A removal leaves nothing, except the files of others.
-        change(&skills, false).apply().unwrap();
-        change(&skills, true).apply().unwrap();
+        applied(&change(&skills, false));
+        applied(&change(&skills, true));
         assert_eq!(names(&skills), 0);
-        change(&skills, false).apply().unwrap();
+        applied(&change(&skills, false));
         fs::write(folder.join("theirs"), "").unwrap();
-        change(&skills, true).apply().unwrap();
+        applied(&change(&skills, true));
         assert_eq!(names(&folder), 1);
         assert_eq!(change(&skills, true).effect, SkillEffect::Absent);
+    }
+
+    #[test]
+    fn a_change_that_fails_changes_nothing_or_names_the_backups() {
+        let root = tempfile::tempdir().unwrap();
+        let skills = root.path().join("skills");
+        applied(&change(&skills, false));
+        let folder = skills.join("try");
+        let (main, reference) = (folder.join("SKILL.md"), folder.join("references/a.md"));
+        fs::write(&main, "mark 1").unwrap();
+        fs::write(&reference, "edited").unwrap();
+        fs::set_permissions(&reference, fs::Permissions::from_mode(0o444)).unwrap();
+        let update = change(&skills, false);
+        let mut backups = Vec::new();
+        assert!(update.apply(&mut backups).is_err() && backups.is_empty());
+        assert_eq!(fs::read_to_string(&main).unwrap(), "mark 1");
+        // Another program changes the second file after the preparation.
+        fs::set_permissions(&reference, fs::Permissions::from_mode(0o644)).unwrap();
+        let update = change(&skills, false);
+        fs::write(&reference, "edited again").unwrap();
+        assert!(update.apply(&mut backups).is_err());
+        assert_eq!(fs::read_to_string(&backups[0]).unwrap(), "mark 1");
+    }
+
+    #[test]
+    fn files_of_another_folder_are_not_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let (clone, skills) = (root.path().join("clone"), root.path().join("skills"));
+        applied(&change(&clone, false));
+        fs::create_dir(&skills).unwrap();
+        symlink(clone.join("try"), skills.join("try")).unwrap();
+        let error = SkillChange::prepare(&SKILL, &skills, None, true).unwrap_err();
+        assert!(matches!(error, ChangeError::LinkedSkill(_)), "{error}");
+        fs::remove_file(skills.join("try")).unwrap();
+        // Without our SKILL.md, another file with this name is not ours.
+        fs::create_dir_all(skills.join("try/references")).unwrap();
+        fs::write(skills.join("try/references/a.md"), "theirs").unwrap();
+        let error = SkillChange::prepare(&SKILL, &skills, None, true).unwrap_err();
+        assert!(matches!(error, ChangeError::OtherSkill(_)), "{error}");
     }
 
     #[test]
@@ -250,7 +304,7 @@ mod tests {
             assert!(matches!(error, Err(ChangeError::OutsideProject { .. })), "{is_removal}");
         }
         // The user may keep skills in another folder.
-        change(&skills, false).apply().unwrap();
+        applied(&change(&skills, false));
         assert_eq!(names(&outside), 1);
     }
 }

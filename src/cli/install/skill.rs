@@ -26,17 +26,22 @@ pub(super) fn install(
                 continue;
             }
         };
-        let backups = if is_dry { Ok(Vec::new()) } else { change.apply() };
-        let backups = match backups {
-            Ok(backups) => backups,
+        let mut backups = Vec::new();
+        let made = if is_dry { Ok(()) } else { change.apply(&mut backups) };
+        let mut text = String::new();
+        match made {
+            Ok(()) => {
+                has_changed |=
+                    !matches!(change.effect, SkillEffect::AlreadyThere | SkillEffect::Absent);
+                let _ =
+                    write!(text, "{}: {}", change.folder.display(), outcome(change.effect, is_dry));
+            }
             Err(error) => {
                 tracing::error!("{error}");
                 has_failed = true;
-                continue;
+                let _ = write!(text, "{}: not completed.", change.folder.display());
             }
-        };
-        has_changed |= !matches!(change.effect, SkillEffect::AlreadyThere | SkillEffect::Absent);
-        let mut text = format!("{}: {}", change.folder.display(), outcome(change.effect, is_dry));
+        }
         for backup in backups {
             let _ = write!(text, " Backup: {}.", backup.display());
         }

@@ -81,6 +81,9 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     evaluate, (encode, encode_result) = builtins.eval, value_encoder()
     # The script may replace the builtin functions.
     write, number_of_process, length, view = os.write, os.getpid, len, memoryview
+    own_names = {"__name__": "members", "__builtins__": dict(vars(builtins))}
+    list_members = type(bootstrap)(members_of.__code__, own_names)
+    final = None
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -151,11 +154,12 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         send_result(main)
 
     def ended_by(error, main):
+        nonlocal final
         record_failure(error)
         is_own = channel is not None and number_of_process() == own_number
         if error is not None and is_own:
             send_result(main)
-            send_members(error)
+            final = error
 
     def send_result(main):
         try:
@@ -168,13 +172,18 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             pass
 
     def send_members(error):
+        tracer, profiler = sys.gettrace(), sys.getprofile()
+        sys.settrace(None)
+        sys.setprofile(None)
         try:
-            members = members_of(error)
+            members = list_members(error, source)
             if members is not None:
                 send(b"M", members)
         except BaseException:
             # The members are an aid, and must not change how the script ends.
             pass
+        sys.settrace(tracer)
+        sys.setprofile(profiler)
 
     def renamed(code):
         constants = (renamed(c) if isinstance(c, type(code)) else c for c in code.co_consts)
@@ -189,6 +198,9 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
             # A syntax error in the script.
             value.filename = name
         traceback.print_exception(kind, value, trace)
+        if value is final:
+            # After the traceback, because this takes some time.
+            send_members(value)
         if kind is KeyboardInterrupt:
             # After this, the interpreter ends itself by SIGINT, unless other code runs in between.
             try:

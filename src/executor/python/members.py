@@ -1,84 +1,150 @@
-def members_of(error):
+def members_of(error, source):
     # Returns the constructor, the methods and the attributes of the object of a QWED package that a script has used
-    # wrongly, as bytes: a line with the object's name, and a line for each member. Returns None for other errors.
+    # wrongly, as bytes: a line with the object's name and the number of its members, and a line for each member. Returns
+    # None for other errors. Until it is known that the object belongs to a QWED package, nothing runs that the script
+    # could have defined.
     import sys
 
-    LINES_MAX, LINE_CHARS_MAX = 40, 400
+    LINES_MAX, LINE_CHARS_MAX, VALUE_CHARS_MAX = 40, 400, 60
+    SCRIPT = "<verification>"
+    bases_of, names_of = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
+    name_of = type.__dict__["__name__"].__get__
+
+    class Sample:
+        def method(self):
+            pass
+
+    method_type, function_types, module_type = type(Sample().method), (type(Sample.method), type(len)), type(sys)
 
     def is_own(name):
         top = name.split(".")[0] if type(name) is str else ""
         return top == "qwed" or top.startswith("qwed_")
 
-    modules = {name: module for name, module in list(sys.modules.items()) if is_own(name)}
-    if not modules or not isinstance(error, (AttributeError, ImportError, TypeError)):
-        return None
-    import difflib, enum, inspect, re
-
-    def class_of(thing):
-        return thing if inspect.isclass(thing) else type(thing)
+    def is_class(thing):
+        return type in bases_of(type(thing))
 
     def own(thing):
-        if inspect.ismodule(thing):
-            return thing if is_own(thing.__name__) else None
-        if inspect.isroutine(thing):
-            return thing if is_own(thing.__module__) else None
-        return class_of(thing) if is_own(class_of(thing).__module__) else None
+        # Returns the module, function or class of a QWED package that describes a thing.
+        kind = type(thing)
+        if kind is method_type:
+            return own(thing.__self__)
+        if kind is module_type:
+            return thing if is_own(thing.__dict__.get("__name__")) else None
+        if kind in function_types:
+            if not is_own(thing.__module__):
+                return None
+            # A method belongs to its class.
+            first = thing.__qualname__.split(".")[0]
+            return thing if first == thing.__name__ else sys.modules[thing.__module__].__dict__.get(first)
+        bases = bases_of(thing if is_class(thing) else kind)
+        return next((base for base in bases if is_own(names_of(base).get("__module__"))), None)
 
-    def named(path, trace):
-        # Returns the class or function with a qualified name, such as DeadlineGuard.verify. A method counts as its class.
-        # The script's own class with the same name comes first.
-        while trace.tb_next is not None:
-            trace = trace.tb_next
-        first, *rest = path.split(".")
-        for names in [trace.tb_frame.f_globals, *map(vars, modules.values())]:
-            thing = names.get(first)
-            if inspect.isclass(thing) or (inspect.isroutine(thing) and not rest):
-                return thing
-        return None
+    modules = [module for name, module in list(sys.modules.items()) if is_own(name) and type(module) is module_type]
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    scopes = [scope for frame in frames if frame.f_code.co_filename == SCRIPT for scope in (frame.f_locals, frame.f_globals)]
 
-    def called(trace):
+    def only(name):
+        # Returns the class or function of a QWED package with a name that nothing else has.
+        if "class " + name in source or "def " + name in source:
+            return None
+        found = [module.__dict__[name] for module in modules if name in module.__dict__]
+        found = {id(thing): thing for thing in found if is_class(thing) or type(thing) in function_types}
+        return list(found.values())[0] if len(found) == 1 else None
+
+    def called():
         # Returns the first object of a QWED package that was called before the error.
-        while trace is not None:
-            frame = trace.tb_frame
+        for frame in frames:
             if is_own(frame.f_globals.get("__name__")):
                 name = frame.f_code.co_name
                 return frame.f_locals.get("self", frame.f_locals.get("cls", frame.f_globals.get(name)))
-            trace = trace.tb_next
         return None
 
+    def named_in(text):
+        # Returns the object that the message of a TypeError names: DeadlineGuard.verify() missing …, or 'DeadlineResult'
+        # object is not …
+        name = text.split("'")[1] if text.startswith("'") and "' object " in text else ""
+        if name:
+            kinds = {type(value) for scope in scopes for value in scope.values() if name_of(type(value)) == name}
+            return list(kinds)[0] if len(kinds) == 1 else None if kinds else only(name)
+        name = text.split("() ")[0].split(".")[0]
+        return known_as(name) if "() " in text and name.isidentifier() else None
+
+    def known_as(name):
+        # A name of the script comes first.
+        return next((scope[name] for scope in scopes if name in scope), None) or only(name)
+
     def wrongly_used():
-        if isinstance(error, AttributeError):
+        kind, text = type(error), error.args[0] if error.args and type(error.args[0]) is str else ""
+        if kind is AttributeError:
             return getattr(error, "obj", None)
-        if isinstance(error, ImportError):
-            return modules.get(error.name)
-        match = re.match(r"([A-Za-z_][\w.]*)\(\) |'(\w+)' object ", str(error))
-        thing = named(match.group(1) or match.group(2), error.__traceback__) if match else None
-        return called(error.__traceback__) if thing is None else thing
+        if kind is ImportError:
+            return sys.modules.get(error.name)
+        if kind is TypeError:
+            return named_in(text) if frames and frames[-1].f_code.co_filename == SCRIPT else called()
+        if name_of(kind) == "ValidationError" and names_of(kind).get("__module__") == "pydantic_core._pydantic_core":
+            return known_as(error.title)
+        return None
+
+    thing = own(wrongly_used()) if modules else None
+    if thing is None:
+        return None
+    import difflib, enum, inspect, re
+
+    class Text:
+        def __init__(self, text):
+            self.text = text
+
+        def __repr__(self):
+            return self.text
+
+    def plain(text):
+        # Without addresses, and without the modules of classes.
+        return re.sub(r" at 0x\w+|\btyping\.|\bqwed\w*\.(?:\w+\.)*", "", text)
+
+    def annotation_text(annotation):
+        if hasattr(annotation, "__metadata__"):
+            annotation = annotation.__origin__
+        text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        return Text(plain(text.strip("'\"")))
+
+    def value_text(value):
+        text = str(value) if isinstance(value, enum.Enum) else plain(repr(value))
+        return Text(text if len(text) <= VALUE_CHARS_MAX else text[:VALUE_CHARS_MAX] + "...")
 
     def signature(thing, is_bound=True):
-        parameters = inspect.signature(thing)
-        if not is_bound:
-            parameters = parameters.replace(parameters=list(parameters.parameters.values())[1:])
-        # Without the quotes of annotations, the values of enumerations, the modules of classes, and addresses.
-        quoted = re.compile(r"""(: |-> )(['"])(.*?)\2(?=[,)]| = |$)""")
-        text = quoted.sub(lambda found: found.group(1) + found.group(3).strip("'\""), str(parameters))
-        text = re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text)
-        return re.sub(r" at 0x\w+|\btyping\.|\bqwed\w*\.(?:\w+\.)*", "", text)
+        try:
+            full = inspect.signature(thing)
+        except (TypeError, ValueError):
+            return ""
+        none = inspect.Parameter.empty
+        parameters = [
+            parameter.replace(
+                annotation=none if parameter.annotation is none else annotation_text(parameter.annotation),
+                default=none if parameter.default is none else value_text(parameter.default),
+            )
+            for parameter in list(full.parameters.values())[0 if is_bound else 1 :]
+        ]
+        returned = none if full.return_annotation is none else annotation_text(full.return_annotation)
+        return str(full.replace(parameters=parameters, return_annotation=returned))
 
     def member(kind, name):
         thing = inspect.getattr_static(kind, name)
         if isinstance(thing, (staticmethod, classmethod)):
             return name + signature(getattr(kind, name))
-        if inspect.isfunction(thing):
-            return name + signature(thing, is_bound=False)
-        return name
+        return name + signature(thing, is_bound=False) if inspect.isfunction(thing) else name
 
     def public(names):
-        return [name for name in dict.fromkeys(names) if not name.startswith("_")]
+        # The prefix model_ belongs to pydantic.
+        return [name for name in dict.fromkeys(names) if not name.startswith(("_", "model_"))]
 
-    def lines(thing):
+    def members():
         if inspect.ismodule(thing):
-            return public(name for name in dir(thing) if own(getattr(thing, name)) is not None)
+            found = [name for name in public(dir(thing)) if own(getattr(thing, name)) is not None]
+            # Classes and functions first, because scripts use them more often than modules.
+            return sorted(found, key=lambda name: inspect.ismodule(getattr(thing, name)))
         if inspect.isroutine(thing):
             return [thing.__name__ + signature(thing)]
         # The members that the packages define, and not those of the frameworks that they use.
@@ -88,12 +154,12 @@ def members_of(error):
         found = [] if issubclass(thing, enum.Enum) else [thing.__name__ + re.sub(" -> None$", "", signature(thing))]
         return found + [member(thing, name) for name in names] + fields
 
-    thing = own(wrongly_used())
-    if thing is None:
-        return None
-    found = lines(thing)
-    wanted = getattr(error, "name", None) or getattr(error, "name_from", None)
+    found = members()
+    message = str(error)
+    wanted = error.name if isinstance(error, AttributeError) else "".join(message.split("'")[1:2])
     if len(found) > LINES_MAX and wanted:
-        found = difflib.get_close_matches(wanted, found, LINES_MAX, 0)
-    name = thing.__name__ if inspect.ismodule(thing) else "%s.%s" % (thing.__module__.split(".")[0], thing.__name__)
-    return "\n".join(line[:LINE_CHARS_MAX] for line in [name, *found[:LINES_MAX]]).encode()
+        by_name = {line.split("(")[0]: line for line in found}
+        found = [by_name[name] for name in difflib.get_close_matches(wanted, by_name, len(by_name), 0)]
+    name = thing.__name__ if inspect.ismodule(thing) else "%s.%s" % (thing.__module__.split(".")[0], thing.__qualname__)
+    lines = [line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + "..." for line in found[:LINES_MAX]]
+    return "\n".join(["%s %d" % (name, len(found))] + lines).encode() if found else None
