@@ -386,11 +386,13 @@ fn a_sample_that_differs_is_found() {
     }
 }
 
-/// Prepares a folder as the pages assume it: with the program on `PATH`, and the examples.
+/// Prepares a folder as the pages assume it: with the program on `PATH`, the examples and the documents.
 fn prepare(folder: &Path) {
     fs::create_dir(folder.join("bin")).unwrap();
     std::os::unix::fs::symlink(binary(), folder.join("bin/qwed-mcp")).unwrap();
-    std::os::unix::fs::symlink(root().join("examples"), folder.join("examples")).unwrap();
+    for name in ["examples", "docs"] {
+        std::os::unix::fs::symlink(root().join(name), folder.join(name)).unwrap();
+    }
 }
 
 /// Runs a command of a page and returns its output, whether it succeeded, and its standard error.
