@@ -13,7 +13,7 @@ use std::time::Instant;
 use nix::unistd::Pid;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::sandbox::{Look, MemoryWatch, ProcessorTime, lower_this_thread};
+use crate::sandbox::{Look, MemoryWatch, ProcessorTime};
 
 /// A handle to the thread that watches runs. The thread lives as long as this handle exists or a run is watched.
 #[derive(Debug, Default)]
@@ -109,11 +109,9 @@ impl RunsWatch {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.get_or_insert_with(|| {
             let (sender, received) = channel();
-            thread::spawn(move || {
-                // Looks at many processes must not delay the thread that serves clients.
-                lower_this_thread();
-                watch_runs(&received);
-            });
+            // With the weight of the server's other threads, because a thread that waits for a processor sees a run's
+            // memory late.
+            thread::spawn(move || watch_runs(&received));
             sender
         })
         .clone()

@@ -293,14 +293,6 @@ fn nice_of_session(text: &str) -> Option<i32> {
     text.trim_end().rsplit_once(" nice ")?.1.parse().ok()
 }
 
-/// Lowers the weight of this thread, so that the other threads of this process go first.
-pub fn lower_this_thread() {
-    // Ignore a failure, because only delays depend on it.
-    if let Ok(now) = getpriority_process(None) {
-        let _ = setpriority_process(None, now.saturating_add(10).min(NICE_MAX));
-    }
-}
-
 /// Keeps this thread, and the program that it becomes, on its present processor. The kernel has chosen this processor
 /// among the idle ones when the process started. A failure is ignored, because only the order of threads depends on it.
 pub(crate) fn stay() {
