@@ -136,7 +136,8 @@ let card;
 
 await report.check('the server lists the page, and returns it complete, small and without network access', async () => {
   const { resources } = await client.listResources();
-  equal('resources', resources.map(({ uri, mimeType }) => [uri, mimeType]), [[URI, 'text/html;profile=mcp-app']]);
+  const pages = resources.filter(({ uri }) => uri.startsWith('ui:'));
+  equal('pages', pages.map(({ uri, mimeType }) => [uri, mimeType]), [[URI, 'text/html;profile=mcp-app']]);
   const { contents } = await client.readResource({ uri: URI });
   equal('contents', contents.map(({ uri, mimeType }) => [uri, mimeType]), [[URI, 'text/html;profile=mcp-app']]);
   const csp = { connectDomains: [], resourceDomains: [], frameDomains: [], baseUriDomains: [] };
