@@ -157,7 +157,7 @@ impl Original {
         };
         // Renaming over a file needs no write permission on the file. So check its mode, because a read-only mode means
         // that the owner wants no changes.
-        if content.mode & 0o200 == 0 {
+        if self.is_read_only() {
             return Err(FileError::ReadOnly(self.path.clone()));
         }
         let new = self.temporary(folder, PRIVATE, bytes)?;
