@@ -81,6 +81,7 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     evaluate, (encode, encode_result) = builtins.eval, value_encoder()
     # The script may replace the builtin functions.
     write, number_of_process, length, view = os.write, os.getpid, len, memoryview
+    is_a, end_of_script = isinstance, SystemExit
     own_names = {"__name__": "members", "__builtins__": dict(vars(builtins))}
     list_members = type(bootstrap)(members_of.__code__, own_names)
     final = None
@@ -159,7 +160,8 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
         is_own = channel is not None and number_of_process() == own_number
         if error is not None and is_own:
             send_result(main)
-            final = error
+            # Python deletes the objects of the frames of a SystemExit at once, so keep no reference to it.
+            final = None if is_a(error, end_of_script) else error
 
     def send_result(main):
         try:
