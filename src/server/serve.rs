@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::transport::{ConnectionEvents, StdioTransport, hung_up};
+use crate::transport::{ConnectionEvents, StdioTransport, hung_up, make_room};
 
 use super::call::Server;
 use super::handler::Handler;
@@ -51,6 +51,7 @@ pub(crate) async fn serve(server: Arc<Server>) -> Result<(), ServeError> {
     let mut signals = EndingSignals::listen().map_err(ServeError::ListenForSignals)?;
     let events = ConnectionEvents::default();
     let cancel = CancellationToken::new();
+    make_room(std::io::stdout());
     let (reader, writer) = stdio_pipes();
     let transport = StdioTransport::new(reader, writer, &events);
 

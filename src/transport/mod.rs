@@ -21,6 +21,7 @@ mod line;
 mod message;
 mod outbox;
 mod outlet;
+mod output_room;
 mod protocol_error;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub(crate) use exchange::{
 pub(crate) use hang_up::hung_up;
 pub(crate) use in_flight::{Connection, Slot};
 pub(crate) use outlet::{Outlet, Place};
+pub(crate) use output_room::make_room;
 
 use std::sync::Arc;
 

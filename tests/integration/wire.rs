@@ -40,6 +40,8 @@ tests! {
         cancelling_again_and_again_leaks_no_place,
         a_long_call_with_a_token_reports_progress_that_rises_and_stops,
         a_client_that_does_not_read_makes_the_server_wait_and_not_grow,
+        #[cfg(target_os = "linux")]
+        a_large_reply_is_in_the_pipe_at_once,
         a_reply_is_never_cut_by_the_end_of_the_server,
         requests_before_the_end_of_input_are_answered,
         a_defect_is_an_error_reply_and_nothing_of_it_is_on_stdout,
@@ -743,6 +745,37 @@ fn a_client_that_does_not_read_makes_the_server_wait_and_not_grow() {
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
+    assert!(child.wait().unwrap().success());
+}
+
+/// The size of a pipe, unless its owner changes it (`pipe(7)`).
+#[cfg(target_os = "linux")]
+const PIPE_BYTES: usize = 64 * 1024;
+
+#[cfg(target_os = "linux")]
+fn a_large_reply_is_in_the_pipe_at_once() {
+    let mut child = ServerBuilder::new().spawn();
+    let mut stdin = child.stdin.take().unwrap();
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+        }}),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+            "name": "execute_python_code", "arguments": { "code": "print('x' * 500000)" }
+        }}),
+    ] {
+        writeln!(stdin, "{message}").unwrap();
+    }
+    // One call of `read` takes all that is in the pipe.
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut buffer, mut taken, mut largest) = (vec![0; 1 << 20], 0, 0);
+    while taken < 500_000 {
+        let read = stdout.read(&mut buffer).unwrap();
+        assert!(read > 0, "the server has ended");
+        (taken, largest) = (taken + read, largest.max(read));
+    }
+    assert!(largest > PIPE_BYTES, "{largest}");
+    drop(stdin);
     assert!(child.wait().unwrap().success());
 }
 
