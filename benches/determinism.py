@@ -4,8 +4,8 @@
     benches/determinism.py [--server PATH] [--python PATH] [--runs N] [--rounds N]
 
 - Runs each script N times with `qwed-mcp run`, without and with `--deterministic`.
-- Compares calls of a deterministic server with calls of a server without warm interpreters, and with one that has them,
-  in --rounds interleaved pairs. Deterministic runs have no warm interpreters.
+- Compares calls of a deterministic server with calls of another server, with and without warm interpreters, in --rounds
+  interleaved pairs.
 
 Linux only. Scripts whose package is not installed are left out.
 """
@@ -87,23 +87,30 @@ def measure(options: argparse.Namespace, scratch: Path) -> int:
 def cost(options: argparse.Namespace, scratch: Path) -> None:
     """Prints the table of the cost."""
     bench = Bench.prepare(options.server, Peer(options.python.absolute(), options.server, {}), scratch)
-    kinds = {"deterministic": {"QWED_MCP_DETERMINISTIC": "on"}, "cold": {"QWED_MCP_WARM": "off"}, "warm": {}}
-    with contextlib.ExitStack() as running:
-        servers = {}
-        for name, variables in kinds.items():
-            of = replace(bench, environment={**bench.environment, **variables})
-            servers[name] = running.enter_context(Contestant(name, options.server).start(of))
-        wait_until_warm(servers["warm"])
-        print(f"\nmedians of {options.rounds} pairs in ms, with 95 % intervals\n")
-        print("| first | second | first | second | ratio | difference |\n|---|---|---:|---:|---:|---:|")
-        for name, (script, printed) in TIMED.items():
-            for other in ("cold", "warm"):
+    on, cold = {"QWED_MCP_DETERMINISTIC": "on"}, {"QWED_MCP_WARM": "off"}
+    kinds = {"warm": ({}, on), "cold": (cold, {**cold, **on})}
+    print(f"\nmedians of {options.rounds} pairs in ms, with 95 % intervals\n")
+    print("| first | second | first | second | ratio | difference |\n|---|---|---:|---:|---:|---:|")
+    for kind, both in kinds.items():
+        with contextlib.ExitStack() as running:
+            usual, deterministic = (
+                running.enter_context(
+                    Contestant(kind, options.server).start(
+                        replace(bench, environment={**bench.environment, **variables})
+                    )
+                )
+                for variables in both
+            )
+            if kind == "warm":
+                wait_until_warm(usual)
+                wait_until_warm(deterministic)
+            for name, (script, printed) in TIMED.items():
                 samples = pairs(
-                    lambda script=script, printed=printed: servers["deterministic"].run_script(script, printed),
-                    lambda script=script, printed=printed, other=other: servers[other].run_script(script, printed),
+                    lambda script=script, printed=printed, server=deterministic: server.run_script(script, printed),
+                    lambda script=script, printed=printed, server=usual: server.run_script(script, printed),
                     options.rounds,
                 )
-                report(f"{name}, deterministic", other, samples)
+                report(f"{name}, deterministic", kind, samples)
 
 
 def run(argv: list, environment: dict[str, str]) -> tuple[str, str, int]:

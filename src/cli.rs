@@ -675,13 +675,10 @@ fn untrusted(policy: Option<&Arc<PolicyFile>>) -> Untrusted {
     policy.map(|policy| Arc::clone(policy).into()).unwrap_or_default()
 }
 
-/// Creates the executor of a server. It uses warm interpreters if the settings allow them, except for deterministic
-/// runs.
+/// Creates the executor of a server. It uses warm interpreters if the settings allow them.
 fn executor(settings: &Settings, untrusted: Untrusted) -> Arc<dyn Executor> {
-    // A fork inherits the addresses and the state of its fork server, so its results may depend on earlier runs.
-    // Deterministic runs therefore get new interpreters.
     #[cfg(all(target_os = "linux", not(qwed_portable)))]
-    if settings.warm && settings.deterministic.is_none() {
+    if settings.warm {
         return Arc::new(WarmExecutor::new(settings, untrusted));
     }
     Arc::new(OneShotExecutor::new(settings, untrusted))

@@ -215,7 +215,7 @@ pub struct Settings {
     /// Whether the output of scripts is stored next to their receipts (`QWED_MCP_RECEIPTS_OUTPUTS`).
     pub receipts_outputs: bool,
     /// The time at which each run starts by its clocks, if repeated runs of a script give the same result, as far as
-    /// possible (`QWED_MCP_DETERMINISTIC`). Each run then gets a new interpreter. `None` if runs are not deterministic.
+    /// possible (`QWED_MCP_DETERMINISTIC`). `None` if runs are not deterministic.
     pub deterministic: Option<DateTime<Utc>>,
     /// The maximum number of synchronous runs at the same time (`QWED_MCP_SYNC_CONCURRENCY`).
     pub sync_concurrency: usize,

@@ -1,4 +1,4 @@
-//! Compiles `src/linux/fixed.c` to the shared library that the crate contains.
+//! Compiles the C files of `src/linux` to the shared libraries that the crate contains.
 
 use std::env::{self, VarError};
 use std::error::Error;
@@ -15,23 +15,33 @@ const COMPILED: [&str; 7] = [
     // Otherwise calls would need functions that only glibc has.
     "-U_FORTIFY_SOURCE",
 ];
-/// The library is linked with no other library: the program that loads it has a C library, and may have glibc or musl.
+/// A library is linked with no other library: the program that loads it has a C library, and may have glibc or musl.
 /// It is a step of its own, because with `-nostdlib` zig's compiler does not find the C library's headers.
 const LINKED: [&str; 3] = ["-shared", "-nostdlib", "-s"];
 
+const NAMES: [&str; 2] = ["fixed", "forks"];
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let source = "src/linux/fixed.c";
-    println!("cargo::rerun-if-changed={source}");
+    for name in NAMES {
+        println!("cargo::rerun-if-changed={}", source(name));
+    }
     let is_linux = env::var("CARGO_CFG_TARGET_OS")? == "linux";
     if !is_linux || env::var("CARGO_CFG_QWED_PORTABLE") != Err(VarError::NotPresent) {
         return Ok(());
     }
     let folder = env::var("OUT_DIR")?;
-    let object = Path::new(&folder).join("fixed.o");
-    let library = Path::new(&folder).join("fixed.so");
     let compiler = cc::Build::new().no_default_flags(true).try_get_compiler()?;
-    run(compiler.to_command().args(COMPILED).arg("-o").arg(&object).arg(source))?;
-    run(compiler.to_command().args(LINKED).arg("-o").arg(&library).arg(&object))
+    for name in NAMES {
+        let object = Path::new(&folder).join(format!("{name}.o"));
+        let library = Path::new(&folder).join(format!("{name}.so"));
+        run(compiler.to_command().args(COMPILED).arg("-o").arg(&object).arg(source(name)))?;
+        run(compiler.to_command().args(LINKED).arg("-o").arg(&library).arg(&object))?;
+    }
+    Ok(())
+}
+
+fn source(name: &str) -> String {
+    format!("src/linux/{name}.c")
 }
 
 fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {

@@ -460,6 +460,9 @@ impl Again<'_> {
             } else if sandbox.plan_sha256 != surroundings.plan_sha256 {
                 differences.push("the plan of the sandbox differs".to_owned());
             }
+            if sandbox.warm && self.predicate.deterministic.is_some() {
+                differences.push("addresses: of a warm interpreter → of a new one".to_owned());
+            }
         }
         let word = |is_fixed: bool| if is_fixed { "the same each time" } else { "random" };
         let then = self.predicate.deterministic.map(|it| it.fixed_addresses);

@@ -118,8 +118,10 @@ impl Contained {
     }
 
     /// Returns the interpreter and the sandbox of scripts, for receipts.
-    pub(super) fn surroundings(&self) -> Surroundings {
+    /// `preload` lists the modules of the fork servers.
+    pub(super) fn surroundings(&self, preload: &[Vec<String>]) -> Surroundings {
         let Self { interpreter, plan, .. } = self;
+        let preload = if plan.tier == Tier::T3 { preload.to_vec() } else { Vec::new() };
         // The hash is computed from JSON, because supervisors receive the plan in this form.
         let text = serde_json::to_vec(plan).unwrap_or_default();
         Surroundings {
@@ -134,6 +136,7 @@ impl Contained {
             memory_mib: plan.limits.memory_bytes >> 20,
             plan_sha256: hex::encode(Sha256::digest(text)),
             determinism: self.determinism,
+            preload,
         }
     }
 

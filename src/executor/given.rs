@@ -6,6 +6,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::gateway::{AuthorizedScript, Form, Inputs};
 
+use super::determinism::Determinism;
+
 /// The input that Python receives for a run.
 #[derive(Clone, Copy)]
 pub(super) struct Given<'a> {
@@ -46,6 +48,14 @@ impl<'a> Given<'a> {
     /// Returns the seed of the script's random numbers: the SHA-256 of the script. `None` for the server's own scripts.
     pub(super) fn seed(&self) -> Option<[u8; 32]> {
         self.script.map(|script| Sha256::digest(script).into())
+    }
+
+    /// Returns the part of a forked child's input that precedes [`Self::input`] in a deterministic run: the start of the clock
+    /// in nanoseconds since 1970 and the seed of random bits, as `u64` in little-endian order, and the seed of generators.
+    pub(super) fn fixed_values(&self, determinism: Determinism) -> Vec<u8> {
+        let seed = self.seed().unwrap_or_default();
+        let clock = determinism.of_run(&seed).clock.unwrap_or_default();
+        [&clock.start_ns.to_le_bytes()[..], &clock.seed.to_le_bytes(), &seed].concat()
     }
 
     /// Returns whether the process reports the end of the script, and the counts of its checks. The server's own scripts

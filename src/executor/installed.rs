@@ -80,6 +80,7 @@ struct Facts<'a> {
     plan_sha256: &'a str,
     memory_mib: u64,
     determinism: String,
+    preload: &'a [Vec<String>],
 }
 
 impl EnvironmentDigests {
@@ -145,6 +146,7 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
         memory_mib,
         plan_sha256,
         determinism,
+        preload,
     } = surroundings;
     let facts = Facts {
         environment,
@@ -158,6 +160,7 @@ fn digest(surroundings: &Surroundings, environment: &Environment) -> io::Result<
         plan_sha256,
         memory_mib: *memory_mib,
         determinism: measures(*determinism),
+        preload,
     };
     Ok(Sha256::digest(serde_json::to_vec(&facts)?).into())
 }
@@ -253,6 +256,7 @@ mod tests {
             memory_mib: 1024,
             plan_sha256: "p".to_owned(),
             determinism: None,
+            preload: Vec::new(),
         }
     }
 

@@ -205,6 +205,9 @@ pub(crate) struct Surroundings {
     pub(crate) plan_sha256: String,
     /// The measures that make runs reproducible; `None` if the admin did not ask for them.
     pub(crate) determinism: Option<Determinism>,
+    /// The modules of each fork server, in addition to the modules of those before it. Empty if each run gets a new
+    /// interpreter.
+    pub(crate) preload: Vec<Vec<String>>,
 }
 
 /// The reason why scripts can read a file of the server's user.

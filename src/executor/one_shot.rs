@@ -57,6 +57,8 @@ pub(crate) struct OneShotExecutor {
     starts: Arc<Mutex<()>>,
     /// The permits for runs that do not have their weight yet ([`UNSETTLED_MAX`]).
     unsettled: Arc<Semaphore>,
+    /// The modules of the fork servers that run scripts at tier 3; empty without fork servers.
+    pub(super) preload: Vec<Vec<String>>,
     /// The interpreter and the sandbox of scripts. The first request for them sets this field.
     surroundings: OnceLock<Arc<Surroundings>>,
 }
@@ -106,6 +108,7 @@ impl OneShotExecutor {
             runs_max: runs_max(settings),
             starts: Arc::default(),
             unsettled: Arc::new(Semaphore::new(unsettled_max())),
+            preload: Vec::new(),
             surroundings: OnceLock::new(),
         }
     }
@@ -393,7 +396,9 @@ impl Executor for OneShotExecutor {
     fn surroundings(&self) -> BoxFuture<'_, Option<Arc<Surroundings>>> {
         Box::pin(async move {
             let contained = self.contained().await.ok()?;
-            Some(Arc::clone(self.surroundings.get_or_init(|| Arc::new(contained.surroundings()))))
+            Some(Arc::clone(
+                self.surroundings.get_or_init(|| Arc::new(contained.surroundings(&self.preload))),
+            ))
         })
     }
 
@@ -409,6 +414,7 @@ impl Executor for OneShotExecutor {
             runs_max: self.runs_max,
             starts: Arc::clone(&self.starts),
             unsettled: Arc::clone(&self.unsettled),
+            preload: Vec::new(),
             surroundings: OnceLock::new(),
         }))
     }

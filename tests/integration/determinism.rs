@@ -14,7 +14,7 @@ tests! {
         a_replay_shows_differences_between_replays;
     needs [Tier3, Packages]:
         deterministic_runs_are_the_same_at_tier_3,
-        a_deterministic_server_starts_each_script_alone,
+        runs_of_a_deterministic_server_are_warm_and_the_same,
         the_clock_of_a_deterministic_run_counts_waits,
         a_deterministic_run_starts_at_the_time_that_is_set,
         a_script_that_forges_its_report_changes_no_other_run,
@@ -52,6 +52,17 @@ print(0.0, uuid.uuid4(), secrets.token_hex(), random.SystemRandom().random(), os
 print(0.0, sqlite3.connect(':memory:').execute('select random(), julianday()').fetchone())
 time.sleep(0.01)
 print(0.0, time.time_ns())
+";
+
+/// The same for `SymPy` and `Z3`, which a fork server has loaded before it knows the seed.
+const DIFFERENT_IN_SYMPY: &str = "
+import random, sympy, z3, time
+from sympy.core.random import rng
+print(0.0, rng.random(), sympy.randMatrix(2, 2), random.random(), time.time_ns())
+print(object(), id(sympy.Symbol('a')), id(z3.Int('b')), [id(object()) for _ in range(3)], id(bytes(10 ** 6)))
+class A: pass
+print(object(), [id(a) % 65536 for a in {A() for _ in range(99)}])
+print(z3.solve(z3.Int('x') ** 2 + z3.Int('y') > 7))
 ";
 
 /// Returns the lines with random numbers, for machines on which the addresses cannot be fixed.
@@ -223,25 +234,50 @@ fn a_clock_that_cannot_be_fixed_is_reported() {
     assert_eq!(first, second);
 }
 
-fn a_deterministic_server_starts_each_script_alone() {
+fn runs_of_a_deterministic_server_are_warm_and_the_same() {
     let receipts = Receipts::new();
-    let mut server = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
-    let code = if can_fix_addresses() { DIFFERENT } else { &without_addresses(DIFFERENT) };
-    let first = server.execute(code);
-    let second = server.execute(code);
-    assert_eq!(first.texts, second.texts);
-    assert_eq!(second.meta["qwed.ai/execution"]["warm"], false);
-    // The server loads no modules that the script does not load.
-    let loaded = "import sys\nprint([m for m in ('random', 'numpy', 'secrets', 'hashlib') if m in sys.modules])";
-    assert_eq!(printed(&server.execute(loaded)), "[]");
-    // Numbers with a seed of the script's choice do not change.
-    let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
-    let mut plain = ServerBuilder::new().connect();
-    assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
-    let job = server.place(DIFFERENT);
-    let of_job = server.wait_for_job(&job);
-    let lines = |text: &str| text.lines().filter(|it| it.contains("0.")).collect::<String>();
-    assert_eq!(lines(of_job.text()), lines(server.execute(DIFFERENT).text()));
+    let connect = || {
+        let builder = receipts.server().without("QWED_MCP_WARM");
+        builder.variable("QWED_MCP_DETERMINISTIC", "on").connect()
+    };
+    let codes = [DIFFERENT, DIFFERENT_IN_NUMPY, DIFFERENT_ON_THE_MACHINE, DIFFERENT_IN_SYMPY];
+    let codes = codes
+        .map(|code| if can_fix_addresses() { code.to_owned() } else { without_addresses(code) });
+    let mut results: Vec<Vec<_>> = Vec::new();
+    for _server in 0..2 {
+        let mut server = connect();
+        for round in 0..4 {
+            // The first call waits for the fork server.
+            let round_of_codes = codes.iter().map(|code| {
+                let result = server.execute(code);
+                assert_eq!(result.meta["qwed.ai/execution"]["warm"], true, "{round}");
+                result.texts
+            });
+            results.push(round_of_codes.collect());
+            // Other scripts change nothing for later ones, also at the same time.
+            let others: Vec<_> = (0..6)
+                .map(|n| {
+                    server.start_execute(&format!(
+                        "import random\nx = [{n}] * 10 ** 6\nprint(random.random())"
+                    ))
+                })
+                .collect();
+            for id in others {
+                server.reply(id);
+            }
+        }
+        // Numbers with a seed of the script's choice do not change.
+        let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
+        let mut plain = ServerBuilder::new().connect();
+        assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
+        let job = server.place(DIFFERENT);
+        let of_job = server.wait_for_job(&job);
+        let lines = |text: &str| text.lines().filter(|it| it.contains("0.")).collect::<String>();
+        assert_eq!(lines(of_job.text()), lines(server.execute(DIFFERENT).text()));
+    }
+    for other in &results {
+        assert_eq!(&results[0], other);
+    }
 }
 
 fn addresses_that_cannot_be_fixed_are_reported() {

@@ -264,7 +264,9 @@ look('files', os.listdir('.') + os.listdir('/dev/shm'))
 # The other children, as the fork server knows them.
 ending = sys._getframe(1).f_locals.get('ending')
 look('no frame', ending is None)
-look('children', ending and type(ending).kept.f_locals['children'])
+import ctypes
+forks = type(ending).kept.f_locals['forks']
+look('children', any((ctypes.c_ubyte * (20 * 4096)).in_dll(forks, 'fork_server_children')))
 # The run's control socket, and the pipe for its pictures, are its own.
 for number in range(5, 256):
     try:

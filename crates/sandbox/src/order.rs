@@ -75,7 +75,7 @@ pub struct Fixed {
 }
 
 /// The values that determine the clocks and the random bits of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixedClock {
     /// The time at which the run starts, in nanoseconds since 1970.
     pub start_ns: u64,

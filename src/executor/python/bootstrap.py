@@ -65,14 +65,15 @@ def read_whole(channel, size):
 
 
 def bootstrap(compile=None, pictures=None, seed=None, channel=None):
-    # Prepares the interpreter to run a script as `python script.py` would run a file with the name
-    # "<verification>". Tracebacks show the lines of the script, and no trace of this function. Returns the
-    # functions of check_counters(); here, the first takes the bytes of the script and of the plan. The second of
-    # the four functions reports that the script has run to its last statement, and sends the value of the call that
-    # a test asks for. Instead, it and the third send the value that the script has assigned to `result`.
-    # `compile` is the builtin function if it was used before, otherwise None. `pictures` is the descriptor for
-    # the script's figures, or None. `seed` contains the bytes that seed random numbers in deterministic runs, or
-    # is None. `channel` is the descriptor for the script's checks and for the report about its end, or None.
+    # Prepares the interpreter to run a script as `python script.py` would run a file with the name "<verification>".
+    # Tracebacks show the lines of the script, and no trace of this function. Returns the functions of
+    # check_counters() and, in deterministic runs, of fixed_seeds() for a fork; here, the first takes the bytes of the
+    # script and of the plan. The second of the functions reports that the script has run to its last statement, and
+    # sends the value of the call that a test asks for. Instead, it and the third send the value that the script has
+    # assigned to `result`. `compile` is the builtin function if it was used before, otherwise None. `pictures` is the
+    # descriptor for the script's figures, or None. `seed` contains the bytes that seed random numbers in
+    # deterministic runs, or is None. `channel` is the descriptor for the script's checks and for the report about its
+    # end, or None.
     import builtins, os, sys
 
     source = ""
@@ -255,13 +256,13 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     def begin():
         pass
 
-    observed = None
+    observed = forked = None
     counted, record_failure, rehearse = check_counters(channel)
     if pictures is not None:
         seeds, begin = picture_seeds(pictures)
         Seeds.waiting.update(seeds)
     if seed is not None:
-        seeds, observed = fixed_seeds(seed)
+        seeds, observed, forked = fixed_seeds(seed)
         Seeds.waiting.update(seeds)
     for module in list(Seeds.waiting):
         # A .pth file may have imported the module already.
@@ -270,5 +271,5 @@ def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     if Seeds.waiting:
         sys.meta_path.insert(0, Seeds)
     sys.excepthook = sys.__excepthook__ = excepthook
-    return code_of, reached_end, ended_by, rehearse
+    return code_of, reached_end, ended_by, rehearse, forked
 

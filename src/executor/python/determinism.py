@@ -2,7 +2,8 @@ def fixed_seeds(seed):
     # Makes two runs of a script the same, as far as Python can: random numbers, unless the script sets a seed, the
     # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
     # the module was imported, and a function that describes the run when it has ended. Clocks and random bits of
-    # the machine, such as `os.urandom`, are fixed by a library on Linux, and not here.
+    # the machine, such as `os.urandom`, are fixed by a library on Linux, and not here. Also returns two functions for a process that is
+    # forked before the seed is known: one to be called before the fork, and one that begins again with the seed.
     import os, sys, time
 
     # The script may replace the functions.
@@ -86,6 +87,9 @@ def fixed_seeds(seed):
     observed_clock = 29047
     own = os.path.dirname(os.__file__) + "/lib-dynload/"
 
+    # The newest module that was loaded before the process was forked, and the packages of the modules up to it.
+    newest, native_before = None, frozenset()
+
     def observed():
         # Returns, as text, the answer of the library, or "-" if the library is not loaded, and the names of the
         # installed packages of which native code is loaded.
@@ -93,13 +97,35 @@ def fixed_seeds(seed):
             answer = str(read_clock(observed_clock))
         except OSError:
             answer = "-"
+        return " ".join([answer, *sorted(native_before | native_code())])
+
+    def native_code():
+        # Only looks at the modules that are newer than `newest`, because a look at a module copies its page in a
+        # forked process.
         native = set()
-        for module in list(modules.values()):
-            file = getattr(module, "__file__", None)
+        for name in reversed(modules):
+            if name is newest:
+                break
+            file = getattr(modules[name], "__file__", None)
             if file and file.endswith(".so") and own not in file:
                 # Some modules of a package have names outside of the package.
                 folder = max((path for path in sys.path if file.startswith(path + "/")), key=len, default="")
                 native.add(file[len(folder) + 1 :].partition("/")[0].partition(".")[0])
-        return " ".join([answer, *sorted(native)])
+        return native
 
-    return {"random": seed_random, "numpy.random": seed_numpy, "timeit": seed_timeit}, observed
+    def before_fork():
+        nonlocal newest, native_before
+        native_before = frozenset(native_code())
+        newest = next(reversed(modules))
+
+    def begin_again(seed, generators):
+        # `generators` are those that the loaded modules have created.
+        nonlocal start, given
+        start, given = int.from_bytes(seed, "big"), 0
+        for name, seed_module in (("random", lambda module: module.seed()), ("numpy.random", seed_numpy)):
+            if name in modules:
+                seed_module(modules[name])
+        for generator in generators:
+            generator.seed()
+
+    return {"random": seed_random, "numpy.random": seed_numpy, "timeit": seed_timeit}, observed, (before_fork, begin_again)

@@ -5,9 +5,11 @@ def serve(stream):
     #
     # This process never runs a script. It has one thread, because a fork copies only the calling thread. It
     # uses `_signal`, because the functions of `signal` create an enumeration for each number.
-    import _signal, ctypes, gc, json, mmap, os, resource, select, socket, struct, sys
+    import _signal, ctypes, gc, json, mmap, os, resource, socket, struct, sys
 
     options = json.loads(stream.readline())
+    # Whether runs are deterministic.
+    is_fixed = options["is_fixed"]
     confinement = json.loads(stream.read())
     stream.close()
 
@@ -26,6 +28,8 @@ def serve(stream):
 
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
+    # Its functions are called without releasing Python's global lock.
+    forks = ctypes.PyDLL(confinement["forks"])
 
     def checked(result):
         if result < 0:
@@ -186,7 +190,9 @@ def serve(stream):
         return [thing for thing in found if not isinstance(thing, random.SystemRandom)]
 
     def reseed():
-        # Each fork seeds the generator of `random` itself.
+        # The other runs get their seeds later. Each fork seeds the generator of `random` itself.
+        if is_fixed:
+            return
         for generator in random_generators:
             generator.seed()
         # NumPy's seed() takes a millisecond, so set the whole state of the Mersenne twister instead.
@@ -205,8 +211,16 @@ def serve(stream):
         collect()
 
     def await_script():
+        # `fixed` contains the start of the clock, the seed of random bits, and the seed of generators.
+        fixed = struct.unpack("<QQ32s", read_whole(CONTROL, 48)) if is_fixed else ()
         *lengths, inputs = struct.unpack("<QQQQQ", read_whole(CONTROL, 40))
-        return [read_whole(CONTROL, length) for length in lengths], inputs
+        return fixed, [read_whole(CONTROL, length) for length in lengths], inputs
+
+    def fix(at_ns, bits_seed, seed):
+        # A Python that was linked statically does not load the library of fixed clocks and random bits.
+        if restart_clocks is not None:
+            restart_clocks(ctypes.c_uint64(at_ns), ctypes.c_uint64(bits_seed))
+        begin_again(seed, random_generators)
 
     # --- the end of a script ---
 
@@ -343,72 +357,31 @@ def serve(stream):
     compile("0", "<string>", "exec")
     # Resolve these functions by a first use.
     libc.unshare(0), libc.mount(b"", b"", b"", 0, b""), libc.prctl(-1, 0, 0, 0, 0)
-    libc.setns(-1, 0), libc.capset(None, None), libc.syscall(ctypes.c_long(-1), b"")
+    libc.capset(None, None), libc.syscall(ctypes.c_long(-1), b"")
     sys.stdout.flush()
     sys.stderr.flush()
+    restart_clocks = getattr(libc, "fixed_restart", None) if is_fixed else None
     random_generators = generators()
     # The preparations are the same for every child.
     pictures = CHANNEL if options["takes_pictures"] else None
-    code_of, reached_end, ended_by, rehearse_checks = bootstrap(compile, pictures, channel=CHANNEL)
+    # The seed is not known yet.
+    seed = bytes(32) if is_fixed else None
+    code_of, reached_end, ended_by, rehearse_checks, forked = bootstrap(compile, pictures, seed, CHANNEL)
+    if is_fixed:
+        before_fork, begin_again = forked
+        before_fork()
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)
     gc.freeze()
 
-    children = {}
-    ended, wake = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(ended, False)
-    _signal.signal(_signal.SIGCHLD, lambda *_: None)
-    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    poll = select.poll()
-    poll.register(requests, select.POLLIN)
-    poll.register(ended, select.POLLIN)
-    requests.sendall(b"ready\n")
-    while True:
-        poll.poll()
-        try:
-            os.read(ended, 4096)
-        except BlockingIOError:
-            pass
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            if pid == maker:
-                os._exit(1)
-            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            requests.sendall(b"%s %d\n" % (children.pop(pid), code))
-        if not select.select([requests], [], [], 0)[0]:
-            continue
-        name, descriptors = receive(requests, 16, 5)
-        if len(descriptors) < 5:
-            os._exit(0)
-        stdout, stderr, control, lifeline, channel = descriptors
-        send(init_maker, b"+", lifeline)
-        _, (init,) = receive(init_maker, 1, 1)
-        try:
-            checked(libc.setns(init, CLONE_NEWPID))
-            pid = os.fork()
-        except OSError:
-            # The server has closed the lifeline of the init, or no process can be created.
-            requests.sendall(b"%s -9\n" % name)
-        else:
-            if pid == 0:
-                break
-            children[pid] = name
-        for descriptor in descriptors + (init,):
-            os.close(descriptor)
-
+    descriptors = (ctypes.c_int * 5)()
+    if forks.fork_children(requests.fileno(), init_maker.fileno(), maker, descriptors) != 0:
+        print("this Python has no functions for a fork", file=sys.stderr, flush=True)
+        os._exit(1)
     # Only children reach this point.
     try:
-        _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-        # A script can inspect this frame. It must not see data about other children.
-        children.clear()
+        stdout, stderr, control, _, channel = descriptors
         # Their numbers will belong to other files.
         requests.detach()
         init_maker.detach()
@@ -417,11 +390,13 @@ def serve(stream):
         reseed()
         rehearse(code_of)
         os.write(CONTROL, b"+")
-        (source, plan, call, stdin), inputs = await_script()
+        fixed, (source, plan, call, stdin), inputs = await_script()
         if stdin:
             give_stdin(stdin)
         if inputs:
             main["inputs"] = give_inputs(lambda size: read_whole(CONTROL, size), inputs)
+        if is_fixed:
+            fix(*fixed)
     except BaseException as error:
         print("a child could not be confined: %r" % error, file=sys.stderr, flush=True)
         os._exit(1)

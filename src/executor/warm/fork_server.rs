@@ -29,6 +29,7 @@ use uuid::Uuid;
 use crate::sandbox::{LaunchError, Neighbours, Order, Plan, Role, Tier};
 
 use super::super::containment::NotContained;
+use super::super::determinism::Determinism;
 use super::super::limits::{END_PATIENCE, LOAD_TIMEOUT};
 use super::super::one_shot::OneShotExecutor;
 use super::super::package_folders::PackageFolders;
@@ -94,6 +95,8 @@ pub(super) struct ForkServer {
     pub(super) supervisor: Option<u32>,
     /// The plan of each run, with the readable paths and the limits.
     pub(super) plan: Plan,
+    /// The measures that make runs reproducible; `None` if the admin did not ask for them.
+    pub(super) determinism: Option<Determinism>,
     /// The watch of all warm runs, also of the runs in this fork server's children.
     pub(super) watch: Arc<RunsWatch>,
     /// The control groups of the server's runs. Each child enters one of them.
@@ -133,9 +136,8 @@ impl ForkServer {
         let packages = PackageFolders::of(plan, &alone.untrusted)
             .map_err(ForkServerError::UntrustedUnknown)?
             .ok_or(ForkServerError::Untrusted)?;
-        let takes_pictures = alone.takes_pictures;
-        let options = json!({ "modules": loading.modules, "takes_pictures": takes_pictures });
-        let options = format!("{options}\n");
+        let determinism = contained.determinism;
+        let options = options(loading, alone.takes_pictures, determinism);
         let input = [&contained.interpreter.fork_server[..], options.as_bytes()];
         let order = Order {
             plan: plan.clone(),
@@ -149,7 +151,7 @@ impl ForkServer {
             // The fork server has no control group, because each child has its own group.
             group: None,
             seatbelt: None,
-            fixed: None,
+            fixed: determinism.map(|it| it.of_run(&[0; 32])),
             input_bytes: input.iter().map(|part| part.len()).sum(),
         };
         // If memory cannot be watched, every run in the fork server would end at once. So no fork server is started.
@@ -194,6 +196,7 @@ impl ForkServer {
             running,
             supervisor: pid,
             plan,
+            determinism,
             watch: Arc::clone(watch),
             groups,
             _control: control,
@@ -230,6 +233,16 @@ impl ForkServer {
         self.running.lock().remove(&name);
         Err(error)
     }
+}
+
+/// Returns the first line of a fork server's input.
+fn options(loading: &Loading, takes_pictures: bool, determinism: Option<Determinism>) -> String {
+    let options = json!({
+        "modules": loading.modules,
+        "takes_pictures": takes_pictures,
+        "is_fixed": determinism.is_some(),
+    });
+    format!("{options}\n")
 }
 
 /// Keeps the supervisor on the list until it has ended. If the supervisor was killed, kills the processes that it

@@ -19,11 +19,13 @@ mod runs_watch;
 mod spare;
 mod spare_group;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -52,6 +54,7 @@ pub(crate) struct WarmExecutor {
     alone: Arc<OneShotExecutor>,
     /// The keepers of one or more fork servers. Each fork server loads more modules than the previous one.
     keepers: Vec<Arc<Keeper>>,
+    is_deterministic: bool,
 }
 
 /// The keeper of one fork server. It starts the fork server and replaces it.
@@ -66,6 +69,8 @@ struct Keeper {
     /// The time without a call after which the fork server ends; `None` if it never ends for this reason.
     idle: Option<Duration>,
     state: Mutex<State>,
+    /// Notified when the start of a fork server has ended.
+    changed: Notify,
     /// The number of fork servers that became ready.
     starts: AtomicU64,
     closing: CancellationToken,
@@ -116,23 +121,34 @@ impl WarmExecutor {
     /// Creates an executor for the interpreter and the sandbox of these settings. No code of the `untrusted` folder
     /// runs outside of that sandbox, or in a fork server.
     pub(crate) fn new(settings: &Settings, untrusted: Untrusted) -> Self {
-        let alone = Arc::new(OneShotExecutor::new(settings, untrusted));
+        let mut alone = OneShotExecutor::new(settings, untrusted);
+        alone.preload.clone_from(&settings.preload);
+        let alone = Arc::new(alone);
         let watch = Arc::<RunsWatch>::default();
         let keeper = |count: usize| {
             let modules = settings.preload.iter().take(count).flatten().cloned().collect();
             let watch = Arc::clone(&watch);
             Arc::new(Keeper::new(Arc::clone(&alone), watch, settings, modules))
         };
-        Self { keepers: (1..=settings.preload.len()).map(keeper).collect(), alone }
+        Self {
+            keepers: (1..=settings.preload.len()).map(keeper).collect(),
+            is_deterministic: settings.deterministic.is_some(),
+            alone,
+        }
     }
 
     /// Returns the best ready fork server for a script: the first fork server that has loaded all of the script's
     /// imports, otherwise one with more modules, otherwise one with fewer modules. If the first one does not run,
-    /// starts it for later scripts.
-    fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
+    /// starts it for later scripts. A deterministic run waits for it, because the addresses in its children depend on the
+    /// modules.
+    async fn pool(&self, script: &AuthorizedScript) -> Option<(&Arc<Keeper>, Arc<Pool>)> {
         let loaded: Vec<_> =
             self.keepers.iter().map(|keeper| &keeper.loading.modules[..]).collect();
         let (less, enough) = self.keepers.split_at(choice::of(script.imports(), &loaded));
+        if self.is_deterministic {
+            let best = enough.first()?;
+            return Some((best, best.when_ready().await?));
+        }
         let best = enough.first().and_then(|keeper| Some((keeper, keeper.pool()?)));
         let mut others = enough.iter().skip(1).chain(less.iter().rev());
         best.or_else(|| others.find_map(|keeper| Some((keeper, keeper.ready()?))))
@@ -145,7 +161,10 @@ impl WarmExecutor {
         cancel: CancellationToken,
         echo: Echo,
     ) -> Result<Outcome, RunError> {
-        if let Some((keeper, pool)) = self.pool(&script) {
+        let Some(pool) = cancel.run_until_cancelled(self.pool(&script)).await else {
+            return Ok(Outcome::never_started());
+        };
+        if let Some((keeper, pool)) = pool {
             let _counted = self.alone.count_run();
             let taken = async { (self.alone.unsettled().await, pool.take().await) };
             let Some((unsettled, spare)) = cancel.run_until_cancelled(taken).await else {
@@ -157,7 +176,12 @@ impl WarmExecutor {
                 supervisors.require_ended()?;
                 let limits = RunLimits { neighbours: self.alone.neighbours(), ..limits };
                 match spare.run(Given::to(&script), limits, &cancel, &echo, unsettled).await {
-                    Ok(outcome) => return Ok(outcome),
+                    Ok(outcome) => {
+                        if let Ok(contained) = self.alone.contained().await {
+                            contained.note_observed(outcome.end_report.observed.as_ref());
+                        }
+                        return Ok(outcome);
+                    }
                     Err(NoOutcome::Lost) if echo.has_begun() => {
                         keeper.retire(&pool, State::after(&pool));
                         return Err(RunError::SupervisorDied);
@@ -206,6 +230,7 @@ impl Keeper {
             runs_max: settings.fork_server_runs_max,
             idle: settings.warm_idle,
             state: Mutex::new(State::Absent),
+            changed: Notify::new(),
             starts: AtomicU64::new(0),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -224,6 +249,21 @@ impl Keeper {
             self.tasks.spawn(Arc::clone(self).start());
         }
         pool
+    }
+
+    /// Returns the pool as soon as it is ready. Starts a fork server like [`Self::pool`]. `None` if none becomes ready.
+    async fn when_ready(self: &Arc<Self>) -> Option<Arc<Pool>> {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(pool) = self.pool() {
+                return Some(pool);
+            }
+            if !matches!(*self.state(), State::Starting) {
+                return None;
+            }
+            changed.await;
+        }
     }
 
     /// Returns the pool, if it is ready. Starts nothing.
@@ -271,6 +311,7 @@ impl Keeper {
     fn close(&self) {
         self.closing.cancel();
         *self.state() = State::Closed;
+        self.changed.notify_waiters();
         self.tasks.close();
     }
 
@@ -324,6 +365,8 @@ impl Keeper {
             }
             (_, None) => *state = State::unavailable(),
         }
+        drop(state);
+        self.changed.notify_waiters();
     }
 }
 

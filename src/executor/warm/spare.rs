@@ -33,7 +33,7 @@ use super::exit_status::ExitStatus;
 use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
-use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, lower_beside};
+use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, keep_on_one, lower_beside};
 
 /// The maximum length of a child's message, in bytes. The message is `=`, an exit code and a line feed.
 const END_BYTES_MAX: usize = 8;
@@ -126,7 +126,7 @@ impl Spare {
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
         let memory_bytes = self.memory_bytes(limits).await;
-        lower_beside(limits.neighbours, self.python);
+        self.place(limits.neighbours);
         let (mut watch, mut announced) = (None, None);
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
@@ -197,6 +197,14 @@ impl Spare {
         })
     }
 
+    /// Gives the child its weight and, for a deterministic run, its only processor.
+    fn place(&self, neighbours: Neighbours) {
+        lower_beside(neighbours, self.python);
+        if self.server.determinism.is_some() {
+            keep_on_one(self.python);
+        }
+    }
+
     /// Returns the memory limit of a run in bytes, and applies it to the run's control group.
     async fn memory_bytes(&mut self, limits: RunLimits) -> u64 {
         let usual = self.server.plan.limits;
@@ -237,8 +245,10 @@ impl Spare {
         let exit_status = self.exit_status.as_ref();
         let (mut from_child, mut to_child) = control.split();
         let hand_over = async {
+            let fixed = server.determinism.map(|it| Cow::Owned(given.fixed_values(it)));
+            let parts: Vec<_> = fixed.into_iter().chain(given.input()).collect();
             // If this fails, the child has died, and `ended` reports that.
-            let _ = write_parts(&mut to_child, &given.input()).await;
+            let _ = write_parts(&mut to_child, &parts).await;
             std::future::pending::<()>().await;
         };
         let listen = async {

@@ -1,6 +1,6 @@
 //! Decides which runs and results other calls may use. In doubt, each call runs its script itself.
 
-use crate::executor::{Determinism, Outcome, Surroundings};
+use crate::executor::{Determinism, Outcome, Start, Surroundings};
 use crate::gateway::AuthorizedScript;
 use crate::safety;
 use crate::verification::differences::{Differences, Names};
@@ -48,10 +48,12 @@ pub(super) fn may_be_used_again(
     differences: &Differences,
     surroundings: &Surroundings,
 ) -> bool {
-    let Outcome { stdout, stderr, end_report, tier, .. } = outcome;
+    let Outcome { stdout, stderr, end_report, tier, start, .. } = outcome;
+    // Addresses depend on how the interpreter was started. A run whose fork server has failed gets a new interpreter.
+    let usual = if surroundings.preload.is_empty() { Start::Cold } else { Start::Warm };
     let depends_on_load = outcome.verdict.as_ref().is_some_and(|verdict| verdict.depends_on_load);
     let is_disturbed = outcome.is_starved || outcome.took_pipes || depends_on_load;
-    if !outcome.is_result() || tier.is_none() || is_disturbed {
+    if !outcome.is_result() || tier.is_none() || is_disturbed || *start != usual {
         return false;
     }
     let is_short_of_memory =
@@ -91,6 +93,7 @@ mod tests {
             memory_mib: 1,
             plan_sha256: String::new(),
             determinism: Some(Determinism::complete()),
+            preload: Vec::new(),
         }
     }
 

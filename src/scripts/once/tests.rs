@@ -75,6 +75,7 @@ impl Machine {
             memory_mib: 1024,
             plan_sha256: String::new(),
             determinism: Some(Determinism::complete()),
+            preload: Vec::new(),
         }));
         let executor = Arc::new(executor);
         let lookup = |name: &str| {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use nix::unistd::{getegid, geteuid};
 use serde::Serialize;
 
+use super::super::linux::libraries::FORKS_PATH;
 use super::super::linux::syscalls::{self, Becomes, Filtered};
 use super::super::supervisor::platform::file_tree;
 use super::super::{LaunchError, Order};
@@ -23,6 +24,8 @@ pub(super) struct Confinement {
     /// A descriptor of the machine's `/proc`, through which a child maps its user. The descriptor is closed before the
     /// script runs.
     proc: RawFd,
+    /// The path of the library with the main loop of the fork server.
+    forks: &'static str,
     /// The UID that the child keeps.
     uid: u32,
     /// The GID that the child keeps.
@@ -49,6 +52,7 @@ impl Confinement {
         let own_folders = file_tree::own_folders(plan);
         Ok(Self {
             proc,
+            forks: FORKS_PATH,
             uid: geteuid().as_raw(),
             gid: getegid().as_raw(),
             scratch: plan.scratch.clone(),

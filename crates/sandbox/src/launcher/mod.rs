@@ -82,7 +82,10 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
         if fixed.addresses {
             addresses::fix().or_fail(LaunchError::PrepareProcess)?;
         }
-        processor::stay();
+        // Each child of a fork server has a processor of its own.
+        if order.role == Role::Script {
+            processor::stay();
+        }
     }
     match order.role {
         Role::Script if order.plan.tier == Tier::Off => become_unconfined(&order, &input, parent),

@@ -97,6 +97,13 @@ static __attribute__((constructor)) void begin(void) {
     unsetenv("LD_PRELOAD");
 }
 
+// Begins again with other values, for a process that was forked before they were known. It continues as a program that
+// has just started.
+PUBLIC void fixed_restart(uint64_t at_ns, uint64_t new_seed) {
+    start = at_ns, seed = new_seed, forks = 0;
+    started = worked = waited = drawn = 0;
+}
+
 // Time.
 
 static uint64_t elapsed(void) {

@@ -1,17 +1,11 @@
-//! Places the library that answers a program's clocks and random bits from fixed values (`fixed.c`), and makes the
-//! dynamic loader load it. This module never decides which runs get the library.
+//! Makes the dynamic loader load the library that answers a program's clocks and random bits from fixed values
+//! (`fixed.c`). This module never decides which runs get the library.
 
-use std::fs::{File, Permissions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::{FixedClock, Order, Tier};
-
-/// The library for the target's architecture. It needs no particular C library.
-const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fixed.so"));
 
 /// The name of the file. It is in the root of the run's file tree, or in the scratch folder.
 const FILE: &str = ".fixed.so";
@@ -29,13 +23,6 @@ pub(crate) fn library(order: &Order) -> Option<PathBuf> {
     let is_loadable = order.plan.tier == Tier::T3
         || statvfs(&order.scratch).is_ok_and(|it| !it.flags().contains(FsFlags::ST_NOEXEC));
     (is_one_entry && is_loadable).then_some(path)
-}
-
-/// Writes the library to `path`, readable to every user.
-pub(crate) fn place(path: &Path) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(LIBRARY)?;
-    file.set_permissions(Permissions::from_mode(0o444))
 }
 
 /// Returns the variables with which the dynamic loader loads the library. The library removes both from `environ`; where the

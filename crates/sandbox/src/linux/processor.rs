@@ -23,11 +23,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use nix::libc::EAGAIN;
-use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -301,6 +302,21 @@ pub(crate) fn stay() {
         && one.set(processor).is_ok()
     {
         let _ = sched_setaffinity(Pid::from_raw(0), &one);
+    }
+}
+
+/// Keeps `process` on one processor. The processors of this process take turns. A failure is ignored, because only the
+/// order of threads depends on it.
+pub fn keep_on_one(process: Pid) {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let Ok(own) = sched_getaffinity(Pid::from_raw(0)) else { return };
+    let usable = || (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usable().count().max(1);
+    let mut one = CpuSet::new();
+    if let Some(number) = usable().nth(turn)
+        && one.set(number).is_ok()
+    {
+        let _ = sched_setaffinity(process, &one);
     }
 }
 

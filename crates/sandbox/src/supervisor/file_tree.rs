@@ -15,7 +15,8 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{chdir, pivot_root};
 
 use crate::error::{OrFail as _, OsError};
-use crate::linux::{DEVICES, SHARED_MEMORY, fixed, unescape};
+use crate::linux::libraries::Library;
+use crate::linux::{DEVICES, SHARED_MEMORY, unescape};
 use crate::{ArtifactFolder, LaunchError, Plan};
 
 /// The folder in which the tree is laid out. Every Linux has it, and no plan lists it.
@@ -49,11 +50,11 @@ pub(crate) struct FileTree(());
 
 impl FileTree {
     /// Lays out the tree in this process's mount namespace. If `owner` is given, the run's own folders belong to this
-    /// UID and GID. If `library` is given, the tree contains the library of fixed values at this path.
+    /// UID and GID. The tree contains `libraries`.
     pub(super) fn lay_out(
         plan: &Plan,
         owner: Option<u32>,
-        library: Option<&Path>,
+        libraries: &[Library],
     ) -> Result<Self, LaunchError> {
         // Make all mounts private, because mounts made here must not propagate to other namespaces.
         mount_none("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)
@@ -96,8 +97,9 @@ impl FileTree {
         for (link, target) in &plan.links {
             make_link(link, target)?;
         }
-        if let Some(library) = library.map(staged) {
-            fixed::place(&library).map_err(|error| lay_out_failed(&library, error.into()))?;
+        for library in libraries {
+            let at = staged(&library.path);
+            library.place(&at).map_err(|error| lay_out_failed(&at, error.into()))?;
         }
         // The dynamic loader reads the program's path from this link ($ORIGIN in a library path, ld.so(8)). The rest of
         // `/proc` does not exist in the run's file tree.

@@ -20,7 +20,8 @@ use crate::error::{OrFail as _, OsError};
 use crate::init::INIT_ARGUMENT;
 use crate::launcher::LAUNCHER_ARGUMENT;
 use crate::linux::identity::{OwnProcess, RunUser};
-use crate::linux::{READY, SignalScope, capabilities, fixed};
+use crate::linux::libraries::Library;
+use crate::linux::{READY, SignalScope, capabilities};
 use crate::{ControlGroup, LaunchError, NOBODY, Order, SIGNAL_SCOPE_ABI, Tier, passing};
 
 /// The host name inside the run.
@@ -75,8 +76,8 @@ pub(super) fn launch(
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
         // Before the folder belongs to another user, who could replace it.
-        if let Some(library) = fixed::library(order) {
-            fixed::place(&library).or_fail(LaunchError::CreateScratch)?;
+        for library in Library::of(order) {
+            library.place(&library.path).or_fail(LaunchError::CreateScratch)?;
         }
         if order.plan.tier > Tier::Off && user == RunUser::Nobody {
             // The run will belong to another user. This process must be able to kill it with a signal.
@@ -106,7 +107,7 @@ pub(super) fn launch(
     let launcher = start_launcher(".")?;
     chdir("/").or_fail(LaunchError::IsolateMounts)?;
     let owner = (user == RunUser::Nobody).then_some(NOBODY);
-    let tree = FileTree::lay_out(&order.plan, owner, fixed::library(order).as_deref())?;
+    let tree = FileTree::lay_out(&order.plan, owner, &Library::of(order))?;
     // Enter the tree only after both are ready, because until then they need the machine's file tree.
     init.wait_ready(LaunchError::StartInit)?;
     launcher.wait_ready(LaunchError::StartLauncher)?;

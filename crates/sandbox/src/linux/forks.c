@@ -1,0 +1,174 @@
+// The main loop of a fork server: forks a child for each request of the server, and reports the ends of the children.
+//
+// A Python process allocates and frees objects with every step, and its children would begin with what these left. Here,
+// only the stack and one table change. So all children begin with the same memory, and an object has the same address
+// in each of them.
+//
+// The fork server loads this library with `dlopen`. It depends on no particular C library, and on the functions that
+// Python's C API has for a fork (https://docs.python.org/3/c-api/sys.html).
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+#define NAME_BYTES 16
+// The standard output and error of a child, its socket to the server, the lifeline of its init, and its side channel.
+#define DESCRIPTORS 5
+#define LIFELINE 3
+// More children than a server runs at once. A further child is reported as killed.
+#define CHILDREN_MAX 4096
+
+void PyOS_BeforeFork(void) __attribute__((weak));
+void PyOS_AfterFork_Child(void) __attribute__((weak));
+
+struct child {
+    pid_t pid;
+    char name[NAME_BYTES];
+};
+
+// The children that are alive: the first `count`. A test reads the table.
+PUBLIC struct child fork_server_children[CHILDREN_MAX];
+static size_t count;
+// The socket to the server.
+static int requests;
+
+static void fail(const char *text) {
+    ssize_t written = write(2, text, strlen(text));
+    (void)written;
+    _exit(1);
+}
+
+static void send_all(int socket, const char *bytes, size_t length) {
+    while (length) {
+        ssize_t sent = send(socket, bytes, length, MSG_NOSIGNAL);
+        // The server has ended.
+        if (sent < 0 && errno != EINTR) _exit(0);
+        if (sent > 0) bytes += sent, length -= (size_t)sent;
+    }
+}
+
+// Reports the exit code of a child, or minus the number of the signal that has ended it.
+static void report(const char *name, int code) {
+    char line[NAME_BYTES + 16], digits[8];
+    size_t at = NAME_BYTES, length = 0;
+    memcpy(line, name, NAME_BYTES);
+    line[at++] = ' ';
+    if (code < 0) line[at++] = '-', code = -code;
+    do digits[length++] = (char)('0' + code % 10);
+    while (code /= 10);
+    while (length) line[at++] = digits[--length];
+    line[at++] = '\n';
+    send_all(requests, line, at);
+}
+
+// Reports the children that have ended. `maker` is the process that makes their inits.
+static void reap(pid_t maker) {
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == maker) fail("the process that makes inits has ended\n");
+        size_t at = 0;
+        while (at < count && fork_server_children[at].pid != pid) at++;
+        if (at == count) continue;
+        report(fork_server_children[at].name, WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status));
+        fork_server_children[at] = fork_server_children[--count];
+        memset(&fork_server_children[count], 0, sizeof fork_server_children[count]);
+    }
+}
+
+// Receives a message of `size` bytes with up to DESCRIPTORS descriptors. Returns the number of descriptors.
+static size_t receive(int socket, char *message, size_t size, int *descriptors) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+    } control;
+    struct iovec part = {.iov_base = message, .iov_len = size};
+    struct msghdr parts = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t received;
+    do received = recvmsg(socket, &parts, MSG_CMSG_CLOEXEC);
+    while (received < 0 && errno == EINTR);
+    struct cmsghdr *rights = received > 0 ? CMSG_FIRSTHDR(&parts) : NULL;
+    if (!rights || rights->cmsg_type != SCM_RIGHTS) return 0;
+    size_t bytes = rights->cmsg_len - CMSG_LEN(0);
+    memcpy(descriptors, CMSG_DATA(rights), bytes);
+    return bytes / sizeof(int);
+}
+
+static void send_descriptor(int socket, int descriptor) {
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
+    char message = '+';
+    struct iovec part = {.iov_base = &message, .iov_len = 1};
+    struct msghdr parts = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    if (sendmsg(socket, &parts, MSG_NOSIGNAL) != 1) fail("the process that makes inits cannot be reached\n");
+}
+
+// Forks a child with the name `name`. Returns 0 in the child.
+static pid_t fork_child(const char *name, int init_maker, int lifeline) {
+    char answer;
+    int init[DESCRIPTORS];
+    send_descriptor(init_maker, lifeline);
+    if (receive(init_maker, &answer, 1, init) != 1) fail("no init was made\n");
+    // The call fails if the server has closed the lifeline of the init.
+    pid_t pid = count < CHILDREN_MAX && setns(init[0], CLONE_NEWPID) == 0 ? fork() : -1;
+    if (pid != 0) close(init[0]);
+    if (pid < 0) report(name, -SIGKILL);
+    if (pid > 0) {
+        fork_server_children[count].pid = pid;
+        memcpy(fork_server_children[count++].name, name, NAME_BYTES);
+    }
+    return pid;
+}
+
+static void ignore(int signal) { (void)signal; }
+
+// Tells the server that the fork server is ready, and forks children until the server closes its end of `socket`.
+//
+// Returns in the children only: 0, with the descriptors of the child in `descriptors`. In the fork server, returns -1 if
+// this Python has no functions for a fork. Otherwise the process ends with this function.
+PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptors[DESCRIPTORS]) {
+    if (!PyOS_BeforeFork || !PyOS_AfterFork_Child) return -1;
+    requests = socket;
+    sigset_t ends, usual;
+    struct sigaction interrupt = {.sa_handler = ignore}, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ends, &usual);
+    sigaction(SIGCHLD, &interrupt, &before);
+    // Once for all children, because Python code runs in it.
+    PyOS_BeforeFork();
+    send_all(requests, "ready\n", 6);
+    while (1) {
+        // The end of a child interrupts the wait.
+        struct pollfd request = {.fd = requests, .events = POLLIN};
+        int is_requested = ppoll(&request, 1, NULL, &usual) > 0;
+        reap(maker);
+        if (!is_requested) continue;
+        char name[NAME_BYTES];
+        if (receive(requests, name, sizeof name, descriptors) != DESCRIPTORS) _exit(0);
+        if (fork_child(name, init_maker, descriptors[LIFELINE]) == 0) break;
+        for (size_t at = 0; at < DESCRIPTORS; at++) close(descriptors[at]);
+    }
+    // A script can read this memory. It must not see data about other children.
+    memset(fork_server_children, 0, count * sizeof fork_server_children[0]);
+    count = 0;
+    sigaction(SIGCHLD, &before, NULL);
+    sigprocmask(SIG_SETMASK, &usual, NULL);
+    PyOS_AfterFork_Child();
+    return 0;
+}
