@@ -169,4 +169,27 @@ mod tests {
             assert!(!is_used(outcome), "{shown}");
         }
     }
+
+    #[test]
+    fn a_result_is_used_again_if_the_interpreter_was_started_as_usual() {
+        let observed = Some(Observed { started: Some(0), native: BTreeSet::new() });
+        let outcome = |start| Outcome {
+            ending: Ending::Exited(0),
+            tier: Some(Tier::T3),
+            end_report: EndReport { observed: observed.clone(), ..EndReport::default() },
+            start,
+            ..Outcome::never_started()
+        };
+        let warm = vec![vec!["json".to_owned()]];
+        for (preload, start, expected) in [
+            (Vec::new(), Start::Cold, true),
+            (warm.clone(), Start::Warm, true),
+            (warm, Start::Cold, false),
+            (Vec::new(), Start::Warm, false),
+        ] {
+            let of = Surroundings { preload, ..surroundings(Tier::T3, "PYTHONHASHSEED") };
+            let is_used = may_be_used_again(&outcome(start), &Differences::default(), &of);
+            assert_eq!(is_used, expected, "{start:?} {:?}", of.preload);
+        }
+    }
 }
