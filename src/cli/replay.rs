@@ -368,7 +368,6 @@ impl Again<'_> {
             Err(reason) => return Replayed { not_run: Some(reason), ..replayed },
         };
         let surroundings = self.scripts.surroundings(&permit).await;
-        let determinism = surroundings.and_then(|surroundings| surroundings.determinism);
         let names = permit.script().names().map(Names::of);
         let differences = Differences::of(names, permit.script().source().as_str());
         let mut results = BTreeSet::new();
@@ -387,7 +386,8 @@ impl Again<'_> {
                     }
                     let streams = [outcome.stdout.content(), outcome.stderr.content()];
                     let observed = outcome.end_report.observed.as_ref();
-                    let words = differences.of_run(determinism, observed, streams);
+                    let measures = surroundings.as_ref().and_then(|of| of.measures(outcome.start));
+                    let words = differences.of_run(measures, observed, streams);
                     replayed.may_differ_by.extend(as_texts(&words));
                     if let Some(first) = &first
                         && replayed.between.is_empty()

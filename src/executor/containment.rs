@@ -117,8 +117,7 @@ impl Contained {
         (self.plan.tier == Tier::Seatbelt).then(order)
     }
 
-    /// Returns the interpreter and the sandbox of scripts, for receipts.
-    /// `preload` lists the modules of the fork servers.
+    /// Returns the interpreter and the sandbox of scripts, for receipts. `preload` lists the modules of the fork servers.
     pub(super) fn surroundings(&self, preload: &[Vec<String>]) -> Surroundings {
         let Self { interpreter, plan, .. } = self;
         let preload = if plan.tier == Tier::T3 { preload.to_vec() } else { Vec::new() };

@@ -56,8 +56,7 @@ impl Determinism {
         Self { clock: self.clock.filter(|_| is_fixed), ..self }
     }
 
-    /// Returns the properties of a run with the script's SHA-256 `sha256`.
-    /// A fork server has a seed of zeros, because its children get the values of their runs later.
+    /// Returns the properties of a run with the script's SHA-256 `sha256`. A fork server has a seed of zeros, because its children get the values of their runs later.
     pub(super) fn of_run(self, sha256: &[u8; 32]) -> Fixed {
         let seed = sha256.first_chunk().copied().map_or(0, u64::from_le_bytes);
         let start_ns = self.clock.and_then(|at| u64::try_from(at.timestamp_nanos_opt()?).ok());

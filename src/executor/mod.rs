@@ -222,6 +222,14 @@ pub(crate) enum InReach {
 }
 
 impl Surroundings {
+    /// Returns the measures that apply to a run with this start. Addresses depend on the start, and runs get a new
+    /// interpreter if their fork server has failed.
+    pub(crate) fn measures(&self, start: Start) -> Option<Determinism> {
+        let usual = if self.preload.is_empty() { Start::Cold } else { Start::Warm };
+        let fixes = |it: Determinism| it.fixes_addresses && start == usual;
+        self.determinism.map(|it| Determinism { fixes_addresses: fixes(it), ..it })
+    }
+
     /// Returns why scripts can read one of `files`, which are canonical paths. Returns `None` if scripts can read none
     /// of these files. For a tier that does not protect files, returns the reason even if `files` is empty.
     pub(crate) fn reach_of<'p>(

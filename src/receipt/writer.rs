@@ -540,7 +540,9 @@ impl Draft {
             });
         let id = &self.verification_id;
         let observed = outcome.and_then(|outcome| outcome.end_report.observed.as_ref());
-        let determinism = surroundings.as_ref().and_then(|(of, _)| of.determinism);
+        let measures =
+            |of: &Surroundings| outcome.map_or(of.determinism, |it| of.measures(it.start));
+        let determinism = surroundings.as_ref().and_then(|(of, _)| measures(of));
         let streams = outcome.iter().flat_map(|of| [of.stdout.content(), of.stderr.content()]);
         let may_differ_by = self.differences.of_run(determinism, observed, streams);
         let memory_mib = surroundings.as_ref().map_or(0, |(of, _)| of.memory_mib);

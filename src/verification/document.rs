@@ -76,7 +76,7 @@ pub(crate) fn verdict_on_run(
 ) -> Verdict {
     let names = script.names();
     let checks = names.map_or(&[][..], |names| &names.checks);
-    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
+    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.measures(outcome.start));
     let determinism = determinism.map(|it| it.confirmed(outcome.end_report.observed.as_ref()));
     let uses = names.map_or(&[][..], |names| &names.uses);
     let differs = sources::differ(uses, determinism);
@@ -369,7 +369,7 @@ fn may_differ(
     circumstances: &Circumstances,
     outcome: &Outcome,
 ) -> bool {
-    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.determinism);
+    let determinism = circumstances.surroundings.as_ref().and_then(|of| of.measures(outcome.start));
     let observed = outcome.end_report.observed.as_ref();
     let may_differ_by = Differences::of(names.map(Names::of), source).of_run(
         determinism,

@@ -49,21 +49,6 @@ def give_inputs(read, size):
     return inputs
 
 
-def read_whole(channel, size):
-    # Reads `size` bytes for a process that waits for its script. Ends the process if the channel was closed,
-    # because the process is then no longer needed.
-    import os
-
-    parts = []
-    while size:
-        part = os.read(channel, min(size, 1 << 16))
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
 def bootstrap(compile=None, pictures=None, seed=None, channel=None):
     # Prepares the interpreter to run a script as `python script.py` would run a file with the name "<verification>".
     # Tracebacks show the lines of the script, and no trace of this function. Returns the functions of

@@ -2,8 +2,9 @@ def fixed_seeds(seed):
     # Makes two runs of a script the same, as far as Python can: random numbers, unless the script sets a seed, the
     # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
     # the module was imported, and a function that describes the run when it has ended. Clocks and random bits of
-    # the machine, such as `os.urandom`, are fixed by a library on Linux, and not here. Also returns two functions for a process that is
-    # forked before the seed is known: one to be called before the fork, and one that begins again with the seed.
+    # the machine, such as `os.urandom`, are fixed by a library on Linux, and not here. Also returns two functions for
+    # a process that is forked before the seed is known: one to be called before the fork, and one that begins again
+    # with the seed.
     import os, sys, time
 
     # The script may replace the functions.
@@ -102,11 +103,14 @@ def fixed_seeds(seed):
     def native_code():
         # Only looks at the modules that are newer than `newest`, because a look at a module copies its page in a
         # forked process.
-        native = set()
+        names, native = [], set()
         for name in reversed(modules):
             if name is newest:
                 break
-            file = getattr(modules[name], "__file__", None)
+            names.append(name)
+        # A look at a module may load another one.
+        for name in names:
+            file = getattr(modules.get(name), "__file__", None)
             if file and file.endswith(".so") and own not in file:
                 # Some modules of a package have names outside of the package.
                 folder = max((path for path in sys.path if file.startswith(path + "/")), key=len, default="")
@@ -122,10 +126,12 @@ def fixed_seeds(seed):
         # `generators` are those that the loaded modules have created.
         nonlocal start, given
         start, given = int.from_bytes(seed, "big"), 0
-        for name, seed_module in (("random", lambda module: module.seed()), ("numpy.random", seed_numpy)):
-            if name in modules:
-                seed_module(modules[name])
+        if "random" in modules:
+            modules["random"].seed()
+        if "numpy.random" in modules:
+            seed_numpy(modules["numpy.random"])
         for generator in generators:
             generator.seed()
 
-    return {"random": seed_random, "numpy.random": seed_numpy, "timeit": seed_timeit}, observed, (before_fork, begin_again)
+    seeds = {"random": seed_random, "numpy.random": seed_numpy, "timeit": seed_timeit}
+    return seeds, observed, (before_fork, begin_again)

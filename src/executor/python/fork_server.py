@@ -190,9 +190,7 @@ def serve(stream):
         return [thing for thing in found if not isinstance(thing, random.SystemRandom)]
 
     def reseed():
-        # The other runs get their seeds later. Each fork seeds the generator of `random` itself.
-        if is_fixed:
-            return
+        # Each fork seeds the generator of `random` itself.
         for generator in random_generators:
             generator.seed()
         # NumPy's seed() takes a millisecond, so set the whole state of the Mersenne twister instead.
@@ -210,11 +208,21 @@ def serve(stream):
         flush()
         collect()
 
+    def read_whole(size):
+        # A call of C, because otherwise the memory would depend on the parts in which the bytes arrive. Ends the process
+        # if the channel was closed, because the process is then no longer needed.
+        whole = bytearray(size)
+        if size:
+            into = ctypes.byref(ctypes.c_char.from_buffer(whole))
+            if forks.fork_server_read(CONTROL, into, ctypes.c_size_t(size)) != 0:
+                os._exit(0)
+        return whole
+
     def await_script():
         # `fixed` contains the start of the clock, the seed of random bits, and the seed of generators.
-        fixed = struct.unpack("<QQ32s", read_whole(CONTROL, 48)) if is_fixed else ()
-        *lengths, inputs = struct.unpack("<QQQQQ", read_whole(CONTROL, 40))
-        return fixed, [read_whole(CONTROL, length) for length in lengths], inputs
+        fixed = struct.unpack("<QQ32s", read_whole(48)) if is_fixed else ()
+        *lengths, inputs = struct.unpack("<QQQQQ", read_whole(40))
+        return fixed, [read_whole(length) for length in lengths], inputs
 
     def fix(at_ns, bits_seed, seed):
         # A Python that was linked statically does not load the library of fixed clocks and random bits.
@@ -387,14 +395,15 @@ def serve(stream):
         init_maker.detach()
         own_number = os.getpid()
         confine(stdout, stderr, control, channel, null)
-        reseed()
+        if not is_fixed:
+            reseed()
         rehearse(code_of)
         os.write(CONTROL, b"+")
         fixed, (source, plan, call, stdin), inputs = await_script()
         if stdin:
             give_stdin(stdin)
         if inputs:
-            main["inputs"] = give_inputs(lambda size: read_whole(CONTROL, size), inputs)
+            main["inputs"] = give_inputs(read_whole, inputs)
         if is_fixed:
             fix(*fixed)
     except BaseException as error:

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -161,10 +161,11 @@ impl WarmExecutor {
         cancel: CancellationToken,
         echo: Echo,
     ) -> Result<Outcome, RunError> {
-        let Some(pool) = cancel.run_until_cancelled(self.pool(&script)).await else {
+        let pool = timeout(limits.timeout, self.pool(&script));
+        let Some(pool) = cancel.run_until_cancelled(pool).await else {
             return Ok(Outcome::never_started());
         };
-        if let Some((keeper, pool)) = pool {
+        if let Ok(Some((keeper, pool))) = pool {
             let _counted = self.alone.count_run();
             let taken = async { (self.alone.unsettled().await, pool.take().await) };
             let Some((unsettled, spare)) = cancel.run_until_cancelled(taken).await else {
@@ -259,7 +260,8 @@ impl Keeper {
             if let Some(pool) = self.pool() {
                 return Some(pool);
             }
-            if !matches!(*self.state(), State::Starting) {
+            // The start may have ended since then, so only these states mean that no fork server will be ready.
+            if matches!(*self.state(), State::Unavailable { .. } | State::Closed) {
                 return None;
             }
             changed.await;

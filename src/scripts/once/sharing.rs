@@ -1,6 +1,6 @@
 //! Decides which runs and results other calls may use. In doubt, each call runs its script itself.
 
-use crate::executor::{Determinism, Outcome, Start, Surroundings};
+use crate::executor::{Determinism, Outcome, Surroundings};
 use crate::gateway::AuthorizedScript;
 use crate::safety;
 use crate::verification::differences::{Differences, Names};
@@ -49,19 +49,18 @@ pub(super) fn may_be_used_again(
     surroundings: &Surroundings,
 ) -> bool {
     let Outcome { stdout, stderr, end_report, tier, start, .. } = outcome;
-    // Addresses depend on how the interpreter was started. A run whose fork server has failed gets a new interpreter.
-    let usual = if surroundings.preload.is_empty() { Start::Cold } else { Start::Warm };
     let depends_on_load = outcome.verdict.as_ref().is_some_and(|verdict| verdict.depends_on_load);
     let is_disturbed = outcome.is_starved || outcome.took_pipes || depends_on_load;
-    if !outcome.is_result() || tier.is_none() || is_disturbed || *start != usual {
+    if !outcome.is_result() || tier.is_none() || is_disturbed {
         return false;
     }
     let is_short_of_memory =
         stderr.content().windows(OUT_OF_MEMORY.len()).any(|window| window == OUT_OF_MEMORY);
     let shown = [stdout.content(), stderr.content()];
     let observed = end_report.observed.as_ref();
-    let may_differ_by = differences.of_run(surroundings.determinism, observed, shown);
-    let confirmed = surroundings.determinism.map(|it| it.confirmed(observed));
+    let measures = surroundings.measures(*start);
+    let may_differ_by = differences.of_run(measures, observed, shown);
+    let confirmed = measures.map(|it| it.confirmed(observed));
     confirmed.is_some_and(has_clock_and_addresses)
         && may_differ_by.is_empty()
         && !is_short_of_memory
@@ -76,7 +75,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::executor::{Captured, EndReport, Ending, Observed};
+    use crate::executor::{Captured, EndReport, Ending, Observed, Start};
     use crate::sandbox::Tier;
     use crate::verdict::{Conclusion, Verdict};
 

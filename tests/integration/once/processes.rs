@@ -24,6 +24,8 @@ tests! {
         the_advice_about_a_missing_module_is_not_stored,
         a_changed_environment_has_no_results,
         kills_lose_no_result;
+    needs [Tier3, FixedAddresses, Packages]:
+        results_of_warm_runs_are_used_again_for_warm_runs;
 }
 
 /// Returns a server that uses results again. Its variables are the same in each process, because scripts can read them.
@@ -82,6 +84,26 @@ fn a_later_process_uses_a_result() {
     }
     let mode = receipts.path("receipts/answers").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o700);
+}
+
+/// The addresses in a fork differ from those in a new interpreter.
+fn results_of_warm_runs_are_used_again_for_warm_runs() {
+    let receipts = Receipts::new();
+    let warm = || with_receipts(&receipts).without("QWED_MCP_WARM").connect();
+    let (mut server, mut of_other, mut cold) = (warm(), warm(), with_receipts(&receipts).connect());
+    for code in [
+        "print(id([]), 6 * 7)",
+        "import sympy, z3\nprint(sympy.factor(sympy.Symbol('x') ** 2 - 1), z3.Int('x') + 1)",
+    ] {
+        let first = server.execute(code);
+        assert_eq!(first.execution()["warm"], true, "{code}");
+        assert!(!is_cached(&first), "{code}");
+        for other in [server.execute(code), of_other.execute(code)] {
+            assert!(is_cached(&other), "{code}");
+            assert_eq!(other.texts, first.texts, "{code}");
+        }
+        assert!(!is_cached(&cold.execute(code)), "{code}");
+    }
 }
 
 fn batches_share_results() {

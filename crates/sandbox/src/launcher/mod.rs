@@ -82,7 +82,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
         if fixed.addresses {
             addresses::fix().or_fail(LaunchError::PrepareProcess)?;
         }
-        // Each child of a fork server has a processor of its own.
+        // The children of a fork server get their processors later.
         if order.role == Role::Script {
             processor::stay();
         }

@@ -483,6 +483,8 @@ PUBLIC uint32_t arc4random_uniform(uint32_t bound) {
 // descriptor is of an unnamed file in the scratch folder.
 static int random_file(const char *path, int flags) {
     begin();
+    // A path without the right to read (open(2)) stands for the device itself.
+    if (flags & O_PATH) return -1;
     if (!path || (strcmp(path, "/dev/urandom") != 0 && strcmp(path, "/dev/random") != 0)) return -1;
     static int (*next)(const char *, int, ...);
     if (!next) next = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");

@@ -172,3 +172,13 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
     PyOS_AfterFork_Child();
     return 0;
 }
+
+// Reads `size` bytes. Returns 0, or -1 if the file ends or cannot be read.
+PUBLIC int fork_server_read(int file, char *into, size_t size) {
+    while (size) {
+        ssize_t got = read(file, into, size);
+        if (got > 0) into += got, size -= (size_t)got;
+        else if (got == 0 || errno != EINTR) return -1;
+    }
+    return 0;
+}

@@ -295,27 +295,29 @@ fn nice_of_session(text: &str) -> Option<i32> {
 }
 
 /// Keeps this thread, and the program that it becomes, on its present processor. The kernel has chosen this processor
-/// among the idle ones when the process started. A failure is ignored, because only the order of threads depends on it.
+/// among the idle ones when the process started.
 pub(crate) fn stay() {
-    let mut one = CpuSet::new();
-    if let Ok(processor) = sched_getcpu()
-        && one.set(processor).is_ok()
-    {
-        let _ = sched_setaffinity(Pid::from_raw(0), &one);
+    if let Ok(processor) = sched_getcpu() {
+        keep_on(processor, Pid::from_raw(0));
     }
 }
 
-/// Keeps `process` on one processor. The processors of this process take turns. A failure is ignored, because only the
-/// order of threads depends on it.
+/// Keeps `process` on one of this process's processors, which take turns.
 pub fn keep_on_one(process: Pid) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let Ok(own) = sched_getaffinity(Pid::from_raw(0)) else { return };
-    let usable = || (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
-    let turn = NEXT.fetch_add(1, Ordering::Relaxed) % usable().count().max(1);
+    let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
+    let usable: Vec<usize> = usable.collect();
+    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+    if let Some(processor) = usable.get(turn % usable.len().max(1)) {
+        keep_on(*processor, process);
+    }
+}
+
+/// Keeps `process` on a processor. Ignores a failure, because only the order of threads depends on it.
+fn keep_on(processor: usize, process: Pid) {
     let mut one = CpuSet::new();
-    if let Some(number) = usable().nth(turn)
-        && one.set(number).is_ok()
-    {
+    if one.set(processor).is_ok() {
         let _ = sched_setaffinity(process, &one);
     }
 }
