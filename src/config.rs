@@ -51,9 +51,12 @@ const PRELOAD_LIGHT: &str = "
     struct sys tempfile textwrap time traceback types typing unittest uuid warnings zoneinfo
 ";
 
-/// The libraries that verifications use in addition. Only some warm interpreters preload them, because forks with them
-/// are slower.
-const PRELOAD_HEAVY: &str = "numpy sympy z3 qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
+/// The libraries that most verifications use in addition. Only some warm interpreters preload them, because forks with
+/// them are slower.
+const PRELOAD_USUAL: &str = "numpy sympy z3";
+
+/// The packages of QWED, which some verifications use in addition. They take as much memory as the libraries.
+const PRELOAD_GUARDS: &str = "qwed_legal qwed_finance qwed_tax qwed_ucp qwed_new";
 
 /// The module for drawing that scripts use in addition to the libraries. Forks with it are even slower.
 const PRELOAD_FOR_DRAWING: &str = "matplotlib.pyplot";
@@ -526,7 +529,9 @@ impl<L: Fn(&'static str) -> Option<OsString>> Variables<L> {
     /// Parses the modules to preload. An empty list is valid, and means an interpreter that preloads nothing.
     fn preload(&mut self) -> Vec<Vec<String>> {
         let names = |list: &str| list.split_ascii_whitespace().map(str::to_owned).collect();
-        let default = || [PRELOAD_LIGHT, PRELOAD_HEAVY, PRELOAD_FOR_DRAWING].map(names).into();
+        let default = || {
+            [PRELOAD_LIGHT, PRELOAD_USUAL, PRELOAD_GUARDS, PRELOAD_FOR_DRAWING].map(names).into()
+        };
         let Some(value) = (self.lookup)("QWED_MCP_PRELOAD") else { return default() };
         let is_name = |name: &str| {
             name.split('.').all(|part| {

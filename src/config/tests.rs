@@ -148,9 +148,10 @@ fn warm_interpreters_are_kept_for_a_while_and_load_what_is_listed() {
         assert_eq!((settings.warm_idle, found.len()), (expected, warnings), "{value:?}");
     }
     let default = read(&[]).0.preload;
-    let [light, heavy, drawing] = &default[..] else { panic!("{default:?}") };
+    let [light, usual, guards, drawing] = &default[..] else { panic!("{default:?}") };
     assert!(light.contains(&"json".to_owned()), "{light:?}");
-    assert!(heavy.contains(&"sympy".to_owned()), "{heavy:?}");
+    assert!(usual.contains(&"sympy".to_owned()), "{usual:?}");
+    assert!(guards.contains(&"qwed_legal".to_owned()), "{guards:?}");
     assert_eq!(drawing, &["matplotlib.pyplot"]);
     for (value, expected, warnings) in [
         ("", Some(&[][..]), 0),

@@ -4,36 +4,39 @@
 
 use crate::safety::is_in_standard_library;
 
-/// The top-level modules of the libraries that scripts draw with.
-const DRAWING: [&str; 4] = ["matplotlib", "mpl_toolkits", "pylab", "seaborn"];
+/// The index of the fork server for imports that no fork server has loaded. Other packages probably need the modules
+/// that it has loaded.
+const USUAL: usize = 1;
+
+/// Top-level modules that need a module that may be loaded, and that module.
+const BUILT_ON: [(&str, &str); 5] = [
+    ("mpl_toolkits", "matplotlib"),
+    ("pylab", "matplotlib"),
+    ("seaborn", "matplotlib"),
+    ("qwed", "qwed_new"),
+    ("qwed_sdk", "qwed_new"),
+];
 
 /// Returns the index of the fork server for a script. `imports` is `None` if the script's imports are unknown. `loaded`
 /// lists the modules of each fork server. Each list includes the previous list.
 ///
 /// Chooses the first fork server that has loaded all imports of the script. Modules of the standard library do not
-/// count, because most of them load in no time. If no fork server has loaded all imports, or if the imports are
-/// unknown, chooses the last fork server without a drawing library, because other packages probably need the modules
-/// that it has loaded. A script that draws gets the last fork server.
+/// count, because most of them load in no time.
 pub(super) fn of(imports: Option<&[String]>, loaded: &[&[String]]) -> usize {
-    let imported: Vec<&str> =
-        imports.unwrap_or_default().iter().map(|name| topmost(name)).collect();
-    let last = loaded.len().saturating_sub(1);
-    let drawing = loaded
-        .iter()
-        .position(|modules| modules.iter().any(|name| DRAWING.contains(&topmost(name))));
-    if drawing.is_some() && imported.iter().any(|name| DRAWING.contains(name)) {
-        return last;
-    }
-    let usual = drawing.map_or(last, |drawing| drawing.saturating_sub(1));
-    if imports.is_none() {
-        return usual;
-    }
-    let has_all = |modules: &&[String]| {
-        imported.iter().all(|name| {
-            modules.iter().any(|module| topmost(module) == *name) || is_in_standard_library(name)
-        })
+    let usual = USUAL.min(loaded.len().saturating_sub(1));
+    let has = |name: &str| {
+        loaded.iter().position(|modules| modules.iter().any(|module| topmost(module) == name))
     };
-    loaded.iter().position(has_all).map_or(usual, |first| first.min(usual))
+    let needed = |name: &str| {
+        let below = || BUILT_ON.iter().find(|(built, _)| *built == name).map(|(_, on)| *on);
+        match has(name) {
+            Some(first) => first,
+            None if is_in_standard_library(name) => 0,
+            None => below().and_then(has).unwrap_or(usual),
+        }
+    };
+    let Some(imports) = imports else { return usual };
+    imports.iter().map(|name| needed(topmost(name))).max().unwrap_or(0)
 }
 
 fn topmost(name: &str) -> &str {
@@ -49,26 +52,31 @@ mod tests {
         let list = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let light = list("json collections.abc math");
         let usual = [&light[..], &list("numpy sympy")].concat();
-        let drawing = [&usual[..], &list("matplotlib.pyplot")].concat();
-        for (imports, among_three, among_two) in [
+        let guards = [&usual[..], &list("qwed_legal qwed_new")].concat();
+        let drawing = [&guards[..], &list("matplotlib.pyplot")].concat();
+        for (imports, among_four, among_two) in [
             ("math", 0, 0),
             ("collections.deque json weakref.ref", 0, 0),
             ("json sympy.abc.x", 1, 1),
             ("numpy.linalg", 1, 1),
             ("pandas", 1, 1),
             ("math mathematics", 1, 1),
-            ("matplotlib", 2, 1),
-            ("seaborn.lineplot", 2, 1),
-            ("mpl_toolkits.mplot3d numpy", 2, 1),
+            ("numpy qwed_legal.DeadlineGuard", 2, 1),
+            ("pandas qwed_new", 2, 1),
+            ("qwed_sdk.QWEDLocal", 2, 1),
+            ("matplotlib", 3, 1),
+            ("qwed_legal matplotlib.pyplot", 3, 1),
+            ("seaborn.lineplot", 3, 1),
+            ("mpl_toolkits.mplot3d numpy", 3, 1),
         ] {
             let imports = list(imports);
-            let three = [&light[..], &usual, &drawing];
+            let four = [&light[..], &usual, &guards, &drawing];
             let of = |loaded: &[&[String]]| of(Some(&imports), loaded);
-            assert_eq!(of(&three), among_three, "{imports:?}");
-            assert_eq!(of(&three[..2]), among_two, "{imports:?}");
-            assert_eq!(of(&three[..1]), 0, "{imports:?}");
+            assert_eq!(of(&four), among_four, "{imports:?}");
+            assert_eq!(of(&four[..2]), among_two, "{imports:?}");
+            assert_eq!(of(&four[..1]), 0, "{imports:?}");
         }
-        let three = [&light[..], &usual, &drawing];
-        assert_eq!((of(Some(&[]), &three), of(None, &three), of(None, &three[..1])), (0, 1, 0));
+        let four = [&light[..], &usual, &guards, &drawing];
+        assert_eq!((of(Some(&[]), &four), of(None, &four), of(None, &four[..1])), (0, 1, 0));
     }
 }

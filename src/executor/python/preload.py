@@ -30,6 +30,8 @@ for claims in ([a > 1, a < 3], [b > 1, p], [z3.BitVec("c", 8, context) == 3]):
     solver = z3.Solver(ctx=context); solver.add(*claims)
     solver.check() == z3.sat and str(solver.model())
 z3.simplify(a + a)
+# A context takes 17 MB.
+del a, b, p, claims, solver, context
 """,
         # The first deadline loads the holidays of all countries.
         "qwed_legal": """

@@ -424,8 +424,8 @@ impl Executor for WarmExecutor {
 
     fn warm_up(&self) {
         // Without this, the first call would start a fork server. The fork servers start one after another, so that the
-        // first, which suits most scripts, is ready as soon as possible. The fork server for drawing starts with the
-        // first script that draws.
+        // first, which suits most scripts, is ready as soon as possible. The others start with the first script that
+        // needs them.
         let keepers: Vec<_> = self.keepers.iter().take(WARMED_UP_MAX).cloned().collect();
         if let Some(first) = self.keepers.first() {
             first.tasks.spawn(async move {
