@@ -23,8 +23,7 @@ def serve(stream):
     CONTROL = 3
     # The descriptor for a child's pictures, and for the counts of its checks.
     CHANNEL = 4
-    CAPABILITIES_MAX = 64
-    PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE = 24, 38, 41
+    PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE = 38, 41
 
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
@@ -52,12 +51,6 @@ def serve(stream):
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
         channel.sendmsg([message], [rights])
 
-    def empty_bounding_set():
-        for number in range(CAPABILITIES_MAX):
-            # The kernel has fewer capabilities. The call fails at the first unknown number.
-            if libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) < 0:
-                break
-
     no_capabilities = struct.pack("Ii", 0x20080522, 0), bytes(24)
 
     def drop_capabilities():
@@ -71,7 +64,7 @@ def serve(stream):
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
         itself = system_call(PIDFD_OPEN, os.getpid(), 0)
         # Inits inherit the empty set. They never execute a program.
-        empty_bounding_set()
+        forks.fork_server_empty_bounding_set()
         while True:
             _, descriptors = receive(channel, 1, 1)
             if not descriptors:
@@ -143,7 +136,7 @@ def serve(stream):
 
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
-        empty_bounding_set()
+        forks.fork_server_empty_bounding_set()
         drop_capabilities()
         checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         # Without huge pages, each page causes a fault, so the watch can count the memory of the run.
@@ -205,6 +198,8 @@ def serve(stream):
         # because later a caller would wait for it.
         exec(code_of(b"0"), {})
         rehearse_checks(compile)
+        if is_fixed:
+            fix(1, 0, bytes(32))
         flush()
         collect()
 
@@ -384,7 +379,8 @@ def serve(stream):
     gc.freeze()
 
     descriptors = (ctypes.c_int * 5)()
-    if forks.fork_children(requests.fileno(), init_maker.fileno(), maker, descriptors) != 0:
+    is_awaited = forks.fork_children(requests.fileno(), init_maker.fileno(), maker, is_fixed, descriptors)
+    if is_awaited < 0:
         print("this Python has no functions for a fork", file=sys.stderr, flush=True)
         os._exit(1)
     # Only children reach this point.
@@ -397,7 +393,9 @@ def serve(stream):
         confine(stdout, stderr, control, channel, null)
         if not is_fixed:
             reseed()
-        rehearse(code_of)
+        # All deterministic runs must begin with the same memory.
+        if is_fixed or not is_awaited:
+            rehearse(code_of)
         os.write(CONTROL, b"+")
         fixed, (source, plan, call, stdin), inputs = await_script()
         if stdin:

@@ -1,9 +1,9 @@
 //! The process of a fork server, from the server's side. No script runs in this process.
 //!
 //! A supervisor launches the process like a script, but as [`Role::ForkServer`]. The standard output of the process is
-//! a socket. For each child, the server sends a name of 16 bytes and five descriptors: stdout, stderr, the child's
-//! control socket, the lifeline of its init, and the side channel. When a child has ended, the fork server answers with
-//! a line: the child's name and exit code.
+//! a socket. For each child, the server sends a name of 16 bytes, a byte that is 1 if a script waits for the child,
+//! and five descriptors: stdout, stderr, the child's control socket, the lifeline of its init, and the side channel.
+//! When a child has ended, the fork server answers with a line: the child's name and exit code.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -209,24 +209,26 @@ impl ForkServer {
         !self.running.is_over.is_cancelled()
     }
 
-    /// Requests a child with these descriptors. The receiver gets the child's exit code, once, or an error if the fork
-    /// server dies first.
+    /// Requests a child with these descriptors. `is_awaited` is whether a script waits for it. The receiver gets the
+    /// child's exit code, once, or an error if the fork server dies first.
     pub(super) async fn fork(
         &self,
         descriptors: Vec<OwnedFd>,
+        is_awaited: bool,
     ) -> io::Result<oneshot::Receiver<i32>> {
         let name: Name = *Uuid::new_v4().as_bytes();
+        let message = [&name[..], &[is_awaited.into()]].concat();
         let (sender, ended) = oneshot::channel();
         self.running.lock().insert(name, sender);
         let numbers: Vec<RawFd> = descriptors.iter().map(OwnedFd::as_raw_fd).collect();
         let ask = || {
             let rights = [ControlMessage::ScmRights(&numbers)];
-            let parts = [IoSlice::new(&name)];
+            let parts = [IoSlice::new(&message)];
             let fd = self.requests.as_raw_fd();
             Ok(sendmsg::<()>(fd, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)?)
         };
         let error = match self.requests.async_io(Interest::WRITABLE, ask).await {
-            Ok(sent) if sent == name.len() => return Ok(ended),
+            Ok(sent) if sent == message.len() => return Ok(ended),
             Ok(_) => io::ErrorKind::WriteZero.into(),
             Err(error) => error,
         };

@@ -79,6 +79,11 @@ impl Demand {
         Waiting(Arc::clone(self))
     }
 
+    /// Returns whether a script waits and no spare is ready for it.
+    fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > self.spares.load(Ordering::Relaxed)
+    }
+
     /// Waits until the maker with this index is needed, which is so while more than `index` scripts wait. The makers
     /// with an index below [`MAKERS_AT_REST`] are always needed.
     async fn wait_for_turn(&self, index: usize) {
@@ -265,7 +270,7 @@ async fn make_spares(
         demand.wait().await;
         let started = Instant::now();
         let spare = tokio::select! {
-            spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server)) => spare,
+            spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server, demand.is_waiting())) => spare,
             () = spares.closed() => return,
         };
         match spare {

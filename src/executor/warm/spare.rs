@@ -33,7 +33,7 @@ use super::exit_status::ExitStatus;
 use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
-use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, keep_on_one, lower_beside};
+use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, lower_beside};
 
 /// The maximum length of a child's message, in bytes. The message is `=`, an exit code and a line feed.
 const END_BYTES_MAX: usize = 8;
@@ -72,8 +72,9 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Forks a child, and waits until it is confined.
-    pub(super) async fn prepare(server: &Arc<ForkServer>) -> io::Result<Self> {
+    /// Forks a child, and waits until it is confined. If no script waits for the child (`is_awaited`), it also does what
+    /// makes the script faster.
+    pub(super) async fn prepare(server: &Arc<ForkServer>, is_awaited: bool) -> io::Result<Self> {
         let (stdout, stdout_end) = output()?;
         let (stderr, stderr_end) = output()?;
         let (control, control_end) = pair()?;
@@ -85,7 +86,7 @@ impl Spare {
         let (side_channel, script_end) = SideChannel::new(true)?;
         let mut descriptors = vec![stdout_end, stderr_end, control_end, lifeline_end];
         descriptors.extend(script_end);
-        let ended = server.fork(descriptors).await?;
+        let ended = server.fork(descriptors, is_awaited).await?;
         let init = ready_pid(&lifeline).await?;
         let python = ready_pid(&control).await?;
         let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;
@@ -126,7 +127,7 @@ impl Spare {
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
         let memory_bytes = self.memory_bytes(limits).await;
-        self.place(limits.neighbours);
+        lower_beside(limits.neighbours, self.python);
         let (mut watch, mut announced) = (None, None);
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
@@ -195,14 +196,6 @@ impl Spare {
             receipt: None,
             cached: None,
         })
-    }
-
-    /// Gives the child its weight and, for a deterministic run, its only processor.
-    fn place(&self, neighbours: Neighbours) {
-        lower_beside(neighbours, self.python);
-        if self.server.determinism.is_some() {
-            keep_on_one(self.python);
-        }
     }
 
     /// Returns the memory limit of a run in bytes, and applies it to the run's control group.
