@@ -56,6 +56,7 @@ class Contestant:
 
     name: str
     command: Path
+    arguments: tuple[str, ...] = ()
 
     @contextlib.contextmanager
     def start(self, bench: Bench) -> Iterator[Server]:
@@ -240,7 +241,8 @@ class Server:
         log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             self._began_ns = time.perf_counter_ns()
-            self.pid = spawn([str(contestant.command)], bench.environment, stdin_child, stdout_child, log)
+            argv = [str(contestant.command), *contestant.arguments]
+            self.pid = spawn(argv, bench.environment, stdin_child, stdout_child, log)
         except OSError as error:
             os.close(self._stdin)
             os.close(self._stdout)
@@ -280,6 +282,11 @@ class Server:
         """Sends many `tools/call` in one write. Returns the ms until the last reply, and the text of each result."""
         elapsed_ms, results = self._exchange("tools/call", [{"name": tool, "arguments": each} for each in arguments])
         return elapsed_ms, [self._first_text(result) for result in results]
+
+    def cancel_last(self) -> None:
+        """Cancels the last request, which then gets no reply."""
+        params = {"requestId": self._next_id - 1}
+        self._write(encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
 
     def run_script(self, code: str, expected_stdout: str) -> float:
         """Runs a script that must succeed with this output. Returns the time in ms."""
