@@ -11,6 +11,36 @@ as_ada() {
         env -i HOME=/home/ada USER=ada PATH=$PATH LANG=$LANG "$@"
 }
 
+# Makes a root file system for containers, whose programs are this system's.
+make_box() {
+    for name in usr etc proc sys dev tmp run home root row var srv; do mkdir -p "/srv/box/$name"; done
+    for name in bin sbin lib lib64; do ln -sfn "usr/$name" "/srv/box/$name"; done
+    cp -a /etc/passwd /etc/group /etc/ld.so.cache /srv/box/etc/
+    chmod 1777 /srv/box/tmp /srv/box/home
+    chown -R "$1:$1" /srv/box
+    install -d -m 700 -o 1000 -g 1000 /run/ada
+    mount --make-rshared /
+}
+podman_options="--rm --network=none --env=HOME=/home --env=USER=root --volume=/usr:/usr:ro --volume=/row:/row:ro"
+rootless() {
+    # shellcheck disable=SC2086  # These are words.
+    as_ada XDG_RUNTIME_DIR=/run/ada podman --cgroup-manager=cgroupfs run --cgroups=disabled $podman_options "$@"
+}
+rootful() {
+    # shellcheck disable=SC2086  # These are words.
+    as_root podman --cgroup-manager=cgroupfs run --cgroups=disabled $podman_options "$@"
+}
+start_docker() {
+    dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver=overlay2 >/run/docker.log 2>&1 &
+    for _ in $(seq 100); do docker info >/dev/null 2>&1 && break; sleep 1; done
+    tar -C /srv/box -c . | docker import - box
+}
+# docker run OPTIONS… with the image that start_docker has made.
+docker_run() {
+    # shellcheck disable=SC2086  # These are words.
+    docker run $podman_options "$@"
+}
+
 # Reports one observation as a line `PHASE JSON`.
 observe() {
     phase=$1

@@ -63,11 +63,9 @@ def tier(row: Row, expected: Tier, found: dict) -> list[str]:
         wrong.append(f"the attack got out: {ways or found['attack']['text'][:400]}")
     if found["attack"]["tier"] != expected.name:
         wrong.append(f"the attack ran at {found['attack']['tier']}")
-    if expected.name == "T3":
-        wrong += warmth(row, found)
-    else:
-        wrong += downgrade(expected, found)
-    return wrong
+    if wrong:
+        return wrong
+    return warmth(row, found) if expected.name == "T3" else downgrade(expected, found)
 
 
 def warmth(row: Row, found: dict) -> list[str]:
@@ -102,7 +100,8 @@ def refusal(expected: Refused, found: dict) -> list[str]:
         result = found[name]
         if "42" in result["text"].split() or not (result.get("is_error") or result.get("code")):
             wrong.append(f"{name}: a script was not refused: {result['text'][:400]}")
-        elif expected.reason not in result["text"]:
+        # `strict` has the reason of T3 only.
+        elif name != "strict" and expected.reason not in result["text"]:
             wrong.append(f"{name}: the refusal does not say {expected.reason!r}: {result['text'][:600]}")
     if found["attack"]["ways"] or found["attack"]["changed"] or found["attack"]["connected"]:
         wrong.append(f"the attack ran: {found['attack']['text'][:400]}")

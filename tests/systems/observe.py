@@ -139,19 +139,19 @@ def command_line(program, environment):
 
 
 def session(program, environment, warm):
-    """Runs the answer over MCP, until it is warm if it must be. Returns the last result and the log's warnings."""
-    server = Server(program, environment)
+    """Runs the answer over MCP, until it is warm if it must be, and then the attack. Returns both results."""
+    server = Server(program, {**environment, "QWED_MCP_TEST_UNCHECKED_CODE": "1"})
     begun = time.monotonic()
     result = server.run(ANSWER)
-    first = result
     while warm and not result["is_error"] and not result["warm"] and time.monotonic() - begun < WARM_WITHIN_S:
         time.sleep(1)
         result = server.run(ANSWER)
-    return {**result, "first_text": first["text"], "log": server.ended()}
+    attacked = attack(server)
+    return {**result, "log": server.ended()}, attacked
 
 
-def attack(program, environment):
-    """Runs the attack, unchecked. Returns the word of each way, and whether the files outside are as before."""
+def attack(server):
+    """Runs the attack. Returns the word of each way, and whether the files outside are as before."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("HOME", "/tmp")) as home:
         canary, target = os.path.join(home, "canary"), os.path.join(home, "target")
         secret = os.urandom(16).hex()
@@ -159,7 +159,7 @@ def attack(program, environment):
             with open(path, "w") as file:
                 file.write(text)
         if os.geteuid() == 0:
-            # A root server runs scripts as another user. The control must not depend on the file's mode.
+            # A root server runs scripts as another user. A denial must not come from the file's mode.
             os.chmod(home, 0o777)
             os.chmod(target, 0o666)
         with socket.socket() as listener:
@@ -168,15 +168,13 @@ def attack(program, environment):
             listener.settimeout(REPLY_WITHIN_S)
             accepted = []
             threading.Thread(target=accept, args=(listener, accepted), daemon=True).start()
-            code = ATTACK.format(canary=canary, target=target, secret=secret, port=listener.getsockname()[1])
-            server = Server(program, {**environment, "QWED_MCP_TEST_UNCHECKED_CODE": "1"})
-            result = server.run(code)
-            log = server.ended()
+            port = listener.getsockname()[1]
+            result = server.run(ATTACK.format(canary=canary, target=target, secret=secret, port=port))
         with open(target) as file:
             is_changed = bool(file.read())
     words = [line.split() for line in result["text"].splitlines()]
     ways = {word[0]: word[1] for word in words if len(word) == 2 and word[0] in ("read", "write", "connect", "program")}
-    return {**result, "ways": ways, "changed": is_changed, "connected": bool(accepted), "log": log if not ways else ""}
+    return {**result, "ways": ways, "changed": is_changed, "connected": bool(accepted)}
 
 
 def accept(listener, accepted):
@@ -184,14 +182,6 @@ def accept(listener, accepted):
         accepted.append(listener.accept())
     except OSError:
         pass
-
-
-def read(path):
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return None
 
 
 def main():
@@ -208,19 +198,17 @@ def main():
 
     seen = {
         "kernel": os.uname().release,
-        "lsm": read("/sys/kernel/security/lsm"),
         "user": os.geteuid(),
         "observer": "%d.%d" % sys.version_info[:2],
         "doctor": doctor(options.server, environment),
         "run": command_line(options.server, environment),
-        "mcp": session(options.server, environment, options.warm),
-        "attack": attack(options.server, environment),
-        "control": attack(options.server, mode("off")),
     }
+    seen["mcp"], seen["attack"] = session(options.server, environment, options.warm)
+    _, seen["control"] = session(options.server, mode("off"), False)
     # At T3 these modes do not differ from the default.
     if seen["mcp"]["tier"] != "T3":
-        seen["strict"] = session(options.server, mode("strict"), False)
-        seen["degraded"] = session(options.server, mode("degraded"), False)
+        seen["strict"], _ = session(options.server, mode("strict"), False)
+        seen["degraded"], _ = session(options.server, mode("degraded"), False)
     print("\n" + json.dumps(seen), flush=True)
 
 

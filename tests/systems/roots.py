@@ -132,9 +132,11 @@ def make_kernel(name: str, kernel: Kernel) -> tuple[Path, Path]:
         # depmod expects them in lib/modules.
         if not (folder / "lib").exists():
             (folder / "lib").symlink_to("usr/lib")
-        run("depmod", "--basedir", folder, modules.name)
+        run("depmod", "--basedir", folder, modules.name, stderr=subprocess.DEVNULL)
         (folder / "stamp").write_text(digest(kernel))
-    return next(folder.glob("boot/vmlinuz-*")), next(folder.glob("lib/modules/*"))
+    modules = next(folder.glob("lib/modules/*"))
+    # Newer packages have the kernel next to its modules.
+    return next(iter([*folder.glob("boot/vmlinuz-*"), *modules.glob("vmlinuz")])), modules
 
 
 def modules_in_order(folder: Path, names: tuple[str, ...]) -> list[Path]:
@@ -154,9 +156,9 @@ def make_root(name: str, root: Root) -> Path:
     if not is_made(folder, root):
         tree = folder / "tree"
         (unpack if root.unpacked else install)(root, tree)
+        add_users(tree)
         if root.prepare:
             run("chroot", tree, "/bin/sh", "-euc", root.prepare, stdin=subprocess.DEVNULL)
-        add_users(tree)
         make_image(tree, folder / "disk.img", root.free_mib)
         shutil.rmtree(tree)
         (folder / "stamp").write_text(digest(root))
@@ -224,4 +226,4 @@ def make_image(tree: Path, image: Path, free_mib: int) -> None:
     size = int(used.split("M")[0]) * 5 // 4 + free_mib
     # Features that Linux 5.10 knows, whatever the defaults of this machine are.
     features = "none,has_journal,ext_attr,dir_index,filetype,extent,flex_bg,sparse_super,large_file"
-    run("mke2fs", "-q", "-t", "ext4", "-O", features, "-I", "256", "-m", "0", "-d", tree, image, f"{size}M")
+    run("mke2fs", "-q", "-t", "ext4", "-O", features, "-I", "256", "-m", "0", "-d", tree, image, f"{size}M", stdout=subprocess.DEVNULL)

@@ -16,17 +16,26 @@ KERNELS = {
     "sid": Kernel("sid"),
 }
 
+SYSTEMD = ("systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd")
+#: Labels every file, because the machine that makes the root may not have SELinux.
+LABEL = """
+sed -i s/^SELINUX=.*/SELINUX=enforcing/ /etc/selinux/config
+setfiles -F /etc/selinux/default/contexts/files/file_contexts /
+"""
+
 ROOTS = {
     # The quickest to make, for the row that continuous integration runs.
     "small": Root("bookworm", ("python3",), unpacked=True),
     "trixie": Root(
-        "trixie",
-        (
-            "python3", "kmod", "procps", "iproute2", "systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd",
-            "podman", "crun", "uidmap", "fuse-overlayfs", "netavark", "passt", "apparmor", "selinux-policy-default",
-            "policycoreutils", "selinux-utils",
-        ),
-    ),  # fmt: skip
+        "trixie", ("python3", "kmod", "procps", "iproute2", *SYSTEMD, "podman", "crun", "uidmap", "fuse-overlayfs", "apparmor")
+    ),
+    "bookworm": Root("bookworm", ("python3", "kmod", "procps", *SYSTEMD, "apparmor", "pypy3", "pypy3-venv")),
+    "docker": Root("trixie", ("python3", "docker.io", "kmod", "procps")),
+    "selinux": Root(
+        "trixie", ("python3", "kmod", "procps", *SYSTEMD, "selinux-policy-default", "policycoreutils"), prepare=LABEL
+    ),
+    "bullseye": Root("bullseye", ("python3", "pypy3"), unpacked=True),
+    "sid": Root("sid", ("python3", "python3.13", "python3.15", "pypy3"), unpacked=True),
 }
 
 
@@ -85,8 +94,33 @@ class Row:
 T3 = Tier("T3")
 NO_NAMESPACES = "sysctl -w user.max_user_namespaces=0"
 NAMESPACES_REMEDY = "sysctl -w user.max_user_namespaces=1000"
+NO_CLONE = "sysctl -w kernel.unprivileged_userns_clone=0"
+CLONE_REMEDY = "sysctl -w kernel.unprivileged_userns_clone=1"
+CONTAINER_REMEDY = (
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+)  # fmt: skip
+BOX = "--rootfs /srv/box:O"
+#: Denies user namespaces to the server, as Ubuntu does to every program without a profile.
+APPARMOR_DENIES = """
+printf 'abi <abi/4.0>,\\nprofile limited /usr/local/bin/qwed-mcp { allow all, audit deny userns, }\\n' >/run/limited
+apparmor_parser --replace /run/limited
+"""
+#: The command that doctor prints, without sudo.
+APPARMOR_REMEDY = """
+apparmor_parser --remove /run/limited
+qwed-mcp doctor --apparmor-profile | tee /etc/apparmor.d/qwed-mcp && apparmor_parser --replace /etc/apparmor.d/qwed-mcp
+grep -q '^qwed-mcp ' /sys/kernel/security/apparmor/profiles
+"""
+HIDEPID = "mount -o remount,hidepid=2 /proc"
+CGROUP_V1 = """
+umount /sys/fs/cgroup
+mount -t tmpfs cgroup /sys/fs/cgroup
+for name in memory pids cpu; do mkdir /sys/fs/cgroup/$name; mount -t cgroup -o $name $name /sys/fs/cgroup/$name; done
+"""
+SESSION = "loginctl enable-linger ada"
+ENTER_SESSION = "systemd-run --user --machine=ada@ --wait --pipe --quiet"
 
-ROWS = [
+KERNEL_ROWS = [
     Row("small", "the row of continuous integration", "6.1", T3, root="small"),
     Row(
         "linux-5.10", "a kernel without Landlock", "5.10",
@@ -98,6 +132,11 @@ ROWS = [
     Row("linux-sid", "the newest kernel of Debian", "sid", T3),
     Row("linux-6.12-root", "a server that is root", "6.12", T3, enter="as_root"),
     Row(
+        "no-landlock", "Landlock is not in the boot parameter lsm=", "6.12",
+        Refused("Landlock", "parameter lsm="),
+        parameters="lsm=lockdown,yama,apparmor", apply_parameters="lsm=landlock,lockdown,yama,apparmor", then=T3,
+    ),
+    Row(
         "no-userns-6.1", "no user namespaces, and a Landlock that is too old for T2", "6.1",
         Refused("Landlock ABI 6 is needed", NAMESPACES_REMEDY),
         condition=NO_NAMESPACES, apply=NAMESPACES_REMEDY, then=T3,
@@ -107,4 +146,78 @@ ROWS = [
         Tier("T2", "namespaces", NAMESPACES_REMEDY),
         condition=NO_NAMESPACES, apply=NAMESPACES_REMEDY, then=T3,
     ),
+    Row(
+        "no-userns-root", "no user namespaces, and a server that is root", "6.12",
+        Tier("T2", "namespaces", NAMESPACES_REMEDY),
+        condition=NO_NAMESPACES, apply=NAMESPACES_REMEDY, then=T3, enter="as_root",
+    ),
+    Row(
+        "no-clone", "Debian's setting against user namespaces", "6.12",
+        Tier("T2", "namespaces", CLONE_REMEDY),
+        condition=NO_CLONE, apply=CLONE_REMEDY, then=T3,
+    ),
 ]  # fmt: skip
+
+SYSTEM_ROWS = [
+    Row(
+        "apparmor", "a profile denies user namespaces", "6.12",
+        Tier("T2", "namespace", "--apparmor-profile"),
+        condition=APPARMOR_DENIES, apply=APPARMOR_REMEDY, then=T3,
+    ),
+    Row("yama", "Yama forbids every trace", "6.12", T3, condition="sysctl -w kernel.yama.ptrace_scope=3"),
+    Row("hidepid", "/proc hides the processes of other users", "6.12", T3, condition=HIDEPID),
+    Row(
+        "hidepid-t2", "the same without namespaces", "6.12",
+        Tier("T2", "namespaces", NAMESPACES_REMEDY),
+        condition=f"{HIDEPID} && {NO_NAMESPACES}", apply=NAMESPACES_REMEDY, then=T3,
+    ),
+    Row("noexec-tmp", "nothing in /tmp can be executed", "6.12", T3, condition="mount -o remount,noexec,nosuid,nodev /tmp"),
+    Row("no-shm", "/dev/shm does not exist", "6.12", T3, condition="umount /dev/shm && rmdir /dev/shm"),
+    Row(
+        "cgroup-v1", "control groups of version 1", "6.1", T3, condition=CGROUP_V1, enter="as_root",
+        doctor={"control_groups.used": False},
+    ),
+    Row(
+        "systemd-session", "a user's session, with delegated control groups", "6.12", T3,
+        init="systemd", condition=SESSION, enter=ENTER_SESSION, doctor={"control_groups.used": True},
+    ),
+    Row("selinux", "SELinux enforces Debian's policy", "6.12", T3, root="selinux", init="systemd",
+        parameters="security=selinux selinux=1 enforcing=1", condition="[ $(cat /sys/fs/selinux/enforce) = 1 ]"),
+]  # fmt: skip
+
+CONTAINER_ROWS = [
+    Row(
+        "podman-rootless", "a user's container, with Podman's seccomp profile", "6.12", T3, modules=("overlay",),
+        condition="make_box 1000", enter=f"rootless {BOX}",
+    ),
+    Row(
+        "podman-rootless-open", "a user's container, without a seccomp profile", "6.12", T3, modules=("overlay",),
+        condition="make_box 1000", enter=f"rootless {CONTAINER_REMEDY} {BOX}",
+    ),
+    Row(
+        "podman-root", "root's container, with Podman's profiles", "6.12", T3, modules=("overlay",),
+        condition="make_box 0", enter=f"rootful {BOX}",
+    ),
+    Row(
+        "podman-privileged", "root's privileged container", "6.12", T3, modules=("overlay",),
+        condition="make_box 0", enter=f"rootful --privileged {BOX}",
+    ),
+    Row(
+        "docker", "Docker's default profiles, with T2", "6.12",
+        Tier("T2", "namespaces", CONTAINER_REMEDY), modules=("overlay",), root="docker",
+        condition="make_box 0 && start_docker", enter="docker_run box",
+        apply_enter=f"docker_run {CONTAINER_REMEDY} box", then=T3,
+    ),
+    Row(
+        "docker-6.1", "Docker's default profiles, and a Landlock that is too old for T2", "6.1",
+        Refused("Landlock ABI 6 is needed", CONTAINER_REMEDY), modules=("overlay",), root="docker",
+        condition="make_box 0 && start_docker", enter="docker_run box",
+        apply_enter=f"docker_run {CONTAINER_REMEDY} box", then=T3,
+    ),
+    Row(
+        "docker-privileged", "a privileged container of Docker", "6.12", T3, modules=("overlay",), root="docker",
+        condition="make_box 0 && start_docker", enter="docker_run --privileged box",
+    ),
+]  # fmt: skip
+
+ROWS = [*KERNEL_ROWS, *SYSTEM_ROWS, *CONTAINER_ROWS]
