@@ -107,6 +107,12 @@ fn namespaces_remedy() -> &'static str {
                 --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
                 --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)";
     }
+    if apparmor_label().trim_end().ends_with("(enforce)") {
+        return "the server is confined by an AppArmor profile, which may forbid namespaces: remove \
+                that profile, and load one that allows them: qwed-mcp doctor --apparmor-profile | sudo tee \
+                /etc/apparmor.d/qwed-mcp && sudo apparmor_parser --replace \
+                /etc/apparmor.d/qwed-mcp";
+    }
     "user namespaces are refused (kernel without CONFIG_USER_NS, or a security policy): allow them \
      for this user, or rely on Landlock (Linux 6.12)"
 }
