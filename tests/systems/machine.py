@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from roots import MODULES, modules_in_order, run
+from roots import MODULES, MadeKernel, modules_in_order, run
 
 MEMORY_MIB = 3072
 #: An accelerator is used only if a kernel reaches its first message about a missing root within this time.
@@ -32,6 +32,12 @@ if /bin/busybox mount -t ext4 /dev/vda /root; then
     /bin/busybox cp -a /row/. /root/row/
     /bin/busybox cp /bin/busybox /root/row/busybox
     /bin/busybox ln -s busybox /root/row/init
+    wanted=/root/etc/systemd/system/multi-user.target.wants
+    if [ -d ${wanted%/*} ]; then
+        /bin/busybox mkdir -p $wanted
+        /bin/busybox cp /row/row.service ${wanted%/*}
+        /bin/busybox ln -s ../row.service $wanted/row.service
+    fi
     exec /bin/busybox switch_root /root {init}
 fi
 echo "::: no root file system"
@@ -57,11 +63,10 @@ echo "::sysinit:/row/guest" >/etc/inittab
 exec /row/init
 """
 
-#: Starts the row when systemd has started the system.
+#: Starts the row when users can log in.
 UNIT = """[Unit]
-After=multi-user.target
+After=systemd-user-sessions.service systemd-logind.service dbus.service
 [Service]
-Type=oneshot
 ExecStart=/row/guest
 """
 
@@ -102,20 +107,21 @@ def choose_accelerator(kernel: Path) -> str:
     return "kvm" if b"Kernel panic" in said else "tcg"
 
 
-def make_early(folder: Path, row: Path, modules: Path, names: Sequence[str], init: str) -> Path:
+def make_early(folder: Path, row: Path, kernel: MadeKernel, names: Sequence[str], init: str) -> Path:
     """Creates the initial RAM file system: a shell, the modules, and the files of the row."""
     early = folder / "early"
     shutil.rmtree(early, ignore_errors=True)
     (early / "bin").mkdir(parents=True)
-    shutil.copy(shutil.which("busybox") or "/bin/busybox", early / "bin/busybox")
+    shutil.copy(kernel.shell, early / "bin/busybox")
     loaded = []
-    for path in modules_in_order(modules, (*MODULES, *names)):
+    for path in modules_in_order(kernel.modules, (*MODULES, *names)):
         name = path.name.partition(".ko")[0] + ".ko"
         reader = {".xz": ["xz", "-dc"], ".zst": ["zstd", "-dcq"]}.get(path.suffix, ["cat"])
         (early / name).write_bytes(run(*reader, path, stdout=subprocess.PIPE).stdout)
         loaded.append(f"/{name}")
     shutil.copytree(row, early / "row", copy_function=os.link)
     add(early / "row/plain", PLAIN)
+    add(early / "row/row.service", UNIT)
     start = "/sbin/init" if init == "systemd" else "/row/plain"
     add(early / "init", EARLY.replace("{modules}", " ".join(loaded)).replace("{init}", start))
     archive = folder / "early.cpio"

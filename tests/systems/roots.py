@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "target/systems"
 KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+#: The package of the shell in the initial RAM file system.
+SHELL = "busybox-static"
 #: Modules of the virtual disk and its file system. Some kernels have some of them built in.
 MODULES = ("virtio_pci", "virtio_blk", "crc32c_generic", "crc32c_cryptoapi", "ext4")
 
@@ -40,6 +42,8 @@ class Root:
     prepare: str = ""
     #: Without the packages' scripts, which only systems with services and users need. This is faster.
     unpacked: bool = False
+    #: Its C library is older than that of the machine that builds the server. The server then gets a newer one.
+    older_libc: bool = False
     #: For the image, in MiB, in addition to the files.
     free_mib: int = 400
 
@@ -120,11 +124,19 @@ def kernel_packages(kernel: Kernel) -> list[str]:
     return names
 
 
-def make_kernel(name: str, kernel: Kernel) -> tuple[Path, Path]:
-    """Returns the kernel and the folder of its modules."""
+@dataclass(frozen=True)
+class MadeKernel:
+    """The files of a kernel: its image, the folder of its modules, and a shell for its first process."""
+
+    image: Path
+    modules: Path
+    shell: Path
+
+
+def make_kernel(name: str, kernel: Kernel) -> MadeKernel:
     folder = WORK / "kernels" / name
     if not is_made(folder, kernel):
-        apt(kernel.suite, "apt-get", "--quiet", "download", *kernel_packages(kernel), cwd=folder, stdout=subprocess.DEVNULL)
+        apt(kernel.suite, "apt-get", "--quiet", "download", *kernel_packages(kernel), SHELL, cwd=folder, stdout=subprocess.DEVNULL)
         for package in folder.glob("*.deb"):
             run("dpkg-deb", "--extract", package, folder)
             package.unlink()
@@ -136,7 +148,8 @@ def make_kernel(name: str, kernel: Kernel) -> tuple[Path, Path]:
         (folder / "stamp").write_text(digest(kernel))
     modules = next(folder.glob("lib/modules/*"))
     # Newer packages have the kernel next to its modules.
-    return next(iter([*folder.glob("boot/vmlinuz-*"), *modules.glob("vmlinuz")])), modules
+    image = next(iter([*folder.glob("boot/vmlinuz-*"), *modules.glob("vmlinuz")]))
+    return MadeKernel(image, modules, next(folder.glob("**/bin/busybox")))
 
 
 def modules_in_order(folder: Path, names: tuple[str, ...]) -> list[Path]:

@@ -25,17 +25,17 @@ setfiles -F /etc/selinux/default/contexts/files/file_contexts /
 
 ROOTS = {
     # The quickest to make, for the row that continuous integration runs.
-    "small": Root("bookworm", ("python3",), unpacked=True),
+    "small": Root("trixie", ("python3", "patchelf"), unpacked=True),
     "trixie": Root(
         "trixie", ("python3", "kmod", "procps", "iproute2", *SYSTEMD, "podman", "crun", "uidmap", "fuse-overlayfs", "apparmor")
     ),
-    "bookworm": Root("bookworm", ("python3", "kmod", "procps", *SYSTEMD, "apparmor", "pypy3", "pypy3-venv")),
     "docker": Root("trixie", ("python3", "docker.io", "kmod", "procps")),
     "selinux": Root(
         "trixie", ("python3", "kmod", "procps", *SYSTEMD, "selinux-policy-default", "policycoreutils"), prepare=LABEL
     ),
-    "bullseye": Root("bullseye", ("python3", "pypy3"), unpacked=True),
-    "sid": Root("sid", ("python3", "python3.13", "python3.15", "pypy3"), unpacked=True),
+    "bullseye": Root("bullseye", ("python3",), unpacked=True, older_libc=True),
+    "bookworm": Root("bookworm", ("python3", "pypy3"), unpacked=True, older_libc=True),
+    "sid": Root("sid", ("python3", "python3.15", "pypy3"), unpacked=True),
 }
 
 
@@ -88,7 +88,7 @@ class Row:
     doctor: dict[str, object] = field(default_factory=dict)
     #: The reason why the row cannot be run. It is reported, and is not a failure.
     unavailable: str = ""
-    minutes: float = 5
+    minutes: float = 4
 
 
 T3 = Tier("T3")
@@ -121,7 +121,7 @@ SESSION = "loginctl enable-linger ada"
 ENTER_SESSION = "systemd-run --user --machine=ada@ --wait --pipe --quiet"
 
 KERNEL_ROWS = [
-    Row("small", "the row of continuous integration", "6.1", T3, root="small"),
+    Row("small", "the row of continuous integration", "6.12", T3, root="small"),
     Row(
         "linux-5.10", "a kernel without Landlock", "5.10",
         Refused("Landlock", "with them 5.13"),
@@ -187,16 +187,19 @@ SYSTEM_ROWS = [
 
 CONTAINER_ROWS = [
     Row(
-        "podman-rootless", "a user's container, with Podman's seccomp profile", "6.12", T3, modules=("overlay",),
-        condition="make_box 1000", enter=f"rootless {BOX}",
+        "podman-rootless", "a user's container, with Podman's profiles", "6.12",
+        Tier("T2", "namespaces", CONTAINER_REMEDY), modules=("overlay",),
+        condition="make_box 1000", enter=f"rootless {BOX}", apply_enter=f"rootless {CONTAINER_REMEDY} {BOX}", then=T3,
     ),
     Row(
-        "podman-rootless-open", "a user's container, without a seccomp profile", "6.12", T3, modules=("overlay",),
-        condition="make_box 1000", enter=f"rootless {CONTAINER_REMEDY} {BOX}",
+        "podman-6.1", "the same, and a Landlock that is too old for T2", "6.1",
+        Refused("Landlock ABI 6 is needed", CONTAINER_REMEDY), modules=("overlay",),
+        condition="make_box 1000", enter=f"rootless {BOX}", apply_enter=f"rootless {CONTAINER_REMEDY} {BOX}", then=T3,
     ),
     Row(
-        "podman-root", "root's container, with Podman's profiles", "6.12", T3, modules=("overlay",),
-        condition="make_box 0", enter=f"rootful {BOX}",
+        "podman-root", "root's container, with Podman's profiles", "6.12",
+        Tier("T2", "namespaces", CONTAINER_REMEDY), modules=("overlay",),
+        condition="make_box 0", enter=f"rootful {BOX}", apply_enter=f"rootful {CONTAINER_REMEDY} {BOX}", then=T3,
     ),
     Row(
         "podman-privileged", "root's privileged container", "6.12", T3, modules=("overlay",),
@@ -220,4 +223,40 @@ CONTAINER_ROWS = [
     ),
 ]  # fmt: skip
 
-ROWS = [*KERNEL_ROWS, *SYSTEM_ROWS, *CONTAINER_ROWS]
+#: Debian's interpreter and libraries in a prefix, as conda installs them: the program finds its libraries relative to
+#: itself.
+CONDA = """
+mkdir -p /opt/conda/bin /opt/conda/lib /opt/conda/conda-meta
+touch /opt/conda/conda-meta/history
+cp -aL /usr/lib/python3.13 /opt/conda/lib/
+for file in $(ldd /usr/bin/python3.13 | sed -n 's/.*=> \\([^ ]*\\/lib\\(z\\|expat\\)[^ ]*\\).*/\\1/p'); do cp -L $file /opt/conda/lib/; done
+cp -L /usr/bin/python3.13 /opt/conda/bin/python3.13
+patchelf --force-rpath --set-rpath '$ORIGIN/../lib' /opt/conda/bin/python3.13
+ln -s python3.13 /opt/conda/bin/python
+/opt/conda/bin/python -c 'import sys, zlib; assert sys.prefix == "/opt/conda" and "/opt/conda/lib/libz" in open("/proc/self/maps").read()'
+"""
+
+INTERPRETER_ROWS = [
+    Row("python-3.9", "Debian 11's interpreter", "6.12", T3, root="bullseye"),
+    Row("python-3.11", "Debian 12's interpreter", "6.12", T3, root="bookworm"),
+    Row("python-3.14", "the default interpreter of Debian sid", "6.12", T3, root="sid"),
+    Row("python-3.15", "the newest interpreter of Debian sid", "6.12", T3, root="sid", python="/usr/bin/python3.15"),
+    Row("pypy-3.9", "PyPy of Debian 12", "6.12", T3, root="bookworm", python="/usr/bin/pypy3"),
+    Row("pypy-sid", "PyPy of Debian sid", "6.12", T3, root="sid", python="/usr/bin/pypy3"),
+    Row("conda", "an interpreter in a prefix, with libraries relative to it", "6.12", T3, root="small",
+        python="/opt/conda/bin/python", condition=CONDA),
+    *(
+        Row(f"python-{version}", "an interpreter", "6.12", T3, unavailable=f"no suite of Debian has Python {version}")
+        for version in ("3.8", "3.10", "3.12")
+    ),
+    Row("python-free-threaded", "an interpreter without a global lock", "6.12", T3,
+        unavailable="no package of Debian has a free-threaded Python"),
+]  # fmt: skip
+
+#: Rows without a system in Debian's archives.
+OTHER_ROWS = [
+    Row("ubuntu-apparmor", "AppArmor forbids namespaces to programs without a profile", "6.12", T3,
+        unavailable="Debian's kernels do not have kernel.apparmor_restrict_unprivileged_userns"),
+]  # fmt: skip
+
+ROWS = [*KERNEL_ROWS, *SYSTEM_ROWS, *CONTAINER_ROWS, *INTERPRETER_ROWS, *OTHER_ROWS]
