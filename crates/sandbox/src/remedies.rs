@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use nix::unistd::geteuid;
+
 use super::{LaunchError, Layer};
 
 /// A kernel setting that forbids user namespaces, and the command that allows them again.
@@ -103,9 +105,16 @@ fn namespaces_remedy() -> &'static str {
         }
     }
     if CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
-        return "this is a container, whose policy forbids namespaces: start it with \
-                --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
-                --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)";
+        // A root server does not create a user namespace, so it needs a capability that containers do not have.
+        return if geteuid().is_root() {
+            "this is a container, whose root may not create namespaces: start it as an ordinary user, \
+             with --user 1000:1000 --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+             --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)"
+        } else {
+            "this is a container, whose policy forbids namespaces: start it with \
+             --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+             --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)"
+        };
     }
     if apparmor_label().trim_end().ends_with("(enforce)") {
         return "the server is confined by an AppArmor profile, which may forbid namespaces: remove \
