@@ -179,12 +179,15 @@ def make_root(name: str, root: Root) -> Path:
 
 
 def install(root: Root, tree: Path) -> None:
-    """Installs the packages as debootstrap does, in a mount namespace, so that no mount is left."""
+    """Installs the packages as debootstrap does, in namespaces, so that no mount and no process is left."""
     listed = [f"--include={','.join(root.packages)}"] if root.packages else []
     log = tree.parent / "debootstrap.log"
     with log.open("w") as file:
         done = subprocess.run(
-            ["unshare", "--mount", "debootstrap", "--variant=minbase", *listed, root.suite, tree, mirror()],
+            [
+                "unshare", "--mount", "--pid", "--fork", "--kill-child",
+                "debootstrap", "--variant=minbase", *listed, root.suite, tree, mirror(),
+            ],
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
         )  # fmt: skip
     if done.returncode != 0:

@@ -29,7 +29,7 @@ ROOTS = {
     "trixie": Root(
         "trixie", ("python3", "kmod", "procps", "iproute2", *SYSTEMD, "podman", "crun", "uidmap", "fuse-overlayfs", "apparmor")
     ),
-    "docker": Root("trixie", ("python3", "docker.io", "kmod", "procps")),
+    "docker": Root("trixie", ("python3", "docker.io", "docker-cli", "apparmor", "kmod", "procps")),
     "selinux": Root(
         "trixie", ("python3", "kmod", "procps", *SYSTEMD, "selinux-policy-default", "policycoreutils"), prepare=LABEL
     ),
@@ -96,8 +96,10 @@ NO_NAMESPACES = "sysctl -w user.max_user_namespaces=0"
 NAMESPACES_REMEDY = "sysctl -w user.max_user_namespaces=1000"
 NO_CLONE = "sysctl -w kernel.unprivileged_userns_clone=0"
 CLONE_REMEDY = "sysctl -w kernel.unprivileged_userns_clone=1"
+#: For a server that is the container's root, as in the rows.
 CONTAINER_REMEDY = (
-    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
+    "--user 1000:1000 --security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined"
 )  # fmt: skip
 BOX = "--rootfs /srv/box:O"
 #: Denies user namespaces to the server, as Ubuntu does to every program without a profile.
