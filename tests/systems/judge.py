@@ -7,8 +7,6 @@ import json
 from rows import Refused, Row, Tier
 
 WAYS = ("read", "write", "connect", "program")
-#: At T1 the files of the user are open.
-OPEN_AT_T1 = ("read", "write")
 CODE = "QWED-MCP-RISK-009"
 
 
@@ -96,7 +94,7 @@ def refusal(expected: Refused, found: dict) -> list[str]:
         wrong.append(f"doctor predicts {at(doctor, 'sandbox.tier')} (exit code {doctor.get('code')}): {brief(doctor)}")
     said = json.dumps(doctor, ensure_ascii=False)
     wrong += [f"doctor does not say {part!r}: {brief(doctor)}" for part in (expected.reason, expected.remedy) if part not in said]
-    for name in ("run", "mcp", "strict"):
+    for name in (name for name in ("run", "mcp", "strict") if name in found):
         result = found[name]
         if "42" in result["text"].split() or not (result.get("is_error") or result.get("code")):
             wrong.append(f"{name}: a script was not refused: {result['text'][:400]}")
@@ -105,7 +103,7 @@ def refusal(expected: Refused, found: dict) -> list[str]:
             wrong.append(f"{name}: the refusal does not say {expected.reason!r}: {result['text'][:600]}")
     if found["attack"]["ways"] or found["attack"]["changed"] or found["attack"]["connected"]:
         wrong.append(f"the attack ran: {found['attack']['text'][:400]}")
-    return wrong + least(found)
+    return wrong or least(found)
 
 
 def least(found: dict) -> list[str]:
