@@ -22,7 +22,8 @@ tests! {
     needs [Root, Tier3ForUsers, PublicPython, Packages]:
         common_scripts_work_at_tier_3_for_an_ordinary_user;
     needs [Tier3ForUsers, PublicPython]:
-        other_processes_of_its_user_cannot_inspect_the_server;
+        other_processes_of_its_user_cannot_inspect_the_server,
+        a_server_with_a_low_pid_is_not_taken_for_a_process_of_the_run;
     needs [Tier3ForUsers, PublicPython, Packages]:
         common_scripts_work_in_warm_interpreters;
     needs [Root, Tier3, PublicPython]:
@@ -577,6 +578,26 @@ exec "$2" run "$3"
     assert!(text.contains(denied), "{text}");
     let text = run("off");
     assert!(text.contains("write harm\nutime harm\nchmod harm\ncreate harm\n"), "{text}");
+}
+
+/// In a container, the server has PID 1 or 2. A run's PID namespace has processes with these PIDs too.
+fn a_server_with_a_low_pid_is_not_taken_for_a_process_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script.py");
+    fs::write(&script, "print(6 * 7)").unwrap();
+    for start in ["exec \"$1\" run \"$2\"", "\"$1\" run \"$2\"; exit $?"] {
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["sh", "-c", start, "sh"])
+            .args([&binary(), &script])
+            .env("QWED_MCP_TRUSTED_CODE_EXECUTION", "true")
+            .env("QWED_MCP_PYTHON", public_python().unwrap())
+            .env("QWED_MCP_SANDBOX", "strict")
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "42\n", "{start}: {stderr}");
+    }
 }
 
 fn the_canary_finds_every_way_open_without_a_sandbox() {

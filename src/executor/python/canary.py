@@ -34,6 +34,10 @@ def read_server_environment():
 
 
 def signal_server():
+    # A parent without a PID is outside of this process's PID namespace. Then the server's PID may be that of a process
+    # of this run, for example if the server is the first process of a container.
+    if os.getppid() == 0:
+        raise ProcessLookupError
     os.kill(TARGETS["server"], 0)
 
 
