@@ -51,12 +51,12 @@ observe() {
     sed "s/^/$phase stderr: /" /run/failed >$lines
 }
 
-report_failure() { printf 'failed %s: %s\n' "$1" "$(tail -c 2000 /run/log | tr '\n' ' ')" >$lines; }
+report_failure() { printf 'failed %s: %s\n' "$1" "$(tail -c 2000 /run/row.log | tr '\n' ' ')" >$lines; }
 
-if condition >/run/log 2>&1; then
+if condition >/run/row.log 2>&1; then
     observe before $enter
     if [ "$then" = 1 ]; then
-        if apply >/run/log 2>&1; then observe after $apply_enter; else report_failure remedy; fi
+        if apply >/run/row.log 2>&1; then observe after $apply_enter; else report_failure remedy; fi
     fi
 else
     report_failure condition
