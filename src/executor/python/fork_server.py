@@ -187,11 +187,10 @@ def serve(stream):
         for generator in random_generators:
             generator.seed()
         # NumPy's seed() takes a millisecond, so set the whole state of the Mersenne twister instead.
-        numpy = sys.modules.get("numpy")
         if "numpy.random" in sys.modules:
-            key = numpy.frombuffer(os.urandom(4 * 624), dtype=numpy.uint32)
+            key = memoryview(os.urandom(4 * 624)).cast("I")
             state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 624}}
-            numpy.random.set_state(state)
+            sys.modules["numpy.random"].set_state(state)
 
     def rehearse(code_of):
         # The start and the end of a script touch pages, and each causes a page fault and a copy. Do this now,
