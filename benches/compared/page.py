@@ -38,7 +38,8 @@ OTHERS_NOTE = """\
 LATENCY_NOTES = {
     "warm_ms": "Median time of a run in ms, in a peer that has run the script before. For plain Python, bubblewrap, "
                "firejail, sandbox-runtime and sandlock every run is a new interpreter.",
-    "cold_ms": "Median time in ms of the first run of a peer that has just started. The start itself is not included.",
+    "cold_ms": "Median time in ms of the first run of a peer that has just started. The start itself is not included. "
+    "This server tests its interpreter and its sandbox after the start, and the first run waits for that.",
 }
 # The figures in which a peer can be better: a name, the figure, its unit, and whether less is better.
 COMPARED: tuple[tuple[str, Callable[[dict[str, Any]], float | None], str, bool], ...] = (
