@@ -198,7 +198,7 @@ impl Ask {
         let taken = parsed.and_then(|Object(line)| Self::of(number, line, most));
         taken.map_err(|reason| {
             let named = serde_json::from_slice::<Object<Named>>(line).ok();
-            // A JSON object without an id has its number as id. This is the same as for a valid line.
+            // If it is a JSON object without an id, its id is the number of the line, as for a valid line.
             let id =
                 named.map(|Object(it)| it.id.map_or_else(|| number.to_string(), Id::into_text));
             let id = id.filter(|id| is_id(id));

@@ -18,7 +18,7 @@ use super::answered::{Answered, ResultsError};
 /// The maximum number of answers that wait for the writing thread.
 const ANSWERS_AHEAD: usize = 16;
 
-/// The size from which collected lines are written, in bytes.
+/// Lines are collected until they have this size, in bytes, and are then written together.
 const CHUNK_BYTES_MAX: usize = 1024 * 1024;
 
 /// The reason why answers cannot be written to a file.

@@ -1,9 +1,9 @@
 //! Makes runs of a script reproducible, as far as possible.
 //!
-//! Random number generators without a seed get a seed that is derived from the script (`python/determinism.py`). Memory
-//! addresses are the same in each run if the operating system allows that. Numerical libraries use compute kernels that
-//! every processor supports. On Linux, a library of the sandbox answers clocks and random bits, also of native code, and
-//! all threads share one processor.
+//! Random number generators without a seed get a seed that is derived from the script (`python/determinism.py`).
+//! Memory addresses are the same in each run if the operating system allows that. Numerical libraries use compute
+//! kernels that every processor supports. On Linux, a library of the sandbox gives the time and random bits in place
+//! of the kernel, also to native code, and all threads share one processor.
 
 use chrono::{DateTime, Utc};
 

@@ -134,7 +134,7 @@ impl DecisionRecord {
             if let Some(code) = self.error_code {
                 fields.insert("error_code".to_owned(), json!(code));
             }
-            // Only an allowed call has the digests of its inputs here, in place of their contents.
+            // In the arguments of an allowed call, `inputs` has digests in place of contents.
             if self.verified
                 && let Some(inputs) = self.normalized_arguments.get("inputs")
             {

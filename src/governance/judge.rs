@@ -179,7 +179,7 @@ impl Judge {
         Some(list)
     }
 
-    /// Corrects the verdict on a run: it has passed only if every listed test has, at the level that the policy
+    /// Corrects the verdict on a run: it passes only if every listed test passed, and ran as isolated as the policy
     /// requires.
     pub(super) fn correct(&self, verdict: Verdict, report: Option<&TestSummary>) -> Verdict {
         let incomplete = |reason| Verdict { status: RunStatus::Incomplete, reason: Some(reason) };

@@ -648,7 +648,7 @@ async fn at_tier_2_a_run_that_leaves_too_much_is_ended_and_what_it_left_is_remov
         (Tier::T2, true, Some("the tests left more than 1048576 bytes")),
         // The run ends between two measurements, so only the measurement after its end finds the files.
         (Tier::T2, false, Some("the tests left more than 1048576 bytes")),
-        // At T3 the server does not measure, because the folder has no room for more than the policy permits.
+        // At T3 the server does not measure the files, because their folder is only as large as the policy permits.
         (Tier::T3, false, None),
     ] {
         let fixture = Fixture::of(tier, move |project, cancel| async move {

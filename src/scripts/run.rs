@@ -35,11 +35,12 @@ use super::variants::Judged;
 use super::{Permit, ScriptError, ScriptTurn, Scripts};
 
 impl Scripts {
-    /// Runs the script of a permit in a turn, until the script ends or is cancelled. The script starts only if the
-    /// caller's proof still holds. A panic of the executor is returned as an error.
+    /// Runs the script that `permit` allows, until it ends or is cancelled. `turn` is its place among the running
+    /// scripts. The script starts only if the caller's proof, such as a token, is still valid. A panic of the executor
+    /// is returned as an error.
     ///
-    /// Poll the future to its end. Dropping the future kills the run. But then nothing waits until the processes of the
-    /// run are dead, and the end of the run is not audited.
+    /// Poll the future to its end. Dropping the future kills the run, but then nothing waits until its processes are
+    /// dead, and its end is not audited.
     ///
     /// # Errors
     ///

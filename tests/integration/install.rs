@@ -68,7 +68,7 @@ const CLIENTS: [(&str, &str, Option<&str>); 12] = [
     ("kiro", ".kiro/settings/mcp.json", Some(".kiro/settings/mcp.json")),
 ];
 
-/// A program that replaces an interpreter.
+/// A program that stands for a Python interpreter.
 const SHELL: &str = "/bin/sh";
 
 /// The variable that opens the admin gate.

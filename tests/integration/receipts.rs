@@ -813,7 +813,7 @@ fn another_interpreter_is_reported_before_the_result() {
     let parts =
         ["environment: differs", "package sympy: 1.14.0 → none", "differs: replayed", "stdout: "];
     assert_in_order(&text, &parts);
-    // The receipt names other versions, and is signed with the same key.
+    // A receipt that names other versions of Python and its packages, signed with the same key.
     let anew = receipts.path("anew.json");
     let mut command = Command::new(python());
     command.args(["-c", SIGN_ANEW]).arg(&receipt).arg(receipts.key()).arg(&anew);

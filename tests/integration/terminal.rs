@@ -141,7 +141,7 @@ fn a_script_that_is_not_run_has_one_error() {
         let output = command.args(["run", &file]).output().unwrap();
         let told = text(&output.stderr);
         assert!(told.starts_with(stderr) || told.contains(&format!("\n{stderr}")), "{told}");
-        // The log has an error of its own, because it may name the path, and a reply may not.
+        // There are two errors, one in the reply and one in the log, because only the log may name the path.
         let errors_max = if told.starts_with("error: no code can run: ") { 2 } else { 1 };
         assert!(told.matches("error: ").count() <= errors_max, "{told}");
         let stdout = if code == 0 { "1\n" } else { "" };

@@ -124,7 +124,7 @@ fn an_id_is_free_as_soon_as_its_reply_is_read() {
             |id: &i64| format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         ids.iter().map(ping).collect::<String>()
     };
-    // The second number also checks that each place is free as soon as its reply is read.
+    // With the second number, the test also checks that a reply frees its place as soon as it is read.
     for count in [100, i64::try_from(PLACES).unwrap()] {
         let mut again: Vec<i64> = (1..=count).collect();
         let mut answered = 0;

@@ -419,7 +419,7 @@ fn texts_are_followed_through_the_scripts_own_code() {
     }
 }
 
-/// A member that is taken by an unknown name is refused only on objects that lead to others.
+/// `getattr` with an unknown name is refused only on objects that lead to others.
 #[test]
 fn computed_names_are_refused_where_they_lead_out() {
     for (source, is_blocked) in [
@@ -1220,7 +1220,7 @@ fn functions_that_are_values_are_judged_and_honest_siblings_pass() {
 #[test]
 fn settings_streams_and_modules_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // The script changes a setting without setting an attribute.
+        // The script changes a setting without an assignment to an attribute.
         (
             "import argparse\np = argparse.ArgumentParser()\n\
              setattr(p, 'fromfile_prefix_chars', '%')",

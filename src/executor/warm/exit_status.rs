@@ -16,9 +16,10 @@ const STAT_BYTES_MAX: usize = 2048;
 /// `PF_EXITING` of the kernel: the task has begun to exit.
 const EXITING: u64 = 4;
 
-/// The number of attempts before the pauses. A process begins to exit a few microseconds after it has announced its end.
+/// The number of attempts to read the exit code one after another. A process begins to exit a few microseconds after
+/// it has announced its end.
 const ATTEMPTS: usize = 20;
-/// The number of pauses between further attempts. After these, only the fork server reports the exit code.
+/// The number of further attempts, each after a pause. After the last one, the exit code comes from the fork server.
 const PAUSES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(1);
 

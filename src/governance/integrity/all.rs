@@ -21,7 +21,8 @@ pub(super) const MISSING_AT_ONCE: usize = 10_000;
 pub(crate) struct ArtifactsVerification {
     /// Runs with all files unchanged.
     pub(crate) intact: u64,
-    /// Runs without a difference that cannot be compared completely, because the log or the evidence lacks a hash.
+    /// Runs in which no difference was found, but which could not be compared completely, because the log or the
+    /// evidence lacks a hash.
     pub(crate) unconfirmed: u64,
     pub(crate) in_progress: u64,
     /// Runs without evidence because their server died.

@@ -92,8 +92,8 @@ fn is_public_within(path: &Path, links_max: usize) -> bool {
 /// The public copies so far, by the path of the original.
 static PUBLIC_COPIES: Mutex<BTreeMap<PathBuf, TempDir>> = Mutex::new(BTreeMap::new());
 
-/// Returns the path by which other users of the machine can read this file or folder of the checkout:
-/// its own, or that of a copy, which is made once if root runs the tests in a private folder.
+/// Returns a path by which other users of the machine can read this file or folder of the checkout. This is its own
+/// path, unless root runs the tests in a private folder: then it is that of a copy, which the first call makes.
 pub(crate) fn public(path: &Path) -> PathBuf {
     if !is_root() || is_public(path) {
         return path.to_owned();

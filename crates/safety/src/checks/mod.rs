@@ -58,7 +58,7 @@ pub struct Check {
     /// Whether the check is about the elements of a collection. The third counter then counts the elements, and the
     /// check proves nothing if there are none.
     pub counts_elements: bool,
-    /// The changes of the syntax tree that make a run count the check.
+    /// The changes of the syntax tree with which a run counts how often the check held or failed.
     pub edits: Vec<Edit>,
 }
 

@@ -188,8 +188,8 @@ impl<'a> Arguments<'a> {
         self.hides_some() || self.at_or_named(index, names).any(is_file)
     }
 
-    /// Returns whether the first argument, or the argument with the keyword `name`, is known to be the plain name of an
-    /// image.
+    /// Returns whether the first argument, or the argument with the keyword `name`, is known to be the name of an
+    /// image file.
     fn name_pictures(&self, name: &str) -> bool {
         let is_picture = |(.., values): &Argument<'a>| {
             let (mut texts, is_complete) = values.texts();

@@ -24,7 +24,7 @@ use crate::rules::inputs::{
 pub(super) enum Opened<'a> {
     /// The call is harmless, and returns these values.
     Returns(Values<'a>),
-    /// The call is judged as if its first argument were the second value.
+    /// The call is judged as a call of the named function with these values as its first argument.
     Takes(&'static str, Values<'a>),
 }
 

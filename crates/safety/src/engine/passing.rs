@@ -362,7 +362,7 @@ pub(super) fn rule_of_keyword(
     (!callee.known.iter().any(is_judged)).then_some(rule)
 }
 
-/// Returns a container of the arguments that an external function keeps, as far as they may lead to other objects.
+/// An external function may keep its arguments. Returns a container of those that may lead to other objects.
 pub(super) fn argument_values<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
     let kept: Values<'a> = arguments.all().map(leading).collect();
     (!kept.known.is_empty()).then(|| Values::container(kept))

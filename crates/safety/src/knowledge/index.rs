@@ -302,7 +302,7 @@ impl Index {
         self.methods.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the static form of a method's name, if a row is about methods with this name.
+    /// Returns `name` as a `'static` string, if a row is about methods with this name.
     pub(crate) fn method(&self, name: &str) -> Option<&'static str> {
         self.methods.get_key_value(name).map(|(name, _)| *name)
     }

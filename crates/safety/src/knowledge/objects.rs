@@ -308,8 +308,8 @@ pub(crate) fn member_of_object<'a>(path: &str, name: &str) -> Values<'a> {
     Values::object(joined)
 }
 
-/// Returns the module that the attribute `attribute` of the object `path` is, if it is a module. Most modules hold the
-/// modules that they import as attributes.
+/// Returns the name of the module that is the attribute `attribute` of the object `path`, if this attribute is a
+/// module. Most modules have an attribute for each module that they import.
 fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     // The streams of `sys` have methods with names of modules, so an attribute of a stream is not a module.
     let name = behind_dot(path).map_or(path, |(_, name)| name);
@@ -386,8 +386,8 @@ pub(crate) fn keeps(path: &str) -> bool {
     KEEPING.contains(&top(path))
 }
 
-/// Returns whether any member of this module may be taken by an unknown name, because no member leads directly to other
-/// objects.
+/// Returns whether a script may call `getattr` on this module with an unknown name, because no member leads directly
+/// to other objects.
 pub(crate) fn is_plain(module: &str) -> bool {
     matches!(module, "math" | "cmath")
 }

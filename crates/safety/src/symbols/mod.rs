@@ -306,8 +306,7 @@ pub(super) struct Symbols<'a> {
 pub(super) struct StarImports<'a> {
     /// The modules, each with its place in the order of the star imports.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The first few modules for which a rule judges calls of any member, each with its place in the order of the star
-    /// imports.
+    /// The first few of them for which one rule covers the calls of all members, each with its place in that order.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The offset of the last star import in the script.
     pub(super) last: Option<TextSize>,

@@ -31,7 +31,7 @@ pub(super) struct Plan<'v, 'a> {
     structural: HashSet<usize>,
     /// Literals that are the bounds of comparisons.
     bounds: HashSet<usize>,
-    /// Whether an element of a loop takes part.
+    /// Whether the check depends on an element of a loop.
     pub(super) has_element: bool,
     /// For each comprehension, the loop that has its element.
     loops: HashMap<Id, u32>,
@@ -45,7 +45,7 @@ pub(super) struct Plan<'v, 'a> {
     pub(super) has_choice: bool,
     /// Whether a step chooses a value by a condition.
     pub(super) has_branch: bool,
-    /// Whether a symbol of a computer algebra takes part.
+    /// Whether the check depends on a symbol of a computer algebra system.
     pub(super) has_symbol: bool,
     /// Whether the literal of a name, or an unknown value, takes part.
     pub(super) has_name: bool,
