@@ -1,4 +1,5 @@
 # The body of a row's guest program; tests/systems/run puts the row's values before it.
+# shellcheck shell=sh disable=SC2154  # tests/systems/run assigns them.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
 lines=/dev/ttyS1
 stty -F $lines raw 2>/dev/null
@@ -10,6 +11,9 @@ as_ada() {
     setpriv --reuid 1000 --regid 1000 --init-groups --inh-caps=-all \
         env -i HOME=/home/ada USER=ada PATH=$PATH LANG=$LANG "$@"
 }
+
+# Reports a step. The lines are printed for a row that does not end.
+began() { printf 'began %s after %s s\n' "$1" "$(cut -d ' ' -f 1 /proc/uptime)" >$lines; }
 
 # Makes a root file system for containers, whose programs are this system's.
 make_box() {
@@ -32,7 +36,9 @@ rootful() {
 }
 start_docker() {
     dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver=overlay2 >/run/docker.log 2>&1 &
-    for _ in $(seq 100); do docker info >/dev/null 2>&1 && break; sleep 1; done
+    for _ in $(seq 60); do docker info >/dev/null 2>&1 && break; sleep 1; done
+    docker info >/dev/null || { tail -n 20 /run/docker.log; return 1; }
+    began import
     tar -C /srv/box -c . | docker import - box
 }
 # docker run OPTIONS… with the image that start_docker has made.
@@ -45,6 +51,7 @@ docker_run() {
 observe() {
     phase=$1
     shift
+    began "$phase"
     # shellcheck disable=SC2086  # These are words.
     (cd / && "$@" python3 /row/observe.py $arguments /usr/local/bin/qwed-mcp </dev/null >/run/seen 2>/run/failed)
     printf '%s %s\n' "$phase" "$(tail -n 1 /run/seen)" >$lines
@@ -53,6 +60,8 @@ observe() {
 
 report_failure() { printf 'failed %s: %s\n' "$1" "$(tail -c 2000 /run/row.log | tr '\n' ' ')" >$lines; }
 
+began condition
+# shellcheck disable=SC2086  # The commands are words.
 if condition >/run/row.log 2>&1; then
     observe before $enter
     if [ "$then" = 1 ]; then

@@ -20,6 +20,8 @@ from roots import MODULES, MadeKernel, modules_in_order, run
 MEMORY_MIB = 3072
 #: An accelerator is used only if a kernel reaches its first message about a missing root within this time.
 PROOF_WITHIN_S = 15
+#: How often a machine may boot whose kernel panics.
+BOOTS = 3
 
 #: The first process, from the initial RAM file system.
 EARLY = """#!/bin/busybox sh
@@ -139,12 +141,25 @@ def add(file: Path, text: str) -> None:
 
 
 def boot(command: list[str], folder: Path, disk: Path, seconds: float) -> str:
-    """Runs the machine until it is off. Returns the row's lines. The kernel's log is in console.log."""
-    lines = folder / "lines"
-    lines.unlink(missing_ok=True)
+    """Runs the machine until it is off. Returns the row's lines. The kernel's log is in console.log.
+
+    Boots it again if the kernel panicked before the row began: QEMU's emulation sometimes executes the breakpoint with
+    which Linux patches its own code (`Oops: int3`).
+    """
+    lines, log = folder / "lines", folder / "console.log"
+    for _ in range(BOOTS):
+        lines.unlink(missing_ok=True)
+        run_machine(command, folder, disk, seconds)
+        seen = lines.read_text(errors="replace") if lines.exists() else ""
+        if seen or "Kernel panic" not in log.read_text(errors="replace"):
+            break
+    return seen
+
+
+def run_machine(command: list[str], folder: Path, disk: Path, seconds: float) -> None:
     command = [
         *command, "-drive", f"if=none,id=disk,format=raw,snapshot=on,file={disk}", "-device", "virtio-blk-pci,drive=disk",
-        "-serial", f"file:{folder / 'console.log'}", "-serial", f"file:{lines}",
+        "-serial", f"file:{folder / 'console.log'}", "-serial", f"file:{folder / 'lines'}",
     ]  # fmt: skip
     # The discarded writes are in a file that has no name.
     environment = {**os.environ, "TMPDIR": str(folder)}
@@ -155,7 +170,6 @@ def boot(command: list[str], folder: Path, disk: Path, seconds: float) -> str:
             pass
         finally:
             end(guest)
-    return lines.read_text(errors="replace") if lines.exists() else ""
 
 
 def end(guest: subprocess.Popen) -> None:
