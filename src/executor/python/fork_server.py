@@ -180,7 +180,8 @@ def serve(stream):
         import random
 
         found = [thing for thing in gc.get_objects() if isinstance(thing, random.Random)]
-        return [thing for thing in found if not isinstance(thing, random.SystemRandom)]
+        found = [thing for thing in found if not isinstance(thing, random.SystemRandom)]
+        return [thing for thing in found if thing is not random._inst]
 
     def reseed():
         # Each fork seeds the generator of `random` itself.
