@@ -284,6 +284,10 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
         let chosen = "import random, numpy\nrandom.seed(7)\nnumpy.random.seed(7)\nprint(random.random(), numpy.random.random(), numpy.random.default_rng(7).random(), random.Random(7).random())";
         let mut plain = ServerBuilder::new().connect();
         assert_eq!(printed(&server.execute(chosen)), printed(&plain.execute(chosen)));
+        // A new interpreter, such as that of a replay, has the same random numbers.
+        let numbers = "import random, numpy\nprint(random.random(), numpy.random.random())";
+        let mut cold = receipts.server().variable("QWED_MCP_DETERMINISTIC", "on").connect();
+        assert_eq!(printed(&server.execute(numbers)), printed(&cold.execute(numbers)));
         let job = server.place(DIFFERENT);
         let of_job = server.wait_for_job(&job);
         let lines = |text: &str| text.lines().filter(|it| it.contains("0.")).collect::<String>();

@@ -7,6 +7,22 @@ use nix::unistd::geteuid;
 
 use super::{LaunchError, Layer};
 
+/// The commands that load the server's `AppArmor` profile.
+macro_rules! load_profile {
+    () => {
+        "qwed-mcp doctor --apparmor-profile | sudo tee /etc/apparmor.d/qwed-mcp && \
+         sudo apparmor_parser --replace /etc/apparmor.d/qwed-mcp"
+    };
+}
+
+/// The options of a container that permit namespaces, and what works without them.
+macro_rules! container_options {
+    () => {
+        "--security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+         --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)"
+    };
+}
+
 /// A kernel setting that forbids user namespaces, and the command that allows them again.
 struct ForbiddingSetting {
     file: &'static str,
@@ -37,9 +53,7 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 4] = [
     ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         forbids: |value| value == "1",
-        remedy: "allow it in AppArmor: qwed-mcp doctor --apparmor-profile | sudo tee \
-                 /etc/apparmor.d/qwed-mcp && sudo apparmor_parser --replace \
-                 /etc/apparmor.d/qwed-mcp",
+        remedy: concat!("allow it in AppArmor: ", load_profile!()),
     },
 ];
 
@@ -107,20 +121,24 @@ fn namespaces_remedy() -> &'static str {
     if CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
         // A root server does not create a user namespace, so it needs a capability that containers do not have.
         return if geteuid().is_root() {
-            "this is a container, whose root may not create namespaces: start it as an ordinary user, \
-             with --user 1000:1000 --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
-             --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)"
+            concat!(
+                "this is a container, whose root may not create namespaces: start it as an ordinary \
+                 user, with --user 1000:1000 ",
+                container_options!()
+            )
         } else {
-            "this is a container, whose policy forbids namespaces: start it with \
-             --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
-             --security-opt systempaths=unconfined, or rely on Landlock (Linux 6.12)"
+            concat!(
+                "this is a container, whose policy forbids namespaces: start it with ",
+                container_options!()
+            )
         };
     }
     if apparmor_label().trim_end().ends_with("(enforce)") {
-        return "the server is confined by an AppArmor profile, which may forbid namespaces: remove \
-                that profile, and load one that allows them: qwed-mcp doctor --apparmor-profile | sudo tee \
-                /etc/apparmor.d/qwed-mcp && sudo apparmor_parser --replace \
-                /etc/apparmor.d/qwed-mcp";
+        return concat!(
+            "the server is confined by an AppArmor profile, which may forbid namespaces: remove that \
+             profile, and load one that allows them: ",
+            load_profile!()
+        );
     }
     "user namespaces are refused (kernel without CONFIG_USER_NS, or a security policy): allow them \
      for this user, or rely on Landlock (Linux 6.12)"

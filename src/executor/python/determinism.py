@@ -1,3 +1,9 @@
+def set_numpy_state(module, bits):
+    # Sets the whole state of the Mersenne twister of `numpy.random` from 2496 bytes, because seed() takes a millisecond.
+    key = memoryview(bits).cast("I")
+    module.set_state({"bit_generator": "MT19937", "state": {"key": key, "pos": 624}})
+
+
 def fixed_seeds(seed):
     # Makes two runs of a script the same, as far as Python can: random numbers, unless the script sets a seed, the
     # order of entries in folders, and the turns of threads. Returns a function for each module, to be called after
@@ -72,9 +78,7 @@ def fixed_seeds(seed):
         bits = random.Random(next_seed()).getrandbits
         # The source of seeds for generators that are created without a seed.
         module.bit_generator.randbits = bits
-        # Sets the whole state of the Mersenne twister, because seed() takes a millisecond.
-        key = memoryview(bits(32 * 624).to_bytes(4 * 624, "little")).cast("I")
-        module.set_state({"bit_generator": "MT19937", "state": {"key": key, "pos": 624}})
+        set_numpy_state(module, bits(32 * 624).to_bytes(4 * 624, "little"))
 
     def seed_timeit(module):
         # It repeats a statement until 0.2 s have passed, which a clock that only counts its readings never shows.

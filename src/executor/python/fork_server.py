@@ -180,18 +180,14 @@ def serve(stream):
         import random
 
         found = [thing for thing in gc.get_objects() if isinstance(thing, random.Random)]
-        found = [thing for thing in found if not isinstance(thing, random.SystemRandom)]
-        return [thing for thing in found if thing is not random._inst]
+        return [it for it in found if not isinstance(it, random.SystemRandom) and it is not random._inst]
 
     def reseed():
         # Each fork seeds the generator of `random` itself.
         for generator in random_generators:
             generator.seed()
-        # NumPy's seed() takes a millisecond, so set the whole state of the Mersenne twister instead.
         if "numpy.random" in sys.modules:
-            key = memoryview(os.urandom(4 * 624)).cast("I")
-            state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 624}}
-            sys.modules["numpy.random"].set_state(state)
+            set_numpy_state(sys.modules["numpy.random"], os.urandom(4 * 624))
 
     def rehearse(code_of):
         # The start and the end of a script touch pages, and each causes a page fault and a copy. Do this now,
@@ -199,6 +195,7 @@ def serve(stream):
         exec(code_of(b"0"), {})
         rehearse_checks(compile)
         if is_fixed:
+            # With any values, because the script brings its own.
             fix(1, 0, bytes(32))
         flush()
         collect()
