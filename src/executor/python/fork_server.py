@@ -376,7 +376,7 @@ def serve(stream):
     gc.freeze()
 
     descriptors = (ctypes.c_int * 5)()
-    is_awaited = forks.fork_children(requests.fileno(), init_maker.fileno(), maker, is_fixed, descriptors)
+    is_awaited = forks.fork_children(requests.fileno(), init_maker.fileno(), maker, descriptors)
     if is_awaited < 0:
         print("this Python has no functions for a fork", file=sys.stderr, flush=True)
         os._exit(1)
@@ -393,6 +393,8 @@ def serve(stream):
         # All deterministic runs must begin with the same memory.
         if is_fixed or not is_awaited:
             rehearse(code_of)
+        # A script can read this frame, and must not see whether others wait.
+        del is_awaited
         os.write(CONTROL, b"+")
         fixed, (source, plan, call, stdin), inputs = await_script()
         if stdin:

@@ -28,6 +28,8 @@
 #define LIFELINE 3
 // More children than a server runs at once. A further child is reported as killed.
 #define CHILDREN_MAX 4096
+// More capabilities than a kernel has. A policy outside may answer each call with success.
+#define CAPABILITIES_MAX 64
 
 void PyOS_BeforeFork(void) __attribute__((weak));
 void PyOS_AfterFork_Child(void) __attribute__((weak));
@@ -136,29 +138,14 @@ static pid_t fork_child(const char *name, int init_maker, int lifeline) {
     return pid;
 }
 
-// Keeps this process on one of its processors, which take turns.
-static void stay_on_one(size_t turn) {
-    cpu_set_t own, one;
-    if (sched_getaffinity(0, sizeof own, &own) != 0 || CPU_COUNT(&own) == 0) return;
-    size_t left = turn % (size_t)CPU_COUNT(&own);
-    int processor = 0;
-    while (!CPU_ISSET(processor, &own) || left--) processor++;
-    CPU_ZERO(&one);
-    CPU_SET(processor, &one);
-    // Ignore a failure, because only the order of threads depends on it.
-    sched_setaffinity(0, sizeof one, &one);
-}
-
 static void ignore(int signal) { (void)signal; }
 
-// Tells the server that the fork server is ready, and forks children until the server closes its end of `socket`. If
-// `is_fixed`, all threads of a child share one processor.
+// Tells the server that the fork server is ready, and forks children until the server closes its end of `socket`.
 //
 // Returns in the children only: whether a script waits for the child, with the descriptors of the child in
 // `descriptors`. In the fork server, returns -1 if this Python has no functions for a fork. Otherwise the process ends
 // with this function.
-PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int is_fixed, int descriptors[DESCRIPTORS]) {
-    size_t forked = 0;
+PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptors[DESCRIPTORS]) {
     int is_awaited;
     if (!PyOS_BeforeFork || !PyOS_AfterFork_Child) return -1;
     requests = socket;
@@ -182,10 +169,8 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int is_fixed, 
         if (receive(requests, message, sizeof message, descriptors) != DESCRIPTORS) _exit(0);
         is_awaited = message[NAME_BYTES];
         if (fork_child(message, init_maker, descriptors[LIFELINE]) == 0) break;
-        forked++;
         for (size_t at = 0; at < DESCRIPTORS; at++) close(descriptors[at]);
     }
-    if (is_fixed) stay_on_one(forked);
     // A script can read this memory. It must not see data about other children.
     memset(fork_server_children, 0, count * sizeof fork_server_children[0]);
     count = 0;
@@ -198,7 +183,8 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int is_fixed, 
 // Removes all capabilities from the bounding set of this process (capabilities(7)).
 PUBLIC void fork_server_empty_bounding_set(void) {
     // The call fails at the first number that the kernel does not know.
-    for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0;) capability++;
+    unsigned long capability = 0;
+    while (capability < CAPABILITIES_MAX && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0) capability++;
 }
 
 // Reads `size` bytes. Returns 0, or -1 if the file ends or cannot be read.
