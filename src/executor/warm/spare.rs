@@ -33,7 +33,9 @@ use super::exit_status::ExitStatus;
 use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
-use crate::sandbox::{MemoryWatch, Neighbours, WATCH_INTERVAL, keep_on_one, lower_beside};
+use crate::sandbox::{
+    MemoryWatch, Neighbours, OnlyProcessor, WATCH_INTERVAL, keep_on_one, lower_beside,
+};
 
 /// The maximum length of a child's message, in bytes. The message is `=`, an exit code and a line feed.
 const END_BYTES_MAX: usize = 8;
@@ -127,7 +129,7 @@ impl Spare {
     ) -> Result<Outcome, NoOutcome> {
         let started = Instant::now();
         let memory_bytes = self.memory_bytes(limits).await;
-        self.place(limits.neighbours);
+        let _only_processor = self.place(limits.neighbours);
         let (mut watch, mut announced) = (None, None);
         self.stdout.pass_on_to(Stream::Stdout, echo);
         self.stderr.pass_on_to(Stream::Stderr, echo);
@@ -199,11 +201,9 @@ impl Spare {
     }
 
     /// Gives the child its weight and, for a deterministic run, its only processor.
-    fn place(&self, neighbours: Neighbours) {
+    fn place(&self, neighbours: Neighbours) -> Option<OnlyProcessor> {
         lower_beside(neighbours, self.python);
-        if self.server.determinism.is_some() {
-            keep_on_one(self.python);
-        }
+        self.server.determinism.as_ref().and_then(|_| keep_on_one(self.python))
     }
 
     /// Returns the memory limit of a run in bytes, and applies it to the run's control group.

@@ -29,6 +29,8 @@ pub struct Stat {
     pub(crate) faults: u64,
     /// The number of threads of the process.
     pub threads: u64,
+    /// The number of the processor on which the process's first thread ran last.
+    pub(super) processor: usize,
     /// The process's start time. Together with the PID it identifies a process uniquely.
     pub started: u64,
 }
@@ -231,6 +233,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         parent: number(fields.get(1)?)?,
         faults: field(7)? + field(9)?,
         threads: field(17)?,
+        processor: usize::try_from(field(36)?).ok()?,
         started: field(19)?,
     })
 }
@@ -341,11 +344,18 @@ mod tests {
         // Each number is the position of its field minus 1, except for field 9, which contains the flags.
         let stat = |flags: u32| {
             let number = |n: u32| if n == 8 { flags } else { n }.to_string();
-            let numbers = (4..30).map(number).collect::<Vec<_>>().join(" ");
+            let numbers = (4..53).map(number).collect::<Vec<_>>().join(" ");
             parse_stat(&format!("7 (a) T 1 2)) Z 3 {numbers}")).unwrap()
         };
         let parent = Pid::from_raw(3);
-        let expected = Stat { is_ending: false, parent, faults: 9 + 11, threads: 19, started: 21 };
+        let expected = Stat {
+            is_ending: false,
+            parent,
+            faults: 9 + 11,
+            threads: 19,
+            processor: 38,
+            started: 21,
+        };
         assert_eq!(stat(0x0040_0040), expected);
         assert_eq!(stat(0x0040_0044), Stat { is_ending: true, ..expected });
         assert_eq!(parse_stat("7 (a) S"), None);

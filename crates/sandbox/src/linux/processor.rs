@@ -22,8 +22,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -33,7 +32,7 @@ use nix::unistd::Pid;
 use rustix::process::{getpriority_process, setpriority_process};
 
 use super::identity::OwnProcess;
-use super::process_tree::ProcessTable;
+use super::process_tree::{ProcessTable, stat};
 use crate::Neighbours;
 
 /// The minimum interval between two looks at the processor time of a run. The maximum is twice as long, because the
@@ -302,16 +301,37 @@ pub(crate) fn stay() {
     }
 }
 
-/// Keeps `process` on one of this process's processors, which take turns.
-pub fn keep_on_one(process: Pid) {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let Ok(own) = sched_getaffinity(Pid::from_raw(0)) else { return };
-    let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
-    let usable: Vec<usize> = usable.collect();
-    let turn = NEXT.fetch_add(1, Ordering::Relaxed);
-    if let Some(processor) = usable.get(turn % usable.len().max(1)) {
-        keep_on(*processor, process);
+/// The number of runs that are kept on each processor.
+static KEPT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// The only processor of a run. Until this is dropped, other runs are kept on other processors, if there are enough.
+#[must_use]
+#[derive(Debug)]
+pub struct OnlyProcessor(usize);
+
+impl Drop for OnlyProcessor {
+    fn drop(&mut self) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runs) = kept.get_mut(&self.0) {
+            *runs -= 1;
+        }
     }
+}
+
+/// Keeps `process` on one of this process's processors, on which the fewest other runs are kept. Among these, prefers
+/// the processor on which it ran last, because its memory is in the cache there. Returns `None` if this process's
+/// processors are unknown.
+pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
+    let own = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
+    let last = stat(process).map(|stat| stat.processor);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let processor = usable.min_by_key(|number| {
+        (kept.get(number).copied().unwrap_or_default(), Some(*number) != last)
+    })?;
+    *kept.entry(processor).or_default() += 1;
+    keep_on(processor, process);
+    Some(OnlyProcessor(processor))
 }
 
 /// Keeps `process` on a processor. Ignores a failure, because only the order of threads depends on it.
@@ -435,6 +455,33 @@ mod tests {
             time.add(TENTH, usage);
         }
         time
+    }
+
+    #[test]
+    fn runs_are_kept_on_different_processors() {
+        let computing = Computing::start(2);
+        let pids = computing.0.iter().map(|it| Pid::from_raw(it.id().try_into().unwrap()));
+        let pids: Vec<Pid> = pids.collect();
+        let processors_of = |pid: Pid| -> Vec<usize> {
+            let set = sched_getaffinity(pid).unwrap();
+            (0..CpuSet::count()).filter(|number| set.is_set(*number).unwrap()).collect()
+        };
+        // Wait until both compute, on the lowest processor.
+        let lowest = processors_of(Pid::this())[0];
+        while pids.iter().any(|pid| {
+            processors_of(*pid) != [lowest]
+                || stat(*pid).is_none_or(|stat| stat.processor != lowest)
+        }) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let first = keep_on_one(pids[0]).unwrap();
+        assert_eq!(first.0, lowest, "it ran there");
+        let second = keep_on_one(pids[1]).unwrap();
+        assert_eq!(first.0 == second.0, processors() == 1, "another run is kept there");
+        assert_eq!(processors_of(pids[1]), [second.0]);
+        let processor = second.0;
+        drop((first, second));
+        assert_eq!(keep_on_one(pids[1]).unwrap().0, processor, "it ran there");
     }
 
     #[test]
