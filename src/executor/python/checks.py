@@ -63,8 +63,8 @@ def check_counters(channel):
         # The number of checks, and the changes of the tree, the last ones in the source first.
         total, *edits = plan.split(" ")
         total, own_number = int(total), os.getpid()
-        # Functions beside the counters, by their names in the tree.
-        others = {}
+        # The functions in the tree, by their names.
+        added = {}
         # Values are kept by functions of Python code, which a profiler would count.
         keeps = not any(word in script for word in ("settrace", "rofile", "import trace", "monitoring"))
         counters, elements, not_found, exits = [], set(), [], []
@@ -103,7 +103,7 @@ def check_counters(channel):
 
                 line, column = node.lineno, node.col_offset
                 name = PREFIX + "k%d.%d" % (check, number)
-                others[name] = kept
+                added[name] = kept
                 name = new_name(name, load, lineno=line, col_offset=column)
                 return new_call(name, [node], [], lineno=line, col_offset=column)
 
@@ -207,7 +207,7 @@ def check_counters(channel):
             counter = itertools.repeat(None if number % 3 == 1 else True, COUNT_MAX)
             counters.append(counter)
             if number % 3 < 2 or number in elements:
-                names[PREFIX + str(number)] = counter.__next__
+                added[PREFIX + str(number)] = counter.__next__
         for number in not_found:
             next(counters[number])
         def send_counts():
@@ -231,7 +231,7 @@ def check_counters(channel):
 
         for check in exits:
             held, failed = counters[3 * check : 3 * check + 2]
-            names[PREFIX + "s%d" % check] = count_status(held.__next__, failed.__next__)
+            added[PREFIX + "s%d" % check] = count_status(held.__next__, failed.__next__)
 
         def forget(next, values, empty):
             # Counts a check that held. An object that is kept would not be finalized.
@@ -244,12 +244,12 @@ def check_counters(channel):
         for number, (node, test, check, fails, operands, values) in enumerate(watched):
             if operands:
                 held = PREFIX + str(3 * check + fails)
-                names[held] = forget(names[held], values, [values] * len(values))
+                added[held] = forget(added[held], values, [values] * len(values))
             has_failed = counters[3 * check + (not fails)].__length_hint__
             watched[number] = node, test, check, has_failed, operands, values, own_number
-        names.update(others)
+        names.update(added)
         undo.append(lambda: atexit.unregister(send_counts))
-        undo.append(lambda: [names.pop(name) for name in list(names) if name.startswith(PREFIX)])
+        undo.append(lambda: [names.pop(name) for name in added])
         return code
 
     def rehearse(compile):

@@ -321,7 +321,7 @@ def serve(stream):
     if first:
         os._exit(os.WEXITSTATUS(os.waitpid(first, 0)[1]))
 
-    requests = socket.socket(fileno=os.dup(1))
+    requests = os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
@@ -329,7 +329,7 @@ def serve(stream):
     maker = os.fork()
     if maker == 0:
         try:
-            requests.close()
+            os.close(requests)
             init_maker.close()
             make_inits(theirs)
         except BaseException as error:
@@ -337,6 +337,7 @@ def serve(stream):
         finally:
             os._exit(1)
     theirs.close()
+    init_maker = init_maker.detach()
 
     filters = [sock_fprog(bytes.fromhex(digits)) for digits in confinement["filters"]]
     limits = dict(least_limits())
@@ -376,16 +377,13 @@ def serve(stream):
     gc.freeze()
 
     descriptors = (ctypes.c_int * 5)()
-    is_awaited = forks.fork_children(requests.fileno(), init_maker.fileno(), maker, descriptors)
+    is_awaited = forks.fork_children(requests, init_maker, maker, descriptors)
     if is_awaited < 0:
         print("this Python has no functions for a fork", file=sys.stderr, flush=True)
         os._exit(1)
     # Only children reach this point.
     try:
         stdout, stderr, control, _, channel = descriptors
-        # Their numbers will belong to other files.
-        requests.detach()
-        init_maker.detach()
         own_number = os.getpid()
         confine(stdout, stderr, control, channel, null)
         if not is_fixed:
