@@ -14,10 +14,10 @@ def serve(stream):
     stream.close()
 
     CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
-    CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+    CLONE_NEWUSER = 0x10000000
     # The numbers of system calls for which the C library may have no function.
     SECCOMP = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
-    PIDFD_OPEN, LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 434, 444, 445, 446
+    LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
     CLOSE_RANGE, ALL_BEHIND = 436, 0xFFFFFFFF
     # The descriptor of a child for its socket to the server. The child reports the end of the script there.
     CONTROL = 3
@@ -28,7 +28,7 @@ def serve(stream):
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     # Its functions are called without releasing Python's global lock.
-    forks = ctypes.PyDLL(confinement["forks"])
+    forks = ctypes.PyDLL(confinement["forks"], use_errno=True)
 
     def checked(result):
         if result < 0:
@@ -39,57 +39,6 @@ def serve(stream):
     def system_call(number, *arguments):
         words = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
         return checked(libc.syscall(ctypes.c_long(number), *words))
-
-    def receive(channel, size, descriptors_max):
-        # Returns a message and its descriptors. Both are empty at the end of the channel.
-        room = socket.CMSG_SPACE(4 * descriptors_max)
-        message, control, flags, _ = channel.recvmsg(size, room)
-        data = b"".join(part for level, kind, part in control)
-        return message, struct.unpack("%di" % (len(data) // 4), data)
-
-    def send(channel, message, descriptor):
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
-        channel.sendmsg([message], [rights])
-
-    no_capabilities = struct.pack("Ii", 0x20080522, 0), bytes(24)
-
-    def drop_capabilities():
-        checked(libc.capset(*no_capabilities))
-
-    # --- process 1 of each child's PID namespace ---
-
-    def make_inits(channel):
-        # A small process that was forked before any module was loaded, so its forks are cheap. For each init,
-        # it receives one end of a socket, and sends back a pidfd of the init.
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
-        itself = system_call(PIDFD_OPEN, os.getpid(), 0)
-        # Inits inherit the empty set. They never execute a program.
-        forks.fork_server_empty_bounding_set()
-        while True:
-            _, descriptors = receive(channel, 1, 1)
-            if not descriptors:
-                os._exit(0)
-            checked(libc.unshare(CLONE_NEWPID))
-            pid = os.fork()
-            if pid == 0:
-                be_init(descriptors[0])
-            checked(libc.setns(itself, CLONE_NEWPID))
-            init = system_call(PIDFD_OPEN, pid, 0)
-            send(channel, b"+", init)
-            os.close(init)
-            os.close(descriptors[0])
-
-    def be_init(lifeline):
-        # Orphans of the run become children of this process. The kernel reaps them, because SIGCHLD is
-        # ignored. When this process ends, the kernel kills all remaining processes of the run.
-        try:
-            os.dup2(lifeline, 0)
-            system_call(CLOSE_RANGE, 1, ALL_BEHIND, 0)
-            drop_capabilities()
-            os.write(0, b"+")
-            os.read(0, 1)
-        finally:
-            os._exit(0)
 
     # --- information about this process ---
 
@@ -136,8 +85,8 @@ def serve(stream):
 
         for kind, most in limits.items():
             resource.setrlimit(kind, (most, most))
-        forks.fork_server_empty_bounding_set()
-        drop_capabilities()
+        checked(forks.fork_server_empty_bounding_set())
+        checked(forks.fork_server_drop_capabilities())
         checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         # Without huge pages, each page causes a fault, so the watch can count the memory of the run.
         checked(libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0))
@@ -328,14 +277,10 @@ def serve(stream):
     init_maker, theirs = socket.socketpair()
     maker = os.fork()
     if maker == 0:
-        try:
-            os.close(requests)
-            init_maker.close()
-            make_inits(theirs)
-        except BaseException as error:
-            print("no init could be made: %r" % error, file=sys.stderr, flush=True)
-        finally:
-            os._exit(1)
+        # It was forked before any module was loaded, so its forks are cheap.
+        os.close(requests)
+        init_maker.close()
+        forks.fork_server_make_inits(theirs.fileno())
     theirs.close()
     init_maker = init_maker.detach()
 
@@ -358,7 +303,8 @@ def serve(stream):
     compile("0", "<string>", "exec")
     # Resolve these functions by a first use.
     libc.unshare(0), libc.mount(b"", b"", b"", 0, b""), libc.prctl(-1, 0, 0, 0, 0)
-    libc.capset(None, None), libc.syscall(ctypes.c_long(-1), b"")
+    libc.syscall(ctypes.c_long(-1), b"")
+    forks.fork_server_empty_bounding_set, forks.fork_server_drop_capabilities, forks.fork_server_read
     sys.stdout.flush()
     sys.stderr.flush()
     restart_clocks = getattr(libc, "fixed_restart", None) if is_fixed else None

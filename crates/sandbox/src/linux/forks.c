@@ -1,4 +1,5 @@
 // The main loop of a fork server: forks a child for each request of the server, and reports the ends of the children.
+// Another process makes their inits, the first process of each child's PID namespace.
 //
 // A Python process allocates and frees objects with every step, and its children would begin with what these left. Here,
 // only the stack and one table change. So all children begin with the same memory, and an object has the same address
@@ -13,9 +14,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +33,11 @@
 #define CHILDREN_MAX 4096
 // More capabilities than a kernel has. A policy outside may answer each call with success.
 #define CAPABILITIES_MAX 64
+// System calls that older headers do not have. Their numbers are the same on all architectures.
+#define PIDFD_OPEN 434
+#define CLOSE_RANGE 436
+// _LINUX_CAPABILITY_VERSION_3 (capget(2)).
+#define CAPABILITY_VERSION 0x20080522
 
 void PyOS_BeforeFork(void) __attribute__((weak));
 void PyOS_AfterFork_Child(void) __attribute__((weak));
@@ -118,7 +126,7 @@ static void send_descriptor(int socket, int descriptor) {
     struct iovec part = {.iov_base = &message, .iov_len = 1};
     struct msghdr parts = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    if (sendmsg(socket, &parts, MSG_NOSIGNAL) != 1) fail("the process that makes inits cannot be reached\n");
+    if (sendmsg(socket, &parts, MSG_NOSIGNAL) != 1) fail("a process of the fork server cannot be reached\n");
 }
 
 // Forks a child with the name `name`. Returns 0 in the child.
@@ -180,11 +188,66 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
     return is_awaited;
 }
 
-// Removes all capabilities from the bounding set of this process (capabilities(7)).
-PUBLIC void fork_server_empty_bounding_set(void) {
-    // The call fails at the first number that the kernel does not know.
-    unsigned long capability = 0;
-    while (capability < CAPABILITIES_MAX && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0) capability++;
+// Removes all capabilities from the bounding set of this process (capabilities(7)). Returns 0, or -1 with errno.
+PUBLIC int fork_server_empty_bounding_set(void) {
+    for (unsigned long capability = 0; capability < CAPABILITIES_MAX; capability++) {
+        int is_in = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
+        // The kernel does not know this number, and no higher one.
+        if (is_in < 0) return capability && errno == EINVAL ? 0 : -1;
+        if (is_in && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return -1;
+    }
+    return 0;
+}
+
+// Removes all capabilities of this process (capset(2)). Returns 0, or -1 with errno.
+PUBLIC int fork_server_drop_capabilities(void) {
+    struct {
+        uint32_t version;
+        int pid;
+    } header = {.version = CAPABILITY_VERSION};
+    // Effective, permitted and inheritable: 32 bits of each, then the others.
+    uint32_t none[6] = {0};
+    return (int)syscall(SYS_capset, &header, none);
+}
+
+static int pidfd(pid_t pid) {
+    int descriptor = (int)syscall(PIDFD_OPEN, pid, 0);
+    if (descriptor < 0) fail("no pidfd could be opened\n");
+    return descriptor;
+}
+
+// Is process 1 of a child's PID namespace. Orphans of the run become children of this process. The kernel reaps them,
+// because SIGCHLD is ignored. When the server closes the lifeline, this process ends, and the kernel kills all remaining
+// processes of the run.
+static void be_init(int lifeline) {
+    char end;
+    if (dup2(lifeline, 0) != 0 || syscall(CLOSE_RANGE, 1, ~0u, 0) != 0 || fork_server_drop_capabilities() != 0) _exit(1);
+    if (write(0, "+", 1) != 1 || read(0, &end, 1) < 0) _exit(1);
+    _exit(0);
+}
+
+// Makes an init for each lifeline that arrives in `channel`, and sends back its pidfd. Never returns. Ends when the fork
+// server ends.
+PUBLIC void fork_server_make_inits(int channel) {
+    char message;
+    int lifeline[DESCRIPTORS];
+    signal(SIGCHLD, SIG_IGN);
+    int own = pidfd(getpid());
+    // Inits inherit the empty set. They never execute a program.
+    if (fork_server_empty_bounding_set() != 0) fail("the bounding set could not be emptied\n");
+    while (receive(channel, &message, 1, lifeline) == 1) {
+        // The new PID namespace applies to the next child.
+        if (unshare(CLONE_NEWPID) != 0) fail("no PID namespace could be created\n");
+        pid_t pid = fork();
+        if (pid == 0) be_init(lifeline[0]);
+        if (pid < 0) fail("no init could be forked\n");
+        if (setns(own, CLONE_NEWPID) != 0) fail("the PID namespace could not be left\n");
+        int init = pidfd(pid);
+        send_descriptor(channel, init);
+        close(init);
+        close(lifeline[0]);
+    }
+    _exit(0);
 }
 
 // Reads `size` bytes. Returns 0, or -1 if the file ends or cannot be read.
