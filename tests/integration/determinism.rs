@@ -5,13 +5,15 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 
-use crate::harness::{ServerBuilder, can_fix_addresses, public_python};
+use crate::harness::{Scratch, ServerBuilder, binary, can_fix_addresses, public_python};
 use crate::receipts::{Receipts, printed, replay, run};
 
 tests! {
     needs [Tier3]:
         addresses_that_cannot_be_fixed_are_reported,
         a_replay_shows_differences_between_replays;
+    needs [Tier3, Root]:
+        a_run_has_one_processor_even_if_the_server_cannot_choose_it;
     needs [Tier3, Packages]:
         deterministic_runs_are_the_same_at_tier_3,
         runs_of_a_deterministic_server_are_warm_and_the_same,
@@ -296,6 +298,21 @@ fn runs_of_a_deterministic_server_are_warm_and_the_same() {
     for other in &results {
         assert_eq!(&results[0], other);
     }
+}
+
+/// Without `CAP_SYS_NICE`, as in a container, root may not choose the processors of another user's process.
+fn a_run_has_one_processor_even_if_the_server_cannot_choose_it() {
+    let folder = Scratch::new();
+    let program = folder.path().join("server");
+    let binary = binary();
+    let text =
+        format!("#!/bin/sh\nexec setpriv --bounding-set -sys_nice '{}' \"$@\"\n", binary.display());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let builder = ServerBuilder::new().warm("os").variable("QWED_MCP_DETERMINISTIC", "on");
+    let mut server = builder.started_by(&program).connect();
+    let result = server.execute_warm("import os\nprint(len(os.sched_getaffinity(0)))");
+    assert_eq!((&result.execution()["warm"], printed(&result)), (&json!(true), "1"));
 }
 
 fn addresses_that_cannot_be_fixed_are_reported() {

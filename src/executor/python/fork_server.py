@@ -104,6 +104,8 @@ def serve(stream):
         # This also closes the files of the rules. There may be more of these than a script may have open.
         system_call(CLOSE_RANGE, CHANNEL + 1, ALL_BEHIND, 0)
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors_max, descriptors_max))
+        if is_fixed:
+            forks.fork_server_stay_on_processor()
         for program, _ in filters:
             system_call(SECCOMP, 1, 0, program)
 
@@ -304,7 +306,8 @@ def serve(stream):
     # Resolve these functions by a first use.
     libc.unshare(0), libc.mount(b"", b"", b"", 0, b""), libc.prctl(-1, 0, 0, 0, 0)
     libc.syscall(ctypes.c_long(-1), b"")
-    forks.fork_server_empty_bounding_set, forks.fork_server_drop_capabilities, forks.fork_server_read
+    forks.fork_server_empty_bounding_set, forks.fork_server_drop_capabilities
+    forks.fork_server_stay_on_processor, forks.fork_server_read
     sys.stdout.flush()
     sys.stderr.flush()
     restart_clocks = getattr(libc, "fixed_restart", None) if is_fixed else None

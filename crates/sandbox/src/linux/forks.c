@@ -36,6 +36,9 @@
 // System calls that older headers do not have. Their numbers are the same on all architectures.
 #define PIDFD_OPEN 434
 #define CLOSE_RANGE 436
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x1000
+#endif
 // _LINUX_CAPABILITY_VERSION_3 (capget(2)).
 #define CAPABILITY_VERSION 0x20080522
 
@@ -210,10 +213,14 @@ PUBLIC int fork_server_drop_capabilities(void) {
     return (int)syscall(SYS_capset, &header, none);
 }
 
-static int pidfd(pid_t pid) {
-    int descriptor = (int)syscall(PIDFD_OPEN, pid, 0);
-    if (descriptor < 0) fail("no pidfd could be opened\n");
-    return descriptor;
+// Keeps this process on its present processor. Ignores a failure, because only the order of threads depends on it.
+PUBLIC void fork_server_stay_on_processor(void) {
+    int processor = sched_getcpu();
+    if (processor < 0 || processor >= CPU_SETSIZE) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    sched_setaffinity(0, sizeof one, &one);
 }
 
 // Is process 1 of a child's PID namespace. Orphans of the run become children of this process. The kernel reaps them,
@@ -230,19 +237,20 @@ static void be_init(int lifeline) {
 // server ends.
 PUBLIC void fork_server_make_inits(int channel) {
     char message;
-    int lifeline[DESCRIPTORS];
+    int lifeline[DESCRIPTORS], init;
     signal(SIGCHLD, SIG_IGN);
-    int own = pidfd(getpid());
+    int own = (int)syscall(PIDFD_OPEN, getpid(), 0);
+    if (own < 0) fail("no pidfd could be opened\n");
     // Inits inherit the empty set. They never execute a program.
     if (fork_server_empty_bounding_set() != 0) fail("the bounding set could not be emptied\n");
     while (receive(channel, &message, 1, lifeline) == 1) {
         // The new PID namespace applies to the next child.
         if (unshare(CLONE_NEWPID) != 0) fail("no PID namespace could be created\n");
-        pid_t pid = fork();
+        // A fork that also opens the pidfd, because the init may end at once.
+        long pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &init, NULL, NULL);
         if (pid == 0) be_init(lifeline[0]);
         if (pid < 0) fail("no init could be forked\n");
         if (setns(own, CLONE_NEWPID) != 0) fail("the PID namespace could not be left\n");
-        int init = pidfd(pid);
         send_descriptor(channel, init);
         close(init);
         close(lifeline[0]);

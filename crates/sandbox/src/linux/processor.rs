@@ -297,7 +297,8 @@ fn nice_of_session(text: &str) -> Option<i32> {
 /// among the idle ones when the process started.
 pub(crate) fn stay() {
     if let Ok(processor) = sched_getcpu() {
-        keep_on(processor, Pid::from_raw(0));
+        // Only the order of threads depends on it.
+        let _ = keep_on(processor, Pid::from_raw(0));
     }
 }
 
@@ -318,28 +319,27 @@ impl Drop for OnlyProcessor {
     }
 }
 
-/// Keeps `process` on one of this process's processors, on which the fewest other runs are kept. Among these, prefers
-/// the processor on which it ran last, because its memory is in the cache there. Returns `None` if this process's
-/// processors are unknown.
+/// Keeps `process`, which keeps itself on the processor on which it ran last, on one of this process's processors, on
+/// which the fewest other runs are kept. Prefers the present processor, because the memory of the process is in the cache
+/// there. Returns `None` if this process's processors are unknown.
 pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
     let own = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
     let last = stat(process).map(|stat| stat.processor);
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let processor = usable.min_by_key(|number| {
+    let chosen = usable.min_by_key(|number| {
         (kept.get(number).copied().unwrap_or_default(), Some(*number) != last)
     })?;
+    // A server with root's user id needs CAP_SYS_NICE for processes of another user.
+    let processor = if keep_on(chosen, process) { chosen } else { last? };
     *kept.entry(processor).or_default() += 1;
-    keep_on(processor, process);
     Some(OnlyProcessor(processor))
 }
 
-/// Keeps `process` on a processor. Ignores a failure, because only the order of threads depends on it.
-fn keep_on(processor: usize, process: Pid) {
+/// Keeps `process` on a processor. Returns false if this is not possible.
+fn keep_on(processor: usize, process: Pid) -> bool {
     let mut one = CpuSet::new();
-    if one.set(processor).is_ok() {
-        let _ = sched_setaffinity(process, &one);
-    }
+    one.set(processor).is_ok() && sched_setaffinity(process, &one).is_ok()
 }
 
 /// Lowers the weight of `process` and of its session according to the number of runs. The process is about to become a
@@ -477,7 +477,8 @@ mod tests {
         let first = keep_on_one(pids[0]).unwrap();
         assert_eq!(first.0, lowest, "it ran there");
         let second = keep_on_one(pids[1]).unwrap();
-        assert_eq!(first.0 == second.0, processors() == 1, "another run is kept there");
+        let has_one = processors_of(Pid::this()).len() == 1;
+        assert_eq!(first.0 == second.0, has_one, "another run is kept there");
         assert_eq!(processors_of(pids[1]), [second.0]);
         let processor = second.0;
         drop((first, second));
