@@ -269,16 +269,19 @@ if first == 0:
         time.sleep(600)
     block = fill(60)
     def end_last():
-        while open(f'/proc/{outer}/stat').read().rpartition(')')[2].split()[0] != 'Z':
-            time.sleep(0.01)
         os.read(0, 1)
         os._exit(0)
-    outer = os.readlink('/proc/self')
     threading.Thread(target=end_last).start()
     libc.pthread_exit(None)
-while not (children := open(f'/proc/{first}/task/{first}/children').read().split()):
+def children_of(process):
+    # When the first thread has ended, the children belong to another one.
+    threads = os.listdir(f'/proc/{process}/task')
+    return [child for thread in threads for child in open(f'/proc/{process}/task/{thread}/children').read().split()]
+while not (children := children_of(first)):
     time.sleep(0.01)
 assert libc.ptrace(0x4206, int(children[0]), None, None) == 0
+while open(f'/proc/{first}/stat').read().rpartition(')')[2].split()[0] != 'Z':
+    time.sleep(0.01)
 os.write(1, b'r')
 time.sleep(600)
 ";
@@ -286,13 +289,16 @@ time.sleep(600)
     let mut watch = watch(100);
     let first = watch.table.children(script.pid()).unwrap()[0];
     assert!(!is_exceeded(&mut watch, first));
+    assert!(!watch.table.has_only_ending_threads(first));
     script.python.stdin.as_mut().unwrap().write_all(b".").unwrap();
+    while !watch.table.has_only_ending_threads(first) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     for _ in 0..=2 * INCOMPLETE_MAX {
         assert!(!is_exceeded(&mut watch, first));
         std::thread::sleep(Duration::from_millis(1));
     }
-    let threads = watch.table.tasks(first).unwrap().len();
-    assert!(threads == 2 && watch.table.has_only_ending_threads(first), "{threads}");
+    assert_eq!(watch.table.tasks(first).unwrap().len(), 2);
 }
 
 #[test]
