@@ -208,10 +208,10 @@ def expect(process: subprocess.Popen, word: str) -> None:
 def modules(script: Script) -> str:
     """What the fork server of such scripts loads."""
     settings = (REPOSITORY / "src" / "config.rs").read_text(encoding="utf-8")
-    found = dict(re.findall(r'const PRELOAD_(LIGHT|HEAVY): &str =\s*"([^"]*)";', settings))
-    if set(found) != {"LIGHT", "HEAVY"}:
+    found = dict(re.findall(r'const PRELOAD_(LIGHT|USUAL): &str =\s*"([^"]*)";', settings))
+    if set(found) != {"LIGHT", "USUAL"}:
         raise NotMeasured("the modules that are loaded ahead are not in src/config.rs")
-    return found["LIGHT"] if script.is_light else found["LIGHT"] + found["HEAVY"]
+    return found["LIGHT"] if script.is_light else f"{found['LIGHT']} {found['USUAL']}"
 
 
 def new_rate(bench: Bench, script: Script, count: int, workers: int) -> float:
