@@ -319,9 +319,9 @@ impl Drop for OnlyProcessor {
     }
 }
 
-/// Keeps `process`, which keeps itself on the processor on which it ran last, on one of this process's processors, on
-/// which the fewest other runs are kept. Prefers the present processor, because the memory of the process is in the cache
-/// there. Returns `None` if this process's processors are unknown.
+/// Moves `process` to the processor on which the fewest other runs are kept. The process has kept itself on the processor
+/// on which it ran last. It stays there if no other processor has fewer runs, because its memory is in the cache there,
+/// or if this process may not move it. Returns `None` if the processors cannot be read.
 pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
     let own = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
@@ -468,10 +468,12 @@ mod tests {
         };
         // Wait until both compute, on the lowest processor.
         let lowest = processors_of(Pid::this())[0];
-        while pids.iter().any(|pid| {
-            processors_of(*pid) != [lowest]
-                || stat(*pid).is_none_or(|stat| stat.processor != lowest)
-        }) {
+        let is_there = |pid: &Pid| {
+            processors_of(*pid) == [lowest] && stat(*pid).is_some_and(|it| it.processor == lowest)
+        };
+        let began = Instant::now();
+        while !pids.iter().all(is_there) {
+            assert!(began.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(5));
         }
         let first = keep_on_one(pids[0]).unwrap();

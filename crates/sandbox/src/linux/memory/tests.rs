@@ -291,14 +291,17 @@ time.sleep(600)
     assert!(!is_exceeded(&mut watch, first));
     assert!(!watch.table.has_only_ending_threads(first));
     script.python.stdin.as_mut().unwrap().write_all(b".").unwrap();
+    let began = Instant::now();
     while !watch.table.has_only_ending_threads(first) {
+        assert!(began.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
     for _ in 0..=2 * INCOMPLETE_MAX {
         assert!(!is_exceeded(&mut watch, first));
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(watch.table.tasks(first).unwrap().len(), 2);
+    let threads = watch.table.tasks(first).unwrap().len();
+    assert!(threads == 2 && watch.table.has_only_ending_threads(first), "{threads}");
 }
 
 #[test]
