@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -59,6 +60,12 @@ static int requests;
 static void fail(const char *text) {
     ssize_t written = write(2, text, strlen(text));
     (void)written;
+    _exit(1);
+}
+
+// Fails with the reason of the last system call.
+static void fail_with_reason(const char *text) {
+    perror(text);
     _exit(1);
 }
 
@@ -240,17 +247,17 @@ PUBLIC void fork_server_make_inits(int channel) {
     int lifeline[DESCRIPTORS], init;
     signal(SIGCHLD, SIG_IGN);
     int own = (int)syscall(PIDFD_OPEN, getpid(), 0);
-    if (own < 0) fail("no pidfd could be opened\n");
+    if (own < 0) fail_with_reason("no pidfd could be opened");
     // Inits inherit the empty set. They never execute a program.
-    if (fork_server_empty_bounding_set() != 0) fail("the bounding set could not be emptied\n");
+    if (fork_server_empty_bounding_set() != 0) fail_with_reason("the bounding set could not be emptied");
     while (receive(channel, &message, 1, lifeline) == 1) {
         // The new PID namespace applies to the next child.
-        if (unshare(CLONE_NEWPID) != 0) fail("no PID namespace could be created\n");
+        if (unshare(CLONE_NEWPID) != 0) fail_with_reason("no PID namespace could be created");
         // A fork that also opens the pidfd, because the init may end at once.
         long pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &init, NULL, NULL);
         if (pid == 0) be_init(lifeline[0]);
-        if (pid < 0) fail("no init could be forked\n");
-        if (setns(own, CLONE_NEWPID) != 0) fail("the PID namespace could not be left\n");
+        if (pid < 0) fail_with_reason("no init could be forked");
+        if (setns(own, CLONE_NEWPID) != 0) fail_with_reason("the PID namespace could not be left");
         send_descriptor(channel, init);
         close(init);
         close(lifeline[0]);
