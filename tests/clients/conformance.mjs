@@ -39,14 +39,23 @@ const SCENARIOS = {
   'tasks-dispatch-and-envelope': {},
 };
 
+// What the suite reports of a request without an answer after its 10 seconds. A busy machine can cause this.
+const TIMED_OUT = 'This operation was aborted';
+const TRIES = 3;
+
 const report = new Report('conformance');
 const server = spawn(binary, [], { stdio: ['pipe', 'pipe', 'ignore'] });
+// The requests without an answer: id to method, time of the request in ms, and the function that takes the answer.
 const waiting = new Map();
 let next = 1;
+let slowest = { ms: 0 };
 createInterface({ input: server.stdout }).on('line', (line) => {
   const message = JSON.parse(line);
-  waiting.get(message.id)?.(message);
+  const { method, began, resolve } = waiting.get(message.id) ?? {};
   waiting.delete(message.id);
+  const ms = performance.now() - began;
+  if (ms > slowest.ms) slowest = { method, ms };
+  resolve?.(message);
 });
 
 const bridge = createServer(async (request, response) => {
@@ -58,7 +67,8 @@ const bridge = createServer(async (request, response) => {
   const script = message.method === 'tools/call' && TOOLS[params?.name]?.(params.arguments ?? {});
   if (script) message.params = { ...params, name: 'execute_python_code', arguments: script };
   // Ids are replaced, because several connections may use the same id.
-  const answer = new Promise((resolve) => waiting.set(next, resolve));
+  const began = performance.now();
+  const answer = new Promise((resolve) => waiting.set(next, { method: message.method, began, resolve }));
   server.stdin.write(`${JSON.stringify({ ...message, id: next++ })}\n`);
   response.writeHead(200, { 'Content-Type': 'application/json' });
   response.end(JSON.stringify({ ...await answer, id }));
@@ -66,24 +76,46 @@ const bridge = createServer(async (request, response) => {
 await new Promise((listening) => bridge.listen(0, '127.0.0.1', listening));
 const url = `http://127.0.0.1:${bridge.address().port}/mcp`;
 
+// Runs a scenario, and returns its checks.
+async function checksOf(scenario) {
+  const output = await mkdtemp(join(recordings, `${scenario}-`));
+  const options = ['server', '--url', url, '--scenario', scenario, '--output-dir', output];
+  const printed = await new Promise((done) => {
+    execFile(NODE, [SUITE, ...options], { timeout: 60_000 }, (_, stdout, stderr) => done(stdout + stderr));
+  });
+  const [folder] = await readdir(output);
+  if (folder === undefined) throw new Error(printed);
+  const checks = JSON.parse(await readFile(join(output, folder, 'checks.json'), 'utf8'));
+  if (!checks.some(({ status }) => status === 'SUCCESS')) throw new Error(`no check passed: ${printed}`);
+  return checks;
+}
+
+// Fails if the server leaves a request without an answer.
+async function allAnswered() {
+  for (let seconds = 0; waiting.size > 0; seconds++) {
+    if (seconds === 60) equal('requests without an answer', [...waiting.values()].map(({ method }) => method), []);
+    await new Promise((later) => setTimeout(later, 1000));
+  }
+}
+
 for (const [scenario, excepted] of Object.entries(SCENARIOS)) {
   await report.check(scenario, async () => {
-    const output = await mkdtemp(join(recordings, `${scenario}-`));
-    const options = ['server', '--url', url, '--scenario', scenario, '--output-dir', output];
-    const printed = await new Promise((done) => {
-      execFile(NODE, [SUITE, ...options], { timeout: 60_000 }, (_, stdout, stderr) => done(stdout + stderr));
-    });
-    const [folder] = await readdir(output);
-    if (folder === undefined) throw new Error(printed);
-    const checks = JSON.parse(await readFile(join(output, folder, 'checks.json'), 'utf8'));
-    const failed = checks.filter(({ id, status }) => ['FAILURE', 'WARNING'].includes(status) && !(id in excepted));
+    let checks = [];
+    let failed = [];
+    for (let tries = 0; tries < TRIES; tries++) {
+      slowest = { ms: 0 };
+      checks = await checksOf(scenario);
+      await allAnswered();
+      failed = checks.filter(({ id, status }) => ['FAILURE', 'WARNING'].includes(status) && !(id in excepted));
+      // A scenario runs again if the machine was too slow for the suite, but not if an answer was wrong or missing.
+      if (failed.length === 0 || !failed.every(({ errorMessage }) => errorMessage === TIMED_OUT)) break;
+      console.error(`${scenario}: a request timed out. The slowest answer: ${slowest.method}, ${Math.round(slowest.ms)} ms`);
+    }
     equal('failed checks', failed.map(({ id, errorMessage }) => [id, errorMessage]), []);
     const stale = Object.keys(excepted).filter((id) => !checks.some((check) => check.id === id && check.status === 'FAILURE'));
     equal('exceptions that pass', stale, []);
-    const passed = checks.filter(({ status }) => status === 'SUCCESS');
-    if (passed.length === 0) throw new Error(`no check passed: ${printed}`);
     console.error(`${scenario}: ${checks.map(({ id, status }) => `${status} ${id}`).join(', ')}`);
-  }, 90);
+  }, 150);
 }
 
 server.stdin.end();
