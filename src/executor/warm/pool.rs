@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::super::package_folders::PackageFolders;
-use super::fork_server::ForkServer;
+use super::fork_server::{ForkServer, Rehearsal};
 use super::spare::Spare;
 
 /// The number of tasks that make children while no script waits. When its child is ready, each task waits until the
@@ -56,6 +56,8 @@ struct Demand {
     /// The number of scripts that wait for a spare.
     waiting: AtomicUsize,
     has_changed: Notify,
+    /// Whether the last script had no checks.
+    has_no_checks: AtomicBool,
     /// The time when the last spare was made.
     last_made: Mutex<Option<Instant>>,
 }
@@ -82,6 +84,17 @@ impl Demand {
     /// Returns whether a script waits and no spare is ready for it.
     fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > self.spares.load(Ordering::Relaxed)
+    }
+
+    /// Returns the rehearsal for the next spare.
+    fn rehearsal(&self) -> Rehearsal {
+        if self.is_waiting() {
+            Rehearsal::Nothing
+        } else if self.has_no_checks.load(Ordering::Relaxed) {
+            Rehearsal::Run
+        } else {
+            Rehearsal::Checks
+        }
     }
 
     /// Waits until the maker with this index is needed, which is so while more than `index` scripts wait. The makers
@@ -199,9 +212,10 @@ impl Pool {
     }
 
     /// Returns a spare child as soon as one is ready. `None` if the fork server has died or makes no children.
-    /// Cancel-safe.
-    pub(super) async fn take(&self) -> Option<(Spare, Busy)> {
+    /// `has_checks` is whether the script has checks, because the next script is expected to be similar. Cancel-safe.
+    pub(super) async fn take(&self, has_checks: bool) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
+        self.demand.has_no_checks.store(!has_checks, Ordering::Relaxed);
         let began = Instant::now();
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = began;
         let _waiting = self.demand.wait_for_spare();
@@ -270,7 +284,7 @@ async fn make_spares(
         demand.wait().await;
         let started = Instant::now();
         let spare = tokio::select! {
-            spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server, demand.is_waiting())) => spare,
+            spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server, demand.rehearsal())) => spare,
             () = spares.closed() => return,
         };
         match spare {
@@ -314,6 +328,18 @@ mod tests {
         maker.await.unwrap();
         drop(waiting);
         assert!(!has_turn(2).await);
+    }
+
+    #[test]
+    fn a_spare_rehearses_what_the_last_script_did_unless_a_script_waits() {
+        let demand = Arc::<Demand>::default();
+        assert_eq!(demand.rehearsal(), Rehearsal::Checks);
+        demand.has_no_checks.store(true, Ordering::Relaxed);
+        assert_eq!(demand.rehearsal(), Rehearsal::Run);
+        let waiting = demand.wait_for_spare();
+        assert_eq!(demand.rehearsal(), Rehearsal::Nothing);
+        drop(waiting);
+        assert_eq!(demand.rehearsal(), Rehearsal::Run);
     }
 
     #[test]
