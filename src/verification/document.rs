@@ -3,7 +3,6 @@
 //! The documents of two runs of one script by the same route are the same, as long as the result of the script cannot
 //! differ. So a document contains no time, no address and no random number.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -198,7 +197,7 @@ fn verdict(outcome: Conclusion, mut checks: Vec<CheckReport>, mut parts: Parts) 
         ("translator", parts.model.take().map(Value::String)),
     ]);
     let mut document = document(outcome, parts);
-    let document_digest = digest(canonical(&document));
+    let document_digest = digest(canonical(&mut document));
     // The digest is about everything but the formalization.
     if let Some(object) = document.get_mut("object").and_then(Value::as_object_mut) {
         object.insert("formalization".to_owned(), formalization);
@@ -219,26 +218,28 @@ fn document(outcome: Conclusion, parts: Parts) -> Value {
         ("outcome_treatment", Some(json!(OUTCOME_TREATMENT))),
     ]);
     let admission = if outcome == Conclusion::Verified { "ADMIT" } else { "DENY" };
-    let context = |evidence: Value| {
-        json!({
-            "interpretation": interpretation,
-            "proof": proof,
-            "evidence": evidence,
-            "decision": { "admission": admission },
-        })
-    };
-    let proof_ref = (outcome == Conclusion::Verified).then(|| {
-        // The bound payload has everything but the commitment itself.
-        let context = context(json!({ "evidence": evidence }));
-        digest(canonical(&json!({ "formal_statement": statement, "context": context })))
-    });
-    let context = context(json!({ "evidence": evidence, "proof_ref": proof_ref }));
-    json!({
-        "spec_version": SPEC_VERSION,
-        "object": { "formal_statement": statement },
-        "context": context,
-        "verdict": outcome.verdict(),
-    })
+    let context = object([
+        ("interpretation", Some(interpretation)),
+        ("proof", Some(proof)),
+        ("evidence", Some(object([("evidence", Some(evidence))]))),
+        ("decision", Some(json!({ "admission": admission }))),
+    ]);
+    // The bound payload has everything but the commitment itself.
+    let mut payload =
+        object([("formal_statement", Some(Value::String(statement))), ("context", Some(context))]);
+    let proof_ref = (outcome == Conclusion::Verified).then(|| digest(canonical(&mut payload)));
+    let [statement, mut context] =
+        ["formal_statement", "context"].map(|name| payload.get_mut(name).map(Value::take));
+    let evidence = context.as_mut().and_then(|context| context.get_mut("evidence"));
+    if let Some(evidence) = evidence.and_then(Value::as_object_mut) {
+        evidence.insert("proof_ref".to_owned(), proof_ref.map_or(Value::Null, Value::String));
+    }
+    object([
+        ("spec_version", Some(json!(SPEC_VERSION))),
+        ("object", Some(object([("formal_statement", statement)]))),
+        ("context", context),
+        ("verdict", Some(json!(outcome.verdict()))),
+    ])
 }
 
 /// Returns an object with the members that have a value.
@@ -345,21 +346,22 @@ fn evidence(
     });
     let may_differ = may_differ(script.names(), script.source().as_str(), circumstances, outcome);
     let stdout = (!may_differ).then(|| digest(outcome.stdout.content()));
-    let inputs: BTreeMap<_, _> = script
+    let inputs = script
         .inputs()
         .digests()
-        .map(|(name, sha256)| (name, format!("sha256:{sha256}")))
-        .collect();
-    json!({
-        "script": digest(script.source().as_str()),
-        "stdin": digest(script.stdin()),
-        "inputs": inputs,
-        "stdout": stdout,
-        "exit_code": outcome.ending.exit_code().to_string(),
-        "checks": checks.collect::<Vec<_>>(),
-        "checks_omitted": reports.len().saturating_sub(CHECKS_MAX),
-        "refuted": conclusion == Conclusion::Refuted,
-    })
+        .map(|(name, sha256)| (name.to_owned(), format!("sha256:{sha256}").into()))
+        .collect::<Map<_, _>>()
+        .into();
+    object([
+        ("script", Some(digest(script.source().as_str()).into())),
+        ("stdin", Some(digest(script.stdin()).into())),
+        ("inputs", Some(inputs)),
+        ("stdout", Some(stdout.map_or(Value::Null, Value::String))),
+        ("exit_code", Some(outcome.ending.exit_code().to_string().into())),
+        ("checks", Some(checks.collect())),
+        ("checks_omitted", Some(reports.len().saturating_sub(CHECKS_MAX).into())),
+        ("refuted", Some((conclusion == Conclusion::Refuted).into())),
+    ])
 }
 
 /// Returns whether a reason is known why the output of a script may differ between runs.
@@ -386,8 +388,7 @@ fn digest(bytes: impl AsRef<[u8]>) -> String {
 /// Returns the canonical bytes of a value (RFC 8785). `serde_json` escapes strings as the RFC does. All names of members
 /// are ASCII, so the order by bytes is the order by UTF-16 code units. All numbers are integers below 2^53, which have
 /// the same form in ECMAScript.
-fn canonical(value: &Value) -> String {
-    let mut value = value.clone();
+fn canonical(value: &mut Value) -> String {
     // Another crate may enable the feature of `serde_json` that preserves the order of members.
     value.sort_all_objects();
     value.to_string()
