@@ -128,7 +128,7 @@ pub(super) enum Rehearsal {
     Nothing,
     /// Runs a script without checks.
     Run,
-    /// Also counts checks, because the last script had some.
+    /// Also counts checks, because one of the last scripts had some.
     Checks,
 }
 

@@ -45,6 +45,9 @@ const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// processor time from the script, and a caller waits for the script.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 
+/// The number of scripts without checks in a row after which a spare does not rehearse checks.
+const WITHOUT_CHECKS_MAX: usize = 8;
+
 /// The maximum number of tasks that a result passes one after another, from the end of the script to the client.
 const TASKS_OF_RESULT: usize = 8;
 
@@ -56,8 +59,8 @@ struct Demand {
     /// The number of scripts that wait for a spare.
     waiting: AtomicUsize,
     has_changed: Notify,
-    /// Whether the last script had no checks.
-    has_no_checks: AtomicBool,
+    /// The number of scripts without checks since the last one that had some.
+    without_checks: AtomicUsize,
     /// The time when the last spare was made.
     last_made: Mutex<Option<Instant>>,
 }
@@ -86,11 +89,19 @@ impl Demand {
         self.waiting.load(Ordering::Relaxed) > self.spares.load(Ordering::Relaxed)
     }
 
+    fn note_script(&self, has_checks: bool) {
+        if has_checks {
+            self.without_checks.store(0, Ordering::Relaxed);
+        } else {
+            self.without_checks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the rehearsal for the next spare.
     fn rehearsal(&self) -> Rehearsal {
         if self.is_waiting() {
             Rehearsal::Nothing
-        } else if self.has_no_checks.load(Ordering::Relaxed) {
+        } else if self.without_checks.load(Ordering::Relaxed) >= WITHOUT_CHECKS_MAX {
             Rehearsal::Run
         } else {
             Rehearsal::Checks
@@ -212,10 +223,10 @@ impl Pool {
     }
 
     /// Returns a spare child as soon as one is ready. `None` if the fork server has died or makes no children.
-    /// `has_checks` is whether the script has checks, because the next script is expected to be similar. Cancel-safe.
+    /// `has_checks` is whether the script has checks, because the next scripts are expected to be similar. Cancel-safe.
     pub(super) async fn take(&self, has_checks: bool) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        self.demand.has_no_checks.store(!has_checks, Ordering::Relaxed);
+        self.demand.note_script(has_checks);
         let began = Instant::now();
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = began;
         let _waiting = self.demand.wait_for_spare();
@@ -331,15 +342,18 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_rehearses_what_the_last_script_did_unless_a_script_waits() {
+    fn a_spare_rehearses_what_the_last_scripts_did_unless_a_script_waits() {
         let demand = Arc::<Demand>::default();
-        assert_eq!(demand.rehearsal(), Rehearsal::Checks);
-        demand.has_no_checks.store(true, Ordering::Relaxed);
+        for _ in 0..WITHOUT_CHECKS_MAX {
+            assert_eq!(demand.rehearsal(), Rehearsal::Checks);
+            demand.note_script(false);
+        }
         assert_eq!(demand.rehearsal(), Rehearsal::Run);
         let waiting = demand.wait_for_spare();
         assert_eq!(demand.rehearsal(), Rehearsal::Nothing);
         drop(waiting);
-        assert_eq!(demand.rehearsal(), Rehearsal::Run);
+        demand.note_script(true);
+        assert_eq!(demand.rehearsal(), Rehearsal::Checks);
     }
 
     #[test]
