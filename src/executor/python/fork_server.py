@@ -340,9 +340,9 @@ def serve(stream):
         confine(stdout, stderr, control, channel, null)
         if not is_fixed:
             reseed()
-        # All deterministic runs must begin with the same memory.
+        # All deterministic runs must begin with the same memory, so they have the same rehearsal: the short one.
         if is_fixed or rehearsal > 0:
-            rehearse(code_of, has_checks=is_fixed or rehearsal == 2)
+            rehearse(code_of, has_checks=not is_fixed and rehearsal == 2)
         # A script can read this frame, and must not see what others do.
         del rehearsal
         os.write(CONTROL, b"+")

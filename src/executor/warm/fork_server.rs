@@ -128,7 +128,7 @@ pub(super) enum Rehearsal {
     Nothing,
     /// Runs a script without checks.
     Run,
-    /// Also counts checks, because one of the last scripts had some.
+    /// Also counts checks, because one of the last scripts had some. Not done in deterministic runs.
     Checks,
 }
 
