@@ -140,13 +140,11 @@ def serve(stream):
         if "numpy.random" in sys.modules:
             set_numpy_state(sys.modules["numpy.random"], os.urandom(4 * 624))
 
-    def rehearse(code_of, has_checks):
-        # A script touches pages, and each causes a page fault and a copy. Do this now, because later a caller
-        # would wait for it.
-        script = b"total = sum(n * n for n in range(4))\n" + b"2 * len(str(total)) + 1 != total\n" * 10
-        exec(code_of(script + b"print(end='')"), {})
-        if has_checks:
-            rehearse_checks(compile)
+    def rehearse(code_of):
+        # The start and the end of a script touch pages, and each causes a page fault and a copy. Do this now,
+        # because later a caller would wait for it.
+        exec(code_of(b"0"), {})
+        rehearse_checks(compile)
         if is_fixed:
             # With any values, because the script brings its own.
             fix(1, 0, bytes(32))
@@ -322,15 +320,14 @@ def serve(stream):
     if is_fixed:
         before_fork, begin_again = forked
         before_fork()
-    rehearse_checks(compile)
     gc.collect()
     with read_own("maps") as maps:
         settle_heap(libc, maps)
     gc.freeze()
 
     descriptors = (ctypes.c_int * 5)()
-    rehearsal = forks.fork_children(requests, init_maker, maker, descriptors)
-    if rehearsal < 0:
+    is_awaited = forks.fork_children(requests, init_maker, maker, descriptors)
+    if is_awaited < 0:
         print("this Python has no functions for a fork", file=sys.stderr, flush=True)
         os._exit(1)
     # Only children reach this point.
@@ -340,11 +337,11 @@ def serve(stream):
         confine(stdout, stderr, control, channel, null)
         if not is_fixed:
             reseed()
-        # All deterministic runs must begin with the same memory, so they have the same rehearsal: the short one.
-        if is_fixed or rehearsal > 0:
-            rehearse(code_of, has_checks=not is_fixed and rehearsal == 2)
-        # A script can read this frame, and must not see what others do.
-        del rehearsal
+        # All deterministic runs must begin with the same memory.
+        if is_fixed or not is_awaited:
+            rehearse(code_of)
+        # A script can read this frame, and must not see whether others wait.
+        del is_awaited
         os.write(CONTROL, b"+")
         fixed, (source, plan, call, stdin), inputs = await_script()
         if stdin:

@@ -119,30 +119,6 @@ impl Running {
     }
 }
 
-/// What a child does before its script arrives, so that the script is faster. A fork copies each page when it is first
-/// written to, and a rehearsal writes to the pages that a script needs. In deterministic runs, the rehearsal is always
-/// the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rehearsal {
-    /// Nothing, because a script waits for the child.
-    Nothing,
-    /// Runs a script without checks.
-    Run,
-    /// Also counts checks, because one of the last scripts had some. Not done in deterministic runs.
-    Checks,
-}
-
-impl Rehearsal {
-    /// Returns the number by which the fork server knows it.
-    fn number(self) -> u8 {
-        match self {
-            Self::Nothing => 0,
-            Self::Run => 1,
-            Self::Checks => 2,
-        }
-    }
-}
-
 impl ForkServer {
     /// Starts a fork server for the interpreter and the sandbox of `alone`, and waits until it has loaded all modules.
     /// Also returns the folders from which the modules were loaded.
@@ -233,15 +209,15 @@ impl ForkServer {
         !self.running.is_over.is_cancelled()
     }
 
-    /// Requests a child with these descriptors. The receiver gets the child's exit code, once, or an error if the fork
-    /// server dies first.
+    /// Requests a child with these descriptors. `is_awaited` is whether a script waits for it. The receiver gets the
+    /// child's exit code, once, or an error if the fork server dies first.
     pub(super) async fn fork(
         &self,
         descriptors: Vec<OwnedFd>,
-        rehearsal: Rehearsal,
+        is_awaited: bool,
     ) -> io::Result<oneshot::Receiver<i32>> {
         let name: Name = *Uuid::new_v4().as_bytes();
-        let message = [&name[..], &[rehearsal.number()]].concat();
+        let message = [&name[..], &[is_awaited.into()]].concat();
         let (sender, ended) = oneshot::channel();
         self.running.lock().insert(name, sender);
         let numbers: Vec<RawFd> = descriptors.iter().map(OwnedFd::as_raw_fd).collect();

@@ -167,8 +167,7 @@ impl WarmExecutor {
         };
         if let Ok(Some((keeper, pool))) = pool {
             let _counted = self.alone.count_run();
-            let has_checks = !script.check_plan().is_empty();
-            let taken = async { (self.alone.unsettled().await, pool.take(has_checks).await) };
+            let taken = async { (self.alone.unsettled().await, pool.take().await) };
             let Some((unsettled, spare)) = cancel.run_until_cancelled(taken).await else {
                 return Ok(Outcome::never_started());
             };

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::super::package_folders::PackageFolders;
-use super::fork_server::{ForkServer, Rehearsal};
+use super::fork_server::ForkServer;
 use super::spare::Spare;
 
 /// The number of tasks that make children while no script waits. When its child is ready, each task waits until the
@@ -45,9 +45,6 @@ const SPARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// processor time from the script, and a caller waits for the script.
 const PUT_OFF_MAX: Duration = Duration::from_millis(50);
 
-/// The number of scripts without checks in a row after which a spare does not rehearse checks.
-const WITHOUT_CHECKS_MAX: usize = 8;
-
 /// The maximum number of tasks that a result passes one after another, from the end of the script to the client.
 const TASKS_OF_RESULT: usize = 8;
 
@@ -59,8 +56,6 @@ struct Demand {
     /// The number of scripts that wait for a spare.
     waiting: AtomicUsize,
     has_changed: Notify,
-    /// The number of scripts without checks since the last one that had some.
-    without_checks: AtomicUsize,
     /// The time when the last spare was made.
     last_made: Mutex<Option<Instant>>,
 }
@@ -87,25 +82,6 @@ impl Demand {
     /// Returns whether a script waits and no spare is ready for it.
     fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > self.spares.load(Ordering::Relaxed)
-    }
-
-    fn note_script(&self, has_checks: bool) {
-        if has_checks {
-            self.without_checks.store(0, Ordering::Relaxed);
-        } else {
-            self.without_checks.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the rehearsal for the next spare.
-    fn rehearsal(&self) -> Rehearsal {
-        if self.is_waiting() {
-            Rehearsal::Nothing
-        } else if self.without_checks.load(Ordering::Relaxed) >= WITHOUT_CHECKS_MAX {
-            Rehearsal::Run
-        } else {
-            Rehearsal::Checks
-        }
     }
 
     /// Waits until the maker with this index is needed, which is so while more than `index` scripts wait. The makers
@@ -223,10 +199,9 @@ impl Pool {
     }
 
     /// Returns a spare child as soon as one is ready. `None` if the fork server has died or makes no children.
-    /// `has_checks` is whether the script has checks, because the next scripts are expected to be similar. Cancel-safe.
-    pub(super) async fn take(&self, has_checks: bool) -> Option<(Spare, Busy)> {
+    /// Cancel-safe.
+    pub(super) async fn take(&self) -> Option<(Spare, Busy)> {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        self.demand.note_script(has_checks);
         let began = Instant::now();
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = began;
         let _waiting = self.demand.wait_for_spare();
@@ -295,7 +270,7 @@ async fn make_spares(
         demand.wait().await;
         let started = Instant::now();
         let spare = tokio::select! {
-            spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server, demand.rehearsal())) => spare,
+            spare = timeout(PREPARE_TIMEOUT, Spare::prepare(&server, demand.is_waiting())) => spare,
             () = spares.closed() => return,
         };
         match spare {
@@ -339,21 +314,6 @@ mod tests {
         maker.await.unwrap();
         drop(waiting);
         assert!(!has_turn(2).await);
-    }
-
-    #[test]
-    fn a_spare_rehearses_what_the_last_scripts_did_unless_a_script_waits() {
-        let demand = Arc::<Demand>::default();
-        for _ in 0..WITHOUT_CHECKS_MAX {
-            assert_eq!(demand.rehearsal(), Rehearsal::Checks);
-            demand.note_script(false);
-        }
-        assert_eq!(demand.rehearsal(), Rehearsal::Run);
-        let waiting = demand.wait_for_spare();
-        assert_eq!(demand.rehearsal(), Rehearsal::Nothing);
-        drop(waiting);
-        demand.note_script(true);
-        assert_eq!(demand.rehearsal(), Rehearsal::Checks);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::super::run_groups::MemoryBound;
 use super::super::side_channel::{Sent, SideChannel};
 use super::super::supervisors::pair;
 use super::exit_status::ExitStatus;
-use super::fork_server::{ForkServer, Rehearsal};
+use super::fork_server::ForkServer;
 use super::runs_watch::{Exceeded, WatchOfRun};
 use super::spare_group::SpareGroup;
 use crate::sandbox::{
@@ -74,11 +74,9 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Forks a child, and waits until it is confined and has done its rehearsal.
-    pub(super) async fn prepare(
-        server: &Arc<ForkServer>,
-        rehearsal: Rehearsal,
-    ) -> io::Result<Self> {
+    /// Forks a child, and waits until it is confined. If no script waits for the child (`is_awaited`), it also does what
+    /// makes the script faster.
+    pub(super) async fn prepare(server: &Arc<ForkServer>, is_awaited: bool) -> io::Result<Self> {
         let (stdout, stdout_end) = output()?;
         let (stderr, stderr_end) = output()?;
         let (control, control_end) = pair()?;
@@ -90,7 +88,7 @@ impl Spare {
         let (side_channel, script_end) = SideChannel::new(true)?;
         let mut descriptors = vec![stdout_end, stderr_end, control_end, lifeline_end];
         descriptors.extend(script_end);
-        let ended = server.fork(descriptors, rehearsal).await?;
+        let ended = server.fork(descriptors, is_awaited).await?;
         let init = ready_pid(&lifeline).await?;
         let python = ready_pid(&control).await?;
         let group = SpareGroup::enter(&server.groups, &server.plan, python).await?;

@@ -136,7 +136,7 @@ static void send_descriptor(int socket, int descriptor) {
     struct iovec part = {.iov_base = &message, .iov_len = 1};
     struct msghdr parts = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    if (sendmsg(socket, &parts, MSG_NOSIGNAL) != 1) fail("a process of the fork server cannot be reached\n");
+    if (sendmsg(socket, &parts, MSG_NOSIGNAL) != 1) fail_with_reason("a process of the fork server cannot be reached");
 }
 
 // Forks a child with the name `name`. Returns 0 in the child.
@@ -160,11 +160,11 @@ static void ignore(int signal) { (void)signal; }
 
 // Tells the server that the fork server is ready, and forks children until the server closes its end of `socket`.
 //
-// Returns in the children only: the number of the child's rehearsal, which the server chooses, with the descriptors of
-// the child in `descriptors`. In the fork server, returns -1 if this Python has no functions for a fork. Otherwise the
-// process ends with this function.
+// Returns in the children only: whether a script waits for the child, with the descriptors of the child in
+// `descriptors`. In the fork server, returns -1 if this Python has no functions for a fork. Otherwise the process ends
+// with this function.
 PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptors[DESCRIPTORS]) {
-    int rehearsal;
+    int is_awaited;
     if (!PyOS_BeforeFork || !PyOS_AfterFork_Child) return -1;
     requests = socket;
     sigset_t ends, usual;
@@ -182,10 +182,10 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
         int is_requested = ppoll(&request, 1, NULL, &usual) > 0;
         reap(maker);
         if (!is_requested) continue;
-        // The name of the child, and the number of its rehearsal.
+        // The name of the child, and whether a script waits for it.
         char message[NAME_BYTES + 1];
         if (receive(requests, message, sizeof message, descriptors) != DESCRIPTORS) _exit(0);
-        rehearsal = message[NAME_BYTES];
+        is_awaited = message[NAME_BYTES];
         if (fork_child(message, init_maker, descriptors[LIFELINE]) == 0) break;
         for (size_t at = 0; at < DESCRIPTORS; at++) close(descriptors[at]);
     }
@@ -195,7 +195,7 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
     sigaction(SIGCHLD, &before, NULL);
     sigprocmask(SIG_SETMASK, &usual, NULL);
     PyOS_AfterFork_Child();
-    return rehearsal;
+    return is_awaited;
 }
 
 // Removes all capabilities from the bounding set of this process (capabilities(7)). Returns 0, or -1 with errno.
