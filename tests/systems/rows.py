@@ -187,12 +187,6 @@ SYSTEM_ROWS = [
         parameters="security=selinux selinux=1 enforcing=1", condition="[ $(cat /sys/fs/selinux/enforce) = 1 ]"),
 ]  # fmt: skip
 
-#: Older than the fixes of the escape test `signal_server` and of the remedy for a container's root.
-OLDER_SERVER = "not finished: tried only with a server that is older than the fixes for containers"
-DOCKER = "not finished: in an emulated machine, Docker gave no result in eight minutes"
-#: The server asks an interpreter for its version, and gives up after some seconds.
-PYPY = "not finished: on emulated processors PyPy starts so slowly that the server sometimes gives up"
-
 CONTAINER_ROWS = [
     Row(
         "podman-rootless", "a user's container, with Podman's profiles", "6.12",
@@ -203,37 +197,31 @@ CONTAINER_ROWS = [
         "podman-6.1", "the same, and a Landlock that is too old for T2", "6.1",
         Refused("Landlock ABI 6 is needed", CONTAINER_REMEDY), modules=("overlay",),
         condition="make_box 1000", enter=f"rootless {BOX}", apply_enter=f"rootless {CONTAINER_REMEDY} {BOX}", then=T3,
-        unavailable=OLDER_SERVER,
     ),
     Row(
         "podman-root", "root's container, with Podman's profiles", "6.12",
         Tier("T2", "namespaces", CONTAINER_REMEDY), modules=("overlay",),
         condition="make_box 0", enter=f"rootful {BOX}", apply_enter=f"rootful {CONTAINER_REMEDY} {BOX}", then=T3,
-        unavailable=OLDER_SERVER,
     ),
     Row(
         "podman-privileged", "root's privileged container", "6.12", T3, modules=("overlay",),
         condition="make_box 0", enter=f"rootful --privileged {BOX}",
-        unavailable=OLDER_SERVER,
     ),
     Row(
         "docker", "Docker's default profiles, with T2", "6.12",
         Tier("T2", "namespaces", CONTAINER_REMEDY), modules=("overlay",), root="docker",
         condition="make_box 0 && start_docker", enter="docker_run box",
         apply_enter=f"docker_run {CONTAINER_REMEDY} box", then=T3,
-        unavailable=OLDER_SERVER,
     ),
     Row(
         "docker-6.1", "Docker's default profiles, and a Landlock that is too old for T2", "6.1",
         Refused("Landlock ABI 6 is needed", CONTAINER_REMEDY), modules=("overlay",), root="docker",
         condition="make_box 0 && start_docker", enter="docker_run box",
         apply_enter=f"docker_run {CONTAINER_REMEDY} box", then=T3,
-        unavailable=DOCKER,
     ),
     Row(
         "docker-privileged", "a privileged container of Docker", "6.12", T3, modules=("overlay",), root="docker",
         condition="make_box 0 && start_docker", enter="docker_run --privileged box",
-        unavailable=DOCKER,
     ),
 ]  # fmt: skip
 
@@ -255,8 +243,8 @@ INTERPRETER_ROWS = [
     Row("python-3.11", "Debian 12's interpreter", "6.12", T3, root="bookworm"),
     Row("python-3.14", "the default interpreter of Debian sid", "6.12", T3, root="sid"),
     Row("python-3.15", "the newest interpreter of Debian sid", "6.12", T3, root="sid", python="/usr/bin/python3.15"),
-    Row("pypy-3.9", "PyPy of Debian 12", "6.12", T3, root="bookworm", python="/usr/bin/pypy3", unavailable=PYPY),
-    Row("pypy-sid", "PyPy of Debian sid", "6.12", T3, root="sid", python="/usr/bin/pypy3", unavailable=PYPY),
+    Row("pypy-3.9", "PyPy of Debian 12", "6.12", T3, root="bookworm", python="/usr/bin/pypy3", warm=False),
+    Row("pypy-sid", "PyPy of Debian sid", "6.12", T3, root="sid", python="/usr/bin/pypy3", warm=False),
     Row("conda", "an interpreter in a prefix, with libraries relative to it", "6.12", T3, root="small",
         python="/opt/conda/bin/python", condition=CONDA),
     *(
