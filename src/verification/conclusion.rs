@@ -1,21 +1,21 @@
 //! Concludes from the counts of a run's checks, and from its ending, whether the run has verified anything.
 
 use crate::executor::{CheckCounts, Ending, Outcome};
-use crate::safety::{Check, CheckKind, Vacuity};
+use crate::safety::{Check, CheckKind, FailsBy, Vacuity};
 use crate::verdict::{CheckReport, CheckState, Compared, Conclusion};
 
 /// The result of the variants of a script with other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Variants {
-    /// No variants were asked for, or the run was cancelled before they had ended.
+    /// No variants were requested, or the run was cancelled before they had ended.
     NotRun,
-    /// A check failed in a variant, no variant gave a result, or the script needs none.
+    /// A check failed in a variant, no variant had a result, or the script needs no variants.
     NotAllHeld,
-    /// All checks held in all variants that gave a result.
+    /// All checks held in all variants with a result.
     AllHeld,
 }
 
-/// The two results of a check, with the numbers of executions that had them.
+/// The number of times that a check held, and the number of times that it failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Tally {
     held: u64,
@@ -53,8 +53,8 @@ pub(super) struct Concluded {
     pub(super) reports: Vec<CheckReport>,
 }
 
-/// Concludes about a run. `differs` is whether the result can differ between runs. If `counts` is `None`, no check
-/// counts as executed.
+/// Concludes whether a run verified anything. `differs` is whether the result can differ between runs. If `counts` is
+/// `None`, no check counts as executed.
 pub(super) fn conclude(
     checks: &[Check],
     counts: Option<&CheckCounts>,
@@ -98,22 +98,22 @@ pub(super) fn conclude(
     Concluded { conclusion, reports }
 }
 
-/// Returns whether a check failed in a run that succeeded, and was not required to fail. A caught exception other than
-/// an `AssertionError` is control flow.
+/// Returns whether more checks failed in a successful run than the script requires to fail. A caught exception other
+/// than `AssertionError` and `SystemExit` does not count, because scripts use such exceptions for control flow.
 fn was_swallowed<'a>(judged: impl Iterator<Item = (&'a Check, &'a Tally)>) -> bool {
     let (mut failed, mut required) = (0_u64, 0_u64);
     for (check, tally) in judged {
         if check.requires_failure {
             required = required.saturating_add(tally.held);
-        } else if check.is_assertion {
+        } else if check.fails_by != FailsBy::OtherException {
             failed = failed.saturating_add(tally.failed);
         }
     }
     failed > required
 }
 
-/// Returns whether a check failed in a run. `None` if the run shows nothing about its checks, because it was cut short or
-/// ended for another reason.
+/// Returns whether a check failed in a run. `None` if the run shows nothing about its checks: no check was executed,
+/// the run was cut short, or it ended for another reason.
 pub(crate) fn has_failed(checks: &[Check], outcome: &Outcome) -> Option<bool> {
     let counts = outcome.check_counts.as_ref();
     match conclude(checks, counts, outcome, false, Variants::NotRun) {
@@ -125,8 +125,7 @@ pub(crate) fn has_failed(checks: &[Check], outcome: &Outcome) -> Option<bool> {
     }
 }
 
-/// Concludes about a run that succeeded, and in which no check failed. `held` has for each check that held the reason
-/// why it proves nothing.
+/// Concludes for a run that succeeded. `held` has, for each check that held, the reason why it proves nothing.
 fn of_success(held: impl Iterator<Item = Option<Vacuity>>, differs: bool) -> Conclusion {
     let held: Vec<Option<Vacuity>> = held.collect();
     if held.is_empty() {
@@ -145,7 +144,7 @@ fn vacuity(check: &Check, tally: Tally) -> Option<Vacuity> {
     check.vacuous.or((tally.held > 0 && tally.is_empty).then_some(Vacuity::Empty))
 }
 
-/// Reports a check. `compared` has the texts and values that it has compared, if it ended the script.
+/// Creates the report of a check. `compared` has the compared expressions and their values.
 fn report(
     check: &Check,
     tally: Tally,

@@ -1,28 +1,28 @@
-//! Finds forbidden operations in a script's syntax tree before it runs: the static pre-filter.
+//! The analysis: finds forbidden operations in the syntax tree of a script, before the script runs.
 //!
-//! The analysis is pure: it receives source text and returns [`Finding`]s. It performs no I/O and keeps no state. Each
-//! finding explains itself to the model that wrote the script. The analysis does not confine a running script, which is
-//! the executor's task.
+//! The analysis is pure: it receives source text and returns [`Finding`]s. It performs no I/O and keeps no state. The
+//! text of a finding is addressed to the model that wrote the script. The analysis does not confine a running script.
+//! The sandbox does that.
 //!
 //! The modules, in the order in which the analysis uses them:
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `bounds` | keeps inputs from the parser that would crash it |
-//! | `encoding` | refuses sources that Python would decode into a different program |
+//! | `bounds` | refuses sources that would overflow the parser's stack |
+//! | `encoding` | refuses sources that Python could decode into a different program |
 //! | `symbols` | builds the symbol table: where each name is bound, to which value, and where it is called |
 //! | `engine` | walks the statements, evaluates the expressions, and judges calls |
-//! | `knowledge` | describes values and external objects, and looks the rules up |
+//! | `knowledge` | describes values and the objects of libraries, and looks up rules |
 //! | `checks` | finds the places where a condition can end the script unsuccessfully |
-//! | `variants` | makes variants of a script with other numbers |
+//! | `variants` | replaces numbers in a script |
 //! | `finding` | formats and orders the findings |
-//! | `work` | counts the steps, and caches the judgements of strings |
-//! | `fallback` | searches a source that does not parse for raw patterns |
+//! | `work` | counts the steps of the analysis, and caches the judgements of strings |
+//! | `fallback` | searches the text of a source that cannot be parsed |
 //!
-//! The rules are data: [`rules`]. This crate is the only one that depends on Ruff's crates, which are published without
-//! a semver promise.
+//! The rules are data, in the module [`rules`]. No other crate of the project depends on Ruff's crates, which are
+//! published without a semver promise.
 //!
-//! A part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which re-exports it as `qwed_mcp::safety`.
+//! This crate is a part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which re-exports the crate as `qwed_mcp::safety`.
 //!
 //! ```
 //! let analysis = qwed_safety::analyze("import os\nos.system('id')").unwrap();
@@ -44,7 +44,7 @@ mod variants;
 mod work;
 
 pub use bounds::{NESTING_MAX, SOURCE_BYTES_MAX};
-pub use checks::{Action, Check, CheckKind, Edit, Vacuity, check_plan};
+pub use checks::{Action, Check, CheckKind, Edit, FailsBy, Vacuity, check_plan};
 pub use finding::{Analysis, Finding, FindingKind, Position, UNSEEN};
 pub use knowledge::stdlib::contains as is_in_standard_library;
 pub use rules::{Rule, Severity};
@@ -73,13 +73,13 @@ pub enum AnalysisError {
 ///
 /// # Errors
 ///
-/// Returns [`AnalysisError`] if the analysis itself failed. No source causes an error by its content.
+/// Returns [`AnalysisError`] if the analysis could not start or panicked.
 pub fn analyze(source: &str) -> Result<Analysis, AnalysisError> {
     analyze_with_inputs(source, &[])
 }
 
 /// Analyses `source`, which may read the files with the names in `inputs`. The caller must ensure that these files are
-/// in the folder that the script starts in, that they are plain files, and that the script may know their content.
+/// in the folder that the script starts in, that they are plain files, and that the script may read their content.
 ///
 /// # Errors
 ///
@@ -108,7 +108,7 @@ pub fn analyze_with_inputs(source: &str, inputs: &[&str]) -> Result<Analysis, An
     }
 }
 
-/// Returns whether `source` is exactly one expression, of a nesting that needs no large stack.
+/// Returns whether `source` is exactly one expression, and nests so little that a default stack is enough.
 pub fn is_expression(source: &str) -> bool {
     source.len() <= SOURCE_BYTES_MAX
         && matches!(bounds::nesting(source), Nesting::Shallow)

@@ -1,7 +1,8 @@
-//! Makes variants of a script with other numbers. A check that holds in all of them does not notice a wrong claim.
+//! Creates variants of a script with other numbers or operators. A check that holds in all variants does not notice a
+//! wrong claim.
 //!
-//! All numbers of a script change in one variant, and equal numbers change equally, in the checks too. So a check that
-//! compares a value with itself still holds, and a check that compares a claim with a computed value fails.
+//! A variant changes all numbers, also in the checks, and changes equal numbers equally. So a check that compares a
+//! value with itself still holds, but a check that compares a claim with a computed value fails.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few expressions have numbers or operators")]
 
@@ -12,29 +13,29 @@ use ruff_text_size::{Ranged as _, TextRange};
 
 use crate::bounds::{self, Nesting};
 
-/// The maximum size of a script that has variants.
+/// The maximum size of a script that has variants, in bytes.
 const SOURCE_BYTES_MAX: usize = 64 * 1024;
 /// The maximum number of digits of a number that is changed.
 const DIGITS_MAX: usize = 15;
-/// Smaller numbers are tolerances, and are not changed.
+/// The minimum absolute value of a float that is changed. Smaller floats are usually tolerances.
 const FLOAT_MIN: f64 = 1e-4;
 
-/// The way in which a variant differs from its script.
+/// How a variant differs from its script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Change {
     /// Numbers are larger.
     Larger,
-    /// Numbers from 3 are smaller, and others are larger.
+    /// The integers 1 and 2 are larger, and all other numbers are smaller.
     Smaller,
-    /// Numbers above 3 are slightly larger. Smaller ones are often indices, or parts of formulas.
+    /// Floats and integers above 3 are slightly larger. Smaller integers are often indices, or parts of formulas.
     Slightly,
     /// Operators outside of checks are different, and all numbers are the same.
     Operators,
 }
 
 impl Change {
-    /// The factors of floats.
+    /// Returns the factors by which floats change.
     fn factors(self) -> [f64; 3] {
         match self {
             Self::Larger => [1.37, 1.21, 1.55],
@@ -43,9 +44,9 @@ impl Change {
         }
     }
 
-    /// Returns another integer, or `None` if this change keeps it.
+    /// Returns the changed integer, or `None` if it stays the same.
     fn integer(self, number: i64) -> Option<i64> {
-        // At most 15 digits, so the product has no overflow.
+        // The number has at most 15 digits, so the product does not overflow.
         let part = |percent: [i64; 3]| {
             let percent = pick(number.unsigned_abs(), &percent);
             (number.saturating_mul(percent) / 100).max(1)
@@ -66,7 +67,7 @@ impl Change {
         is_changed.then(|| number * pick(number.to_bits(), &self.factors()))
     }
 
-    /// Returns the text of a number that is written in decimal notation.
+    /// Returns the changed text of a number in decimal notation.
     fn decimal(self, text: &str) -> Option<String> {
         if text.len() > DIGITS_MAX {
             return None;
@@ -83,7 +84,7 @@ impl Change {
     }
 }
 
-/// Returns one of the choices, always the same one for a number.
+/// Returns one of the choices, always the same choice for a number.
 fn pick<T: Copy>(number: u64, choices: &[T; 3]) -> T {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
     match mixed % 3 {
@@ -93,8 +94,8 @@ fn pick<T: Copy>(number: u64, choices: &[T; 3]) -> T {
     }
 }
 
-/// Returns a variant of a script. Returns `None` if the change would change nothing, or if the script is too large or
-/// is not valid.
+/// Returns a variant of a script; `None` if the variant would equal the script, or if the script is too large or
+/// invalid.
 pub fn variant(source: &str, change: Change) -> Option<String> {
     if source.len() > SOURCE_BYTES_MAX || !matches!(bounds::nesting(source), Nesting::Shallow) {
         return None;
@@ -116,6 +117,10 @@ pub fn variant(source: &str, change: Change) -> Option<String> {
     let (mut text, mut at) = (String::with_capacity(source.len() + 64), 0);
     for (range, new) in edits {
         text.push_str(source.get(at..range.start().to_usize())?);
+        // `return.5` has no space before the number.
+        if text.ends_with(char::is_alphanumeric) && new.starts_with(|c: char| c.is_ascii_digit()) {
+            text.push(' ');
+        }
         text.push_str(&new);
         at = range.end().to_usize();
     }
@@ -148,7 +153,6 @@ impl Writer<'_> {
             Number::Complex { .. } => None,
         };
         if let Some(new) = new {
-            // A number may follow a keyword without a space.
             self.edits.push((range, new));
         }
     }
@@ -232,7 +236,7 @@ fn other_comparison(op: CmpOp) -> Option<&'static str> {
     })
 }
 
-/// Returns whether one of the statements raises or exits.
+/// Returns whether one of the statements raises, exits or calls an assertion function.
 fn ends(body: &[Stmt]) -> bool {
     body.iter().any(|stmt| match stmt {
         Stmt::Raise(_) => true,
@@ -241,7 +245,7 @@ fn ends(body: &[Stmt]) -> bool {
     })
 }
 
-/// Returns whether an expression calls an assertion function or exits, by its name.
+/// Returns whether an expression calls an assertion function or an exit, judging by its name.
 fn is_call_of_check(expr: &Expr) -> bool {
     let Expr::Call(call) = expr else { return false };
     let name = match &*call.func {
@@ -333,6 +337,14 @@ mod tests {
     fn numbers_in_texts_change_but_not_in_names() {
         let source = "x = f('9 of 9, v1.2 2026-01-09')";
         assert_variant(source, Change::Smaller, Some("x = f('8 of 8, v1.2 1885-02-08')"));
+    }
+
+    #[test]
+    fn a_number_next_to_a_keyword_stays_a_number() {
+        let source = "def f():\n    return.25\nx = 7if f()else 9";
+        let other = variant(source, Change::Larger).unwrap();
+        ruff_python_parser::parse_module(&other).unwrap();
+        assert!(other.contains("return 0."), "{other}");
     }
 
     #[test]

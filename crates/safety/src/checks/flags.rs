@@ -1,4 +1,4 @@
-//! Answers questions about statements by their syntax alone.
+//! Answers questions about statements from their syntax alone.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few statements matter for each question")]
 
@@ -10,18 +10,17 @@ use ruff_text_size::{Ranged as _, TextRange};
 use super::influence::{Changes, names};
 use crate::work::Work;
 
-/// A name that only has literal values. The value is different if an exception was caught.
+/// A name that the script binds only to literals, except in handlers of exceptions.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Flag<'a> {
-    /// The value if nothing was raised.
+    /// The value of the name if no exception was raised.
     Value(&'a Expr),
-    /// A collection of literals.
+    /// The value is a collection of literals.
     Collection,
 }
 
-/// Returns the names with a value that only depends on whether an exception was raised.
-///
-/// The second map has the attributes of such a kind, by their names.
+/// Returns the names (first map) and attributes (second map) with a value that depends only on whether an exception
+/// was raised.
 pub(super) fn exception_flags<'a>(
     body: &'a [Stmt],
     conditions: &[TextRange],
@@ -48,12 +47,12 @@ pub(super) fn exception_flags<'a>(
     })
 }
 
-/// The ways in which a name gets its values.
+/// The facts about all assignments to a name.
 #[derive(Debug, Default)]
 struct Bindings<'a> {
     /// The last literal that the name is bound to outside of a handler.
     value: Option<&'a Expr>,
-    /// Whether an element of the name is assigned.
+    /// Whether the script assigns an element of the name's value.
     is_collection: bool,
     is_in_handler: bool,
     is_other: bool,
@@ -63,9 +62,9 @@ struct FlagReader<'a, 'i> {
     found: HashMap<&'a str, Bindings<'a>>,
     attributes: HashMap<&'a str, Bindings<'a>>,
     conditions: &'i [TextRange],
-    /// The names of functions that contain a check.
+    /// The names of functions that contain a check, or call such a function.
     functions_with_checks: HashSet<&'a str>,
-    /// Whether the current statement is in a handler, and whether its `try` may have failed in a check.
+    /// Whether the exception of the current handler may come from a check. `None` outside of handlers.
     handler: Option<bool>,
     work: &'i Work,
 }
@@ -95,7 +94,7 @@ impl<'a> FlagReader<'a, '_> {
         }
     }
 
-    /// Returns whether the exception of a handler may come from a check.
+    /// Returns whether an exception in the body of a `try` may come from a check.
     fn may_be_of_check(&self, it: &StmtTry) -> bool {
         let has_call = any_expression(&it.body, self.work, &|expr| match expr {
             Expr::Call(call) => match &*call.func {
@@ -218,7 +217,7 @@ pub(super) fn is_false(test: &Expr) -> bool {
     }
 }
 
-/// Returns whether a condition holds for a statement, or for a statement in it.
+/// Returns whether `is_such` holds for one of the statements, or for a nested statement.
 pub(super) fn any_statement(body: &[Stmt], is_such: &dyn Fn(&Stmt) -> bool) -> bool {
     struct Finder<'p> {
         is_such: &'p dyn Fn(&Stmt) -> bool,
@@ -238,7 +237,7 @@ pub(super) fn any_statement(body: &[Stmt], is_such: &dyn Fn(&Stmt) -> bool) -> b
     finder.found
 }
 
-/// Returns whether an expression in the statements is of such a kind.
+/// Returns whether `is_such` holds for an expression in the statements.
 fn any_expression(body: &[Stmt], work: &Work, is_such: &dyn Fn(&Expr) -> bool) -> bool {
     struct Finder<'p> {
         is_such: &'p dyn Fn(&Expr) -> bool,
@@ -297,12 +296,12 @@ fn functions_with<'a>(body: &'a [Stmt], conditions: &[TextRange], work: &Work) -
     }
 }
 
-/// The ways in which a function may raise an exception on purpose.
+/// The parts of a function that may raise an exception on purpose.
 #[derive(Debug, Default)]
 pub(super) struct Failures<'a> {
-    /// Whether the function raises or asserts, or divides, as `1 / (a == b)`.
+    /// Whether the function contains a `raise`, an `assert`, or a division such as `1 / (a == b)`.
     pub(super) raises: bool,
-    /// The functions that it calls.
+    /// The functions that the function calls, as expressions.
     pub(super) called: Vec<&'a Expr>,
 }
 
@@ -345,7 +344,7 @@ impl<'a> Visitor<'a> for FailureFinder<'a, '_> {
     }
 }
 
-/// Returns whether statements call a function by a name.
+/// Returns whether statements call a function by a plain name, and not as an attribute.
 pub(super) fn calls_names(body: &[Stmt], work: &Work) -> bool {
     any_expression(body, work, &|expr| match expr {
         Expr::Call(call) => matches!(&*call.func, Expr::Name(_)),
@@ -359,7 +358,7 @@ pub(super) fn yields(body: &[Stmt], work: &Work) -> bool {
 }
 
 /// Returns whether a function body changes nothing outside of the function, and calls no function with results that
-/// differ from call to call. `is_impure` judges the names of functions.
+/// differ from call to call. `is_impure` judges a called function by its name.
 pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bool) -> bool {
     let has_effects =
         any_statement(body, &|stmt| matches!(stmt, Stmt::Global(_) | Stmt::Nonlocal(_)));
@@ -383,7 +382,8 @@ pub(super) fn is_pure(body: &[Stmt], work: &Work, is_impure: &dyn Fn(&str) -> bo
     !has_effects && !any_expression(body, work, &is_impure_expression)
 }
 
-/// Returns the names of attributes that statements assign or delete outside of the first level of a method `__init__`.
+/// Returns the names of attributes that statements assign or delete, except directly in the body of `__init__` or
+/// `__post_init__`.
 pub(super) fn changed_attributes<'a>(body: &'a [Stmt], work: &Work) -> HashSet<&'a str> {
     struct Finder<'a, 'w> {
         names: HashSet<&'a str>,
@@ -402,7 +402,7 @@ pub(super) fn changed_attributes<'a>(body: &'a [Stmt], work: &Work) -> HashSet<&
                     self.visit_stmt(stmt);
                 }
             } else if is_first_level && matches!(stmt, Stmt::Assign(_) | Stmt::AnnAssign(_)) {
-                // The value is only assigned here.
+                // The assignment only initializes the attribute.
             } else {
                 walk_stmt(self, stmt);
             }
@@ -422,27 +422,7 @@ pub(super) fn changed_attributes<'a>(body: &'a [Stmt], work: &Work) -> HashSet<&
     finder.names
 }
 
-/// Returns the ranges of the bodies of all `try` statements that have handlers, and of `with` statements.
-pub(super) fn caught_ranges(body: &[Stmt], work: &Work) -> Vec<TextRange> {
-    struct Finder<'w>(Vec<TextRange>, &'w Work);
-    impl<'a> Visitor<'a> for Finder<'_> {
-        fn visit_stmt(&mut self, stmt: &'a Stmt) {
-            self.1.spend(1);
-            if let Stmt::Try(it) = stmt
-                && let (Some(first), Some(last)) = (it.body.first(), it.body.last())
-            {
-                self.0.push(first.range().cover(last.range()));
-            }
-            walk_stmt(self, stmt);
-        }
-        fn visit_expr(&mut self, _: &'a Expr) {}
-    }
-    let mut finder = Finder(Vec::new(), work);
-    finder.visit_body(body);
-    finder.0
-}
-
-/// Returns the names that the functions and loops around a statement bind or change, with the names of the functions.
+/// Returns the names that the functions and loops around a statement bind or change, and the functions' own names.
 pub(super) fn names_around<'a>(
     body: &'a [Stmt],
     inner: TextRange,

@@ -1,17 +1,17 @@
-//! Finds the checks of a script: the places where a condition can end the script unsuccessfully. Never refuses a
-//! script, and never runs any of its code.
+//! Finds the checks of a script. A check is a statement that can end the script unsuccessfully, depending on a
+//! condition. Never refuses a script, and never runs any of its code.
 //!
 //! | file | responsibility |
 //! |---|---|
 //! | `imports` | resolves names to the modules and members that the script imports |
-//! | `sites` | finds the checks, and the statements in which a run counts them |
+//! | `sites` | finds the checks, and the edits with which a run counts them |
 //! | `one_line` | writes a condition on one line |
 //! | `interpret` | follows the script's values to the checks |
 //! | `values` | numbers the values of expressions |
 //! | `judge` | judges whether a condition always has the same truth value |
 //! | `sampling` | judges conditions by computing them with other numbers |
 //! | `premises` | judges whether the constraints of a solver contradict each other |
-//! | `flags`, `influence` | answer questions about statements and names by their syntax |
+//! | `flags`, `influence` | answer questions about statements and names from their syntax alone |
 //! | `vacuity` | the reasons why a check cannot fail |
 
 mod flags;
@@ -33,64 +33,78 @@ pub use vacuity::Vacuity;
 
 use std::fmt;
 
-/// A place where a condition can end the script unsuccessfully.
+/// A statement that can end the script unsuccessfully, depending on a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Check {
     /// The form of the check.
     pub kind: CheckKind,
-    /// The number of the line on which the statement of the check begins, counted from 1.
+    /// The line on which the check begins, counted from 1.
     pub line: usize,
-    /// The condition as it is written in the source, on one line with the same meaning. Runs of white space outside of
-    /// string literals are one space. Line breaks in string literals are escaped.
+    /// The source of the condition, on one line with the same meaning. Runs of white space outside of string literals
+    /// become one space. Line breaks in string literals are escaped.
     pub text: String,
-    /// Whether a failure raises an `AssertionError` or exits. False if it raises another exception, which is control
-    /// flow if the script catches it.
-    pub is_assertion: bool,
-    /// Whether the check holds if the code before it fails with an `AssertionError`.
+    /// How a failure of the check ends the script.
+    pub fails_by: FailsBy,
+    /// Whether an `AssertionError` in other code makes the check hold, for example in the block of `pytest.raises`.
     pub requires_failure: bool,
-    /// The reason why the check cannot fail; `None` if it can.
+    /// The reason why the check cannot fail; `None` if no reason is known.
     pub vacuous: Option<Vacuity>,
-    /// Whether the check is about all elements of a collection that the script generates, for example a range. Then the
-    /// same check with other numbers can hold too.
+    /// Whether the check may be about all elements of a collection that the script generates, for example a range.
+    /// Such a check can still hold if the script's numbers change.
     pub is_general: bool,
-    /// Whether the check is about the elements of a collection. The third counter then counts the elements, and the
-    /// check proves nothing if there are none.
+    /// Whether the check is about the elements of a collection. The third counter of the check then counts the
+    /// elements. If a run counts no elements, the check proves nothing.
     pub counts_elements: bool,
-    /// The changes of the syntax tree with which a run counts how often the check held or failed.
+    /// The edits of the syntax tree that make a run count how often the check holds or fails.
     pub edits: Vec<Edit>,
 }
 
-/// The form of a check, which determines how the first two of the three counters of a run are read.
+/// How the failure of a check ends a script, unless the script catches the exception.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailsBy {
+    /// Raises an `AssertionError`.
+    AssertionError,
+    /// Raises `SystemExit`.
+    SystemExit,
+    /// Ends the process by `os._exit`, which no handler can catch.
+    EndOfProcess,
+    /// Raises another exception. A script may use such exceptions as control flow.
+    OtherException,
+}
+
+/// The form of a check. A run has three counters for each check, and the form determines the meaning of the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CheckKind {
-    /// An `assert`. The first counter counts successes, the second one failures.
+    /// An `assert`. The first counter counts successes, the second counts failures.
     Assert,
     /// An `assert` of a tuple display, which cannot fail. The first counter counts executions.
     Tuple,
-    /// A branch that raises or exits if its condition is true. The first counter counts failures, the second one
+    /// A branch that raises or exits if its condition is true. The first counter counts failures, the second counts
     /// successes.
     FailsIf,
-    /// A branch that raises or exits if its condition is false. The first counter counts successes, the second one
+    /// A branch that raises or exits if its condition is false. The first counter counts successes, the second counts
     /// failures.
     FailsUnless,
-    /// A raise or an exit that other statements skip, for example in the `else` of a loop. The first counter counts
-    /// failures, the second one successes.
+    /// A raise or an exit that the script does not reach if the check holds, for example in the `else` of a loop. The
+    /// first counter counts failures, the second counts successes.
     Skipped,
     /// A call of an assertion function, for example `numpy.testing.assert_allclose`. The first counter counts calls,
-    /// the second one successes.
+    /// the second counts successes.
     Call,
-    /// An exit with a computed status. The first counter counts statuses that are 0 or `None`, the second one others.
+    /// An exit with a computed status. The first counter counts statuses that are 0 or `None`, the second counts all
+    /// others.
     Exit,
 }
 
-/// One change of `CPython`'s syntax tree.
+/// One edit of `CPython`'s syntax tree of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// The way from the module to the statement, in the fields of `CPython`'s module `ast`: `b` for `body`, `o` for
-    /// `orelse`, `f` for `finalbody`, `h` for `handlers` and `c` for `cases`, each with an index. For example `b3.o0`.
+    /// The path from the module to the statement, for example `b3.o0`. Each step is a field of a node in `CPython`'s
+    /// module `ast`, and an index: `b` for `body`, `o` for `orelse`, `f` for `finalbody`, `h` for `handlers` and `c`
+    /// for `cases`.
     pub path: String,
     /// The change at the statement.
     pub action: Action,
@@ -99,19 +113,19 @@ pub struct Edit {
 /// The change at one statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Counts whether the statement's test is true (first counter) or false (second counter).
+    /// Counts true results of the statement's test with the first counter, and false results with the second.
     CountTest,
     /// Like [`CountTest`](Self::CountTest), for a test that is true if the check fails.
     CountFailingTest,
-    /// Counts with the first counter before the statement.
+    /// Increments the first counter before the statement.
     CountBefore,
-    /// Counts with the second counter after the statement.
+    /// Increments the second counter after the statement.
     CountAfter,
-    /// Counts with the third counter each time an expression in a comprehension of the statement is evaluated. The
-    /// path ends with `@` and the expression's start and end, each as a line from 1 and a column in bytes from 0.
+    /// Increments the third counter at each evaluation of an expression in a comprehension of the statement. The path
+    /// ends with `@` and the expression's start and end, each as a line from 1 and a column in bytes from 0.
     CountElement,
-    /// Counts whether the first argument of the statement's call is 0 or `None` (first counter), or another value
-    /// (second counter).
+    /// Increments the first counter if the first argument of the statement's call is 0 or `None`, otherwise the
+    /// second.
     CountStatus,
 }
 
@@ -128,9 +142,9 @@ impl fmt::Display for Action {
     }
 }
 
-/// Returns the plan by which a run counts `checks`: the number of checks, and for each edit its action, the index of its
-/// check, a colon and its path, all separated by spaces. Edits that insert nothing into lists of statements are first.
-/// The others are in reverse source order, so that no edit changes the path of a later one. Empty if there are no
+/// Returns the plan by which a run counts `checks`, for example `2 t1:b0.o0.o0 f0:b0.o0`: the number of checks, then
+/// each edit as its action, the index of its check, a colon and its path. Edits that insert no statements come first.
+/// The others are in reverse source order, so that no edit changes the path of a later edit. Empty if there are no
 /// checks.
 pub fn check_plan(checks: &[Check]) -> String {
     if checks.is_empty() {

@@ -16,14 +16,14 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::imports::Imports;
 use super::one_line::one_line;
-use super::{Action, Check, CheckKind, Edit, flags, interpret};
+use super::{Action, Check, CheckKind, Edit, FailsBy, flags, interpret};
 use crate::work::Work;
 
 /// The maximum number of checks of a script that a run counts.
 const CHECKS_MAX: usize = 1_000;
 
-/// Modules with assertion functions. A function in one of them that starts with `assert` raises an `AssertionError` if a
-/// condition does not hold.
+/// Modules with assertion functions. A function of these modules with a name that starts with `assert` raises an
+/// `AssertionError` if a condition does not hold.
 const ASSERTING_MODULES: &[&str] = &[
     "numpy.testing",
     "pandas.testing",
@@ -33,19 +33,19 @@ const ASSERTING_MODULES: &[&str] = &[
     "sympy.testing.pytest",
 ];
 
-/// Functions that raise for all arguments.
+/// Functions that always raise an exception.
 const RAISING: &[&str] = &["pytest.fail"];
 
-/// Functions that return a context manager. It raises unless its block raises a certain exception.
+/// Functions that return a context manager. The context manager raises unless its block raises a certain exception.
 const REQUIRING: &[&str] = &["pytest.raises", "numpy.testing.assert_raises"];
 
-/// Functions that end the script, with the status as their argument.
+/// Functions that end the script, with the exit status as their argument.
 const EXITS: &[&str] = &["sys.exit", "exit", "quit", "os._exit", "SystemExit"];
 
 /// Returns the checks of a script in source order.
 ///
-/// Takes steps of its own, so that no script is refused for its checks. If it takes too many, no reason why a check
-/// cannot fail is given.
+/// The search has its own limit of steps, so that no script is refused because of its checks. If it takes too many
+/// steps, no check has a reason why it cannot fail.
 pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
     let module = parsed.syntax();
     let work = &Work::for_checks(source);
@@ -90,7 +90,7 @@ pub(crate) fn find(parsed: &Parsed<ModModule>, source: &str) -> Vec<Check> {
     checks
 }
 
-/// Returns the path to the innermost statement that contains an expression.
+/// Returns the path to the innermost statement that contains an expression, in the form of [`Edit::path`].
 fn path_to(body: &[Stmt], at: TextRange, work: &Work) -> Option<String> {
     let mut path: Vec<String> = Vec::new();
     let mut bodies: Vec<(String, &[Stmt])> = vec![("b".to_owned(), body)];
@@ -107,7 +107,7 @@ fn path_to(body: &[Stmt], at: TextRange, work: &Work) -> Option<String> {
     (!path.is_empty()).then(|| path.join("."))
 }
 
-/// Returns the lists of statements in a statement, with the first part of their path.
+/// Returns the lists of statements in a statement, each with the start of its path, for example `o0.b`.
 fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
     let named = |field: &str, body| (field.to_owned(), body);
     match stmt {
@@ -146,41 +146,46 @@ fn bodies_of(stmt: &Stmt) -> Vec<(String, &[Stmt])> {
     }
 }
 
-/// The exception or the exit at the end of a branch.
+/// How a branch fails: with an exception, or with an exit.
 #[derive(Debug, Clone)]
 enum Failure {
-    /// An `AssertionError`, or an exit with a status.
+    /// An `AssertionError`.
     Assertion,
+    /// An exit with a status.
+    Exit(FailsBy),
     /// An exception of another class, with the qualified name of the class if it has one.
     Exception(Option<String>),
 }
 
 impl Failure {
-    fn is_assertion(&self) -> bool {
-        matches!(self, Self::Assertion)
+    fn by(&self) -> FailsBy {
+        match self {
+            Self::Assertion => FailsBy::AssertionError,
+            Self::Exit(by) => *by,
+            Self::Exception(_) => FailsBy::OtherException,
+        }
     }
 }
 
-/// The state of the walk.
 struct Finder<'a, 'w> {
     source: &'a str,
     tokens: &'a Tokens,
     work: &'w Work,
     lines: Option<LineIndex>,
     imports: Imports<'a>,
-    /// The functions of the script that always raise or exit, with the failure in which each ends.
+    /// The functions of the script that always raise or exit, and how they fail.
     raisers: HashMap<&'a str, Failure>,
     /// The classes of the script that derive from `AssertionError` or `SystemExit`.
     assertions: HashSet<&'a str>,
     /// The fields and indices from the module to the current statement.
     path: Vec<(char, usize)>,
-    /// The first parameter of the current method of a `unittest` class.
+    /// The first parameter (`self`) of the current method of a `unittest` class.
     this: Option<&'a str>,
-    /// Whether the statement is in the body of a class for `unittest`.
+    /// Whether the current statement is directly in the body of a `unittest` class.
     is_in_test_class: bool,
-    /// The names of the methods that the current class for `unittest` defines.
+    /// The names of the methods that the current class defines.
     own_methods: HashSet<&'a str>,
-    /// Whether the next check holds if the code before it fails with an `AssertionError`.
+    /// The value of [`Check::requires_failure`] for the next check.
     requires_failure: bool,
     checks: Vec<Check>,
     /// The ranges of the conditions of `checks`.
@@ -188,7 +193,7 @@ struct Finder<'a, 'w> {
 }
 
 impl<'a> Finder<'a, '_> {
-    /// Collects the imports, and the functions and classes that checks refer to.
+    /// Collects the imports, the functions that always fail, and the classes of assertion errors.
     fn read_definitions(&mut self, body: &'a [Stmt]) {
         for stmt in body {
             self.work.spend(1);
@@ -247,13 +252,19 @@ impl<'a> Finder<'a, '_> {
         match stmt {
             Stmt::Assert(assert) => {
                 let is_display = matches!(&*assert.test, Expr::Tuple(it) if !it.elts.is_empty());
-                // Python warns about a tuple, so the tuple must stay the test.
+                // Python warns about an assertion of a tuple. An edit of the test would suppress the warning.
                 let (kind, action) = if is_display {
                     (CheckKind::Tuple, Action::CountBefore)
                 } else {
                     (CheckKind::Assert, Action::CountTest)
                 };
-                self.add(kind, stmt, assert.test.range(), true, vec![self.edit(action)]);
+                self.add(
+                    kind,
+                    stmt,
+                    assert.test.range(),
+                    FailsBy::AssertionError,
+                    vec![self.edit(action)],
+                );
             }
             Stmt::If(it) => self.conditional(it),
             Stmt::Expr(it) => {
@@ -281,7 +292,7 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    /// Finds the checks of an `if`: each branch that fails is a check of its condition.
+    /// Finds the checks of an `if`. Each branch that raises or exits is a check of its condition.
     fn conditional(&mut self, it: &'a StmtIf) {
         let depth = self.path.len();
         let mut tests = vec![(&*it.test, &it.body)];
@@ -306,14 +317,14 @@ impl<'a> Finder<'a, '_> {
             if let Some(body) = last.filter(|_| is_last) {
                 self.body('o', body);
             }
-            // In `ast`, an `elif` is an `if` in the `orelse` of the one before it.
+            // In `ast`, an `elif` is an `if` in the `orelse` of the previous `if`.
             self.path.push(('o', 0));
         }
         self.path.truncate(depth);
     }
 
     fn test(&mut self, kind: CheckKind, test: &Expr, failure: &Failure) {
-        // `if __name__ == "__main__": sys.exit(main())` is no check of its condition.
+        // `if __name__ == "__main__": sys.exit(main())` is not a check of its condition.
         if let Expr::Compare(compare) = test
             && compare.left.as_name_expr().is_some_and(|name| name.id.as_str() == "__name__")
         {
@@ -324,11 +335,11 @@ impl<'a> Finder<'a, '_> {
             _ => Action::CountTest,
         };
         let edits = vec![self.edit(action)];
-        self.add(kind, test, test.range(), failure.is_assertion(), edits);
+        self.add(kind, test, test.range(), failure.by(), edits);
     }
 
-    /// Finds a raise or an exit that a statement around `body` skips if the check holds. `up` is the number of steps
-    /// from the statement around `body` to the current statement.
+    /// Finds a raise or an exit in `body` that the enclosing statement skips if the check holds. The path of the
+    /// enclosing statement is the current path without its last `up` steps.
     fn skipped(&mut self, body: &'a [Stmt], field: char, up: usize) {
         let Some((index, failure)) = self.first_failure(body) else { return };
         let Some(stmt) = body.get(index) else { return };
@@ -338,17 +349,17 @@ impl<'a> Finder<'a, '_> {
                 finder.edit(Action::CountBefore),
                 Edit { path: around, action: Action::CountAfter },
             ];
-            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure.is_assertion(), edits);
+            finder.add(CheckKind::Skipped, stmt, stmt.range(), failure.by(), edits);
         });
     }
 
-    /// Finds the checks of a `try`. A raise at the end of its body, or in its `else`, is skipped if an exception was
-    /// raised before. A raise in a handler only reports an exception, so it is not a check.
+    /// Finds the checks of a `try`. A raise in its body or `else` is a check, because an earlier exception skips the
+    /// raise. A raise in a handler only reports an exception, so it is not a check.
     fn attempt(&mut self, it: &'a StmtTry) {
         let catches = self.catches(it, Some("AssertionError"));
-        // A raise of an exception that only its own handler sees is control flow.
+        // A raise of an exception that a handler of the same `try` catches is control flow.
         let is_caught = self.failure_in(&it.body).is_some_and(|failure| match failure {
-            Failure::Assertion => false,
+            Failure::Assertion | Failure::Exit(_) => false,
             Failure::Exception(class) => self.catches(it, class.as_deref()),
         });
         if !it.handlers.is_empty() && !is_caught {
@@ -367,19 +378,19 @@ impl<'a> Finder<'a, '_> {
         self.body('f', &it.finalbody);
     }
 
-    /// Returns whether a handler for a class, or for a tuple of classes, catches an `AssertionError`.
+    /// Returns whether a handler for `class`, which may be a tuple of classes, catches an `AssertionError`.
     fn catches_assertions(&self, class: &Expr) -> bool {
         self.includes(class, Some("AssertionError"))
     }
 
-    /// Returns whether a handler of a `try` catches an exception of a class.
+    /// Returns whether a handler of a `try` catches an exception of the class `raised`.
     fn catches(&self, it: &StmtTry, raised: Option<&str>) -> bool {
         it.handlers.iter().any(|ExceptHandler::ExceptHandler(handler)| {
             handler.type_.as_deref().is_none_or(|class| self.includes(class, raised))
         })
     }
 
-    /// Returns whether the class of a handler, or one of its tuple of classes, is `raised` or a base of all exceptions.
+    /// Returns whether `class`, or one of the classes in a tuple, is `raised` or a base of all exceptions.
     fn includes(&self, class: &Expr, raised: Option<&str>) -> bool {
         match class {
             Expr::Tuple(it) => it.elts.iter().any(|class| self.includes(class, raised)),
@@ -425,11 +436,10 @@ impl<'a> Finder<'a, '_> {
         self.own_methods = outer_methods;
     }
 
-    /// Finds a check in a call that is a statement of its own.
     fn call(&mut self, stmt: &'a Stmt, call: &'a ExprCall) {
         if self.is_assertion(call) {
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
-            self.add(CheckKind::Call, stmt, call.range(), true, edits);
+            self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         } else {
             self.computed_exit(stmt, call);
         }
@@ -441,11 +451,11 @@ impl<'a> Finder<'a, '_> {
             && constant_status(status).is_none()
         {
             let edits = vec![self.edit(Action::CountStatus)];
-            self.add(CheckKind::Exit, stmt, status.range(), true, edits);
+            self.add(CheckKind::Exit, stmt, status.range(), self.exits_by(call), edits);
         }
     }
 
-    /// Finds a block that must raise.
+    /// Finds the check of a `with` statement that requires an exception.
     fn with(&mut self, stmt: &'a Stmt, it: &'a StmtWith) {
         let required = it.items.iter().find_map(|item| match &item.context_expr {
             Expr::Call(call) if self.is_assertion(call) => Some(call),
@@ -455,7 +465,7 @@ impl<'a> Finder<'a, '_> {
             let class = call.arguments.args.first();
             self.requires_failure = class.is_some_and(|class| self.catches_assertions(class));
             let edits = vec![self.edit(Action::CountBefore), self.edit(Action::CountAfter)];
-            self.add(CheckKind::Call, stmt, call.range(), true, edits);
+            self.add(CheckKind::Call, stmt, call.range(), FailsBy::AssertionError, edits);
         }
         self.body('b', &it.body);
     }
@@ -477,17 +487,17 @@ impl<'a> Finder<'a, '_> {
         })
     }
 
-    /// Returns the failure in which a branch ends.
+    /// Returns how a branch fails; `None` if the branch may succeed.
     fn failure_in(&self, body: &[Stmt]) -> Option<Failure> {
         Some(self.first_failure(body)?.1)
     }
 
-    /// Returns the index of the first statement that always ends in a failure, and the failure.
+    /// Returns the index of the first statement that always fails, and how the statement fails.
     fn first_failure(&self, body: &[Stmt]) -> Option<(usize, Failure)> {
         body.iter().enumerate().find_map(|(index, stmt)| Some((index, self.failure_of(stmt)?)))
     }
 
-    /// Returns the failure in which a statement always ends.
+    /// Returns how a statement fails; `None` if the statement may succeed.
     fn failure_of(&self, stmt: &Stmt) -> Option<Failure> {
         match stmt {
             Stmt::Assert(it) if flags::is_false(&it.test) => Some(Failure::Assertion),
@@ -499,7 +509,7 @@ impl<'a> Finder<'a, '_> {
                     let is_success = self.imports.path(class).is_some_and(|it| it == "SystemExit");
                     (!is_success).then(|| self.failure_by(class))
                 }
-                // Raises the caught exception again.
+                // A `raise` without an exception raises the caught exception again.
                 None => Some(Failure::Assertion),
             },
             Stmt::Expr(it) => match &*it.value {
@@ -511,17 +521,17 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn failure_by(&self, class: &Expr) -> Failure {
-        if self.is_assertion_error(class) {
-            Failure::Assertion
-        } else {
-            Failure::Exception(self.imports.path(class))
+        match self.imports.path(class) {
+            Some(path) if path == "SystemExit" => Failure::Exit(FailsBy::SystemExit),
+            _ if self.is_assertion_error(class) => Failure::Assertion,
+            path => Failure::Exception(path),
         }
     }
 
     fn failure_of_call(&self, call: &ExprCall) -> Option<Failure> {
         if let Some(status) = self.status(call) {
             let is_success = constant_status(status) == Some(true);
-            return (!is_success).then_some(Failure::Assertion);
+            return (!is_success).then(|| Failure::Exit(self.exits_by(call)));
         }
         if let Expr::Attribute(attribute) = &*call.func
             && let Expr::Name(object) = &*attribute.value
@@ -537,7 +547,7 @@ impl<'a> Finder<'a, '_> {
         self.raisers.get(path.as_str()).cloned()
     }
 
-    /// Returns whether a class is `AssertionError`, or a class of the script that derives from it.
+    /// Returns whether a class is `AssertionError` or `SystemExit`, or a class of the script that derives from them.
     fn is_assertion_error(&self, class: &Expr) -> bool {
         self.imports.path(class).is_some_and(|path| {
             path == "AssertionError"
@@ -546,8 +556,15 @@ impl<'a> Finder<'a, '_> {
         })
     }
 
-    /// Returns the status with which a call ends the script; `None` if the call does not end it, or ends it without a
-    /// status.
+    /// Returns how a call ends the script that has an exit status.
+    fn exits_by(&self, call: &ExprCall) -> FailsBy {
+        match self.imports.path(&call.func) {
+            Some(path) if path == "os._exit" => FailsBy::EndOfProcess,
+            _ => FailsBy::SystemExit,
+        }
+    }
+
+    /// Returns the exit status of a call that ends the script; `None` for other calls, and for calls without a status.
     fn status<'c>(&self, call: &'c ExprCall) -> Option<&'c Expr> {
         let path = self.imports.path(&call.func)?;
         let status = call.arguments.args.first()?;
@@ -559,7 +576,7 @@ impl<'a> Finder<'a, '_> {
         kind: CheckKind,
         stmt: &impl Ranged,
         condition: TextRange,
-        is_assertion: bool,
+        fails_by: FailsBy,
         edits: Vec<Edit>,
     ) {
         let requires_failure = std::mem::take(&mut self.requires_failure);
@@ -572,7 +589,7 @@ impl<'a> Finder<'a, '_> {
             kind,
             line,
             text,
-            is_assertion,
+            fails_by,
             requires_failure,
             vacuous: None,
             is_general: false,
@@ -589,7 +606,7 @@ impl<'a> Finder<'a, '_> {
         let mut path = String::with_capacity(4 * steps);
         for (number, (field, index)) in self.path.iter().take(steps).enumerate() {
             let dot = if number == 0 { "" } else { "." };
-            // Writing to a string does not fail.
+            // Writing to a string never fails.
             let _ = write!(path, "{dot}{field}{index}");
         }
         path

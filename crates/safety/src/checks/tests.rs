@@ -1,4 +1,4 @@
-//! Tests of the search for checks, and of the reasons why they cannot fail.
+//! Tests the search for checks, and the reasons why checks cannot fail.
 
 use super::{CheckKind, Vacuity, check_plan};
 use crate::{Check, analyze};
@@ -88,7 +88,7 @@ fn a_plan_names_statements_as_python_does() {
     assert_eq!(check_plan(&checks(source)), "2 t1:b0.f0 t0:b0.h0.b0");
     let source = "for x in y:\n    pass\nelse:\n    print()\n    raise E\n";
     assert_eq!(check_plan(&checks(source)), "1 y0:b0 x0:b0.o1");
-    // The element that is counted, by its lines and columns.
+    // The path of an element edit ends with the lines and columns of the element.
     let source = "x = [n for n in y if n > 0 and odd(n)]\nassert not x\n";
     assert_eq!(check_plan(&checks(source)), "1 e0:b0@1-31-1-37 t0:b1");
     assert_eq!(check_plan(&[]), "");
@@ -171,7 +171,15 @@ fn checks_that_cannot_fail_have_a_reason() {
             "import contextlib\nwith contextlib.suppress(Exception):\n    assert f(1) == 2",
             Swallowed,
         ),
+        (
+            "import contextlib\nwith contextlib.suppress(Exception):\n    x = f(1)\n    assert x == 2",
+            Swallowed,
+        ),
         ("import sys\ntry:\n    assert f(1) == 2\nfinally:\n    sys.exit(0)", Swallowed),
+        (
+            "import sys\ntry:\n    if f(1) != 2:\n        sys.exit(1)\nexcept AssertionError:\n    raise\nexcept SystemExit:\n    print('no')",
+            Swallowed,
+        ),
         (
             "class Quiet:\n    def __enter__(self):\n        return self\n    def __exit__(self, *of):\n        return True\n\
              with Quiet():\n    assert f(1) == 2",
@@ -212,9 +220,9 @@ fn checks_that_can_fail_have_no_reason() {
         "assert bool(f(1))",
         "assert f(1) == 2 or f(2) == 3",
         "a = f(1)\nassert a > 2 or a < 2",
-        // The handler ends the script unsuccessfully, or a later check reads its notes.
+        // The handler ends the script unsuccessfully.
         "import sys\ntry:\n    assert f(1) == 2\nexcept AssertionError:\n    sys.exit(1)",
-        // A required exception.
+        // The check requires an exception.
         "raised = False\ntry:\n    f(1)\nexcept ValueError:\n    raised = True\nassert raised",
         "from z3 import Int, Solver, unsat\nx = Int('x')\ns = Solver()\ns.add(x > 5)\ns.add(x < 3)\nassert s.check() == unsat",
         "import re\nassert re.match('a', f(1)) is not None",
@@ -284,7 +292,7 @@ fn a_replaced_assertion_can_fail_only_if_its_replacement_can() {
     ] {
         assert_vacuous(&format!("{numpy}{replaced}\n{check}"), None);
     }
-    // The check in the replacement is the second check.
+    // The replacement contains a check of its own.
     let raises =
         "def same(a, b):\n    if a != b:\n        raise ValueError\nnp.testing.assert_equal = same";
     let found: Vec<_> =
@@ -299,9 +307,26 @@ fn a_failure_that_a_later_check_reads_is_not_swallowed() {
                   failures.append(error)\nif failures:\n    raise SystemExit(1)\n";
     let reasons: Vec<_> = checks(source).iter().map(|check| check.vacuous).collect();
     assert_eq!(reasons, [None, None]);
-    // Without the later check, it is.
+    // Without the later check, the failure is swallowed.
     let source = source.replace("raise SystemExit(1)", "print(failures)");
     assert_vacuous(&source, Some(Vacuity::Swallowed));
+}
+
+#[test]
+fn a_failure_that_an_earlier_handler_raises_again_is_not_swallowed() {
+    let exits = "import sys\ntry:\n    if f(1) != 2:\n        sys.exit(1)\nexcept SystemExit:\n    raise\nexcept BaseException:\n    pass";
+    assert_vacuous(exits, None);
+    // `except AssertionError` catches no exit, and nothing catches `os._exit`.
+    let exits = "import sys\ntry:\n    if f(1) != 2:\n        sys.exit(1)\nexcept AssertionError:\n    pass";
+    assert_vacuous(exits, None);
+    let exits =
+        "import os\ntry:\n    if f(1) != 2:\n        os._exit(1)\nexcept BaseException:\n    pass";
+    assert_vacuous(exits, None);
+    // The exception of the condition in the `try` without handlers ends the script.
+    let without_handlers = "x = f(1)\nfailed = False\ntry:\n    assert x == 2\nexcept AssertionError:\n    failed = True\n\
+                            try:\n    if failed:\n        raise ValueError\nfinally:\n    print(x)";
+    let reasons: Vec<_> = checks(without_handlers).iter().map(|check| check.vacuous).collect();
+    assert_eq!(reasons, [None, None]);
 }
 
 #[test]
@@ -325,7 +350,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
     };
     let mut wrong = Vec::new();
     for (source, expected) in [
-        // A value that is computed from the claim, and back.
+        // The script computes a value from the claim, and the claim from this value.
         (
             "import math\nstart, claim = 800.0, 95.0\nrate = math.log(start / claim)\n\
              left = start * math.exp(-rate)\nassert abs(left - claim) < 1e-6",
@@ -337,7 +362,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
             SameValue,
         ),
         ("x = f(1)\nlow, high = x * 0.95, x * 1.05\nassert low <= x <= high", SameValue),
-        // The same expression in a loop, a comprehension, and by `map`.
+        // The same expression occurs in a loop, in a comprehension and in `map`.
         (
             "again = []\nfor x in y:\n    again.append(round((x - 30) / 2, 1))\n\
              assert [round((x - 30) / 2, 1) for x in y] == again",
@@ -419,7 +444,7 @@ fn checks_that_hold_with_other_numbers_have_a_reason() {
              s.add(Not(Implies(And(t > 30, t < 10), f(t))))\nassert s.check() == unsat",
             Premises,
         ),
-        // Names and attributes that change before.
+        // Names and attributes that change before the check.
         ("x = f(1)\nclaim = 340\nif x != claim:\n    claim = x\nassert x == claim", SameValue),
         (
             "e = {'a': 2}\na = g(1)\ne.update(a)\nassert not {k for k in a if e[k] != a[k]}",
@@ -448,7 +473,7 @@ fn claims_that_samples_cannot_judge_have_no_reason() {
         "for a in y:\n    for b in y:\n        assert (a + b) ** 2 == a * a + 2 * a * b + b * b",
         "for n in range(1, 99):\n    assert 2 ** n > n",
         "for n in range(1, 200):\n    assert n % 2 == 1 or (n * n) % 4 == 0",
-        // The numbers of the claim matter.
+        // The checks fail with other numbers.
         "assert 3 * 19.99 == 59.97",
         "assert round(3 * 19.99 * 1.19, 2) == 71.36",
         "price, count = 19.99, 3\nassert price * count <= 100",
@@ -456,7 +481,7 @@ fn claims_that_samples_cannot_judge_have_no_reason() {
         "x = f(1)\nassert 3.1 < x < 3.2",
         "x = f(1)\nassert x > 2 or x < 1",
         "c = {n: f(n) for n in y}\nassert max(c.values()) / min(c.values()) < 1.01",
-        // Equal numbers by chance.
+        // The numbers are equal by chance.
         "class V:\n    def __init__(self, x, y):\n        self.x, self.y = x, y\n    def dot(self, o):\n        \
          return self.x * o.x + self.y * o.y\nassert V(3, 4).dot(V(-4, 3)) == 0",
         "class S:\n    def __init__(self, a, b):\n        self.a = a\n        self.b = b\n    def meets(self, o):\n        \
@@ -468,11 +493,11 @@ fn claims_that_samples_cannot_judge_have_no_reason() {
         "def eligible(age, income):\n    return age >= 18 and income < 30000\nassert eligible(25, 20000)",
         "def my_abs(x):\n    return -x if x < 0 else x\nv = f(1)\nassert my_abs(v) >= 0",
         "import sympy as sp\nx = sp.symbols('x', real=True)\nassert sp.sqrt(x ** 2) == sp.Abs(x)",
-        // A function changes a name outside of it.
+        // A function changes a name outside of the function.
         "fails = []\ndef check(got, want):\n    if got != want:\n        fails.append(got)\ncheck(17 * 19, 323)\nassert not fails",
         "ok = True\ndef check(got, want):\n    global ok\n    if got != want:\n        ok = False\n\
          check(17 * 19, 323)\nassert ok",
-        // An object that its methods change.
+        // A method changes its object, or a statement changes an attribute.
         "class A:\n    def __init__(self):\n        self.n = 0\n    def add(self, x):\n        self.n += x\n\
          a = A()\na.add(5)\nassert a.n == 5",
         "a = f(1)\nbefore = a.total()\na.add(5)\nassert a.total() == before",
@@ -504,7 +529,7 @@ fn checks_about_all_elements_of_a_range_are_general() {
     }
 }
 
-/// Values that are used twice in each of their users must not be looked at exponentially often.
+/// Values that each later value uses twice must not be visited exponentially often.
 #[test]
 fn the_search_is_linear() {
     let doubled = "x = x + x\n".repeat(2_000);
@@ -532,7 +557,7 @@ fn the_search_is_linear() {
     }
 }
 
-/// Values that refer to each other through long chains must not exhaust the stack.
+/// Values that refer to each other in long chains must not exhaust the stack.
 #[test]
 fn long_chains_of_values_are_followed_a_little_way() {
     let chain =

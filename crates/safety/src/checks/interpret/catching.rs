@@ -3,17 +3,18 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
 use foldhash::HashSet;
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtTry, StmtWith};
+use ruff_python_ast::visitor::{Visitor, walk_stmt};
+use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtTry, StmtWith, WithItem};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::super::flags::{self};
+use super::super::flags;
 use super::super::imports::Imports;
 use super::super::influence::{Changes, Influence};
 use super::super::vacuity::Vacuity;
 use super::super::values::{Id, Node};
 use super::{Callable, Catch, Closure, Flow, Interpreter};
+use crate::work::Work;
 
-/// Statements that catch exceptions.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn with(&mut self, it: &'a StmtWith) -> Flow {
         let catches = self.catches.len();
@@ -100,7 +101,8 @@ impl<'a> Interpreter<'a, '_> {
 
     /// Returns the exceptions that the handlers of a `try` catch without any effect on the end of the script.
     pub(super) fn quiet_catch(&mut self, it: &'a StmtTry) -> Option<Catch> {
-        let mut all = Catch { assertions: false, exits: false, others: false };
+        let mut all = Catch::default();
+        let mut loud = Catch::default();
         let mut quiet: Vec<&'a [Stmt]> = Vec::new();
         for ExceptHandler::ExceptHandler(handler) in &it.handlers {
             let classes: Vec<Option<String>> = match handler.type_.as_deref() {
@@ -110,14 +112,13 @@ impl<'a> Interpreter<'a, '_> {
             };
             let catch = catch_of(classes.into_iter());
             if ends_unsuccessfully(&handler.body, self.imports) {
-                // Later handlers do not get these exceptions.
-                if catch.assertions {
-                    break;
-                }
+                // Later handlers do not receive these exceptions.
+                loud.assertions |= catch.assertions;
+                loud.exits |= catch.exits;
                 continue;
             }
-            all.assertions |= catch.assertions;
-            all.exits |= catch.exits;
+            all.assertions |= catch.assertions && !loud.assertions;
+            all.exits |= catch.exits && !loud.exits;
             all.others |= catch.others;
             quiet.push(&handler.body);
         }
@@ -125,7 +126,7 @@ impl<'a> Interpreter<'a, '_> {
         (is_any && self.is_forgotten(&[&it.body, &it.orelse], &quiet)).then_some(all)
     }
 
-    /// Returns whether no condition that can still end the script depends on how the statements ended.
+    /// Returns whether no condition that can still end the script depends on whether the statements failed.
     pub(super) fn is_forgotten(&mut self, bodies: &[&'a [Stmt]], handlers: &[&'a [Stmt]]) -> bool {
         let all: Vec<&'a [Stmt]> = bodies.iter().chain(handlers).copied().collect();
         let mut changes = Changes::of(&all, self.work);
@@ -133,8 +134,9 @@ impl<'a> Interpreter<'a, '_> {
             changes.names.extend(self.names_around(all.first().copied().unwrap_or_default()));
         }
         let (body, conditions, work) = (self.body, self.conditions, self.work);
+        let imports = self.imports;
         let influence = self.influence.get_or_insert_with(|| {
-            let caught = flags::caught_ranges(body, work);
+            let caught = caught_ranges(body, imports, work);
             let outside: Vec<TextRange> = conditions
                 .iter()
                 .filter(|of| !caught.iter().any(|range| range.contains_range(**of)))
@@ -151,7 +153,7 @@ impl<'a> Interpreter<'a, '_> {
         flags::names_around(self.body, first.range(), self.work)
     }
 
-    /// Notes that an uncaught exception does not end the script unsuccessfully.
+    /// Records that uncaught exceptions end the script successfully, if the value is such a `sys.excepthook`.
     pub(super) fn note_excepthook(&mut self, targets: &'a [Expr], value: Id) {
         let is_hook = targets
             .iter()
@@ -167,9 +169,9 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns the exceptions that a list of classes catches. A class that is not known catches others.
+/// Returns the exceptions that handlers for these classes catch. An unknown class counts as `others`.
 fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
-    let mut catch = Catch { assertions: false, exits: false, others: false };
+    let mut catch = Catch::default();
     for class in classes {
         match class.as_deref() {
             Some("AssertionError") => catch.assertions = true,
@@ -184,8 +186,7 @@ fn catch_of(classes: impl Iterator<Item = Option<String>>) -> Catch {
     catch
 }
 
-/// Returns whether statements may end the script unsuccessfully: they raise, exit with a status, or call a function
-/// that may do so.
+/// Returns whether a statement raises, exits with a status other than 0, or calls a function with the name `fail`.
 fn ends_unsuccessfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
     flags::any_statement(body, &|stmt| match stmt {
         Stmt::Raise(_) => true,
@@ -218,6 +219,50 @@ fn exits_successfully(body: &[Stmt], imports: &Imports<'_>) -> bool {
         },
         _ => false,
     })
+}
+
+/// Returns the ranges of the statements that can fail without ending the script: the bodies of `try` statements that catch
+/// exceptions, and of `with contextlib.suppress(…)`.
+fn caught_ranges(body: &[Stmt], imports: &Imports<'_>, work: &Work) -> Vec<TextRange> {
+    struct Finder<'a, 'w> {
+        found: Vec<TextRange>,
+        imports: &'w Imports<'a>,
+        work: &'w Work,
+    }
+    impl Finder<'_, '_> {
+        fn caught<'s>(&self, stmt: &'s Stmt) -> Option<&'s [Stmt]> {
+            let is_suppressed = |item: &WithItem| match &item.context_expr {
+                Expr::Call(call) => {
+                    self.imports.path(&call.func).is_some_and(|path| path == "contextlib.suppress")
+                }
+                _ => false,
+            };
+            match stmt {
+                Stmt::Try(it)
+                    if !it.handlers.is_empty() || replaces_exit(&it.finalbody, self.imports) =>
+                {
+                    Some(&it.body)
+                }
+                Stmt::With(it) if it.items.iter().any(is_suppressed) => Some(&it.body),
+                _ => None,
+            }
+        }
+    }
+    impl<'a> Visitor<'a> for Finder<'_, '_> {
+        fn visit_stmt(&mut self, stmt: &'a Stmt) {
+            self.work.spend(1);
+            if let Some(caught) = self.caught(stmt)
+                && let (Some(first), Some(last)) = (caught.first(), caught.last())
+            {
+                self.found.push(first.range().cover(last.range()));
+            }
+            walk_stmt(self, stmt);
+        }
+        fn visit_expr(&mut self, _: &'a Expr) {}
+    }
+    let mut finder = Finder { found: Vec::new(), imports, work };
+    finder.visit_body(body);
+    finder.found
 }
 
 /// Returns whether a `finally` replaces the exception or the exit of its `try`.

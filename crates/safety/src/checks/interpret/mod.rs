@@ -1,9 +1,9 @@
-//! Follows the values of a script forward through its statements, and judges the checks on the way. Never runs any of
-//! the script's code.
+//! Follows the values of a script through its statements in order, and judges the checks that it reaches. Never runs
+//! any of the script's code.
 //!
-//! A name that is assigned in a loop, or differently in the branches of a statement, gets an unknown value. So does an
-//! object that something may have changed. Calls of the script's own functions are followed to a small depth, so that a
-//! check in a function is judged with the arguments of its calls.
+//! A name that is assigned in a loop, or differently in the branches of a statement, gets an unknown value. An object
+//! that may have changed gets an unknown value too. Calls of the script's own functions are followed to a small depth,
+//! so that a check in a function is judged with the arguments of its calls.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -29,20 +29,20 @@ use super::influence::{Changes, Influence};
 use super::judge::{BUDGET, ClassFacts, Judge};
 use super::vacuity::Vacuity;
 use super::values::{Id, Node, Op, Type, Values};
-use super::{Check, CheckKind};
+use super::{Check, CheckKind, FailsBy};
 use crate::work::Work;
 
-/// The maximum number of calls that are followed, one in another.
+/// The maximum nesting of calls that are followed.
 const CALLS_MAX: usize = 4;
 /// The maximum nesting of statements and expressions that are followed.
 const LEVEL_MAX: usize = 60;
-/// The maximum number of values. A script with more is not judged.
+/// The maximum number of values. The checks of a script with more values are not judged.
 const VALUES_MAX: usize = 40_000;
-/// The maximum number of functions in a collection that are all followed.
+/// The maximum number of elements that the value of a loop variable distinguishes.
 const FUNCTIONS_MAX: usize = 30;
 
-/// Fills in the reasons why checks cannot fail. `conditions` are the ranges of the checks' conditions. Returns for each
-/// check the expression that a run evaluates for each element of the collection that the check is about.
+/// Fills in the reasons why checks cannot fail. `conditions` are the ranges of the checks' conditions. For each check
+/// that is about a collection, returns the expression that a run evaluates once for each element.
 pub(super) fn judge(
     body: &[Stmt],
     imports: &Imports<'_>,
@@ -55,7 +55,7 @@ pub(super) fn judge(
         body,
         imports,
         conditions,
-        kinds: checks.iter().map(|check| (check.kind, check.is_assertion)).collect(),
+        kinds: checks.iter().map(|check| (check.kind, check.fails_by)).collect(),
         work,
         places: places.collect(),
         verdicts: vec![Verdict::Unseen; checks.len()],
@@ -102,27 +102,27 @@ pub(super) fn judge(
     interpreter.elements
 }
 
-/// The verdict on a check, over all places from which it is reached.
+/// The judgement of a check, combined over all calls that reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Unseen,
     Vacuous(Vacuity),
-    /// The check can fail, at least when it is reached from one place.
+    /// The check can fail in at least one of the calls.
     CanFail,
 }
 
-/// The names of a function's call, or of the module.
+/// The namespace of one call of a function, or of the module.
 #[derive(Debug, Clone, Default)]
 struct Frame<'a> {
     names: HashMap<&'a str, Id>,
     globals: HashSet<&'a str>,
-    /// The frame of the function around the function.
+    /// The index of the frame of the enclosing function or module.
     around: usize,
     /// The value that the function returns, if it is known.
     returned: Option<Id>,
 }
 
-/// A function of the script, in the frame in which it was defined.
+/// A function of the script, with the frame of its definition.
 #[derive(Debug, Clone, Copy)]
 struct Closure<'a> {
     function: Callable<'a>,
@@ -135,15 +135,15 @@ enum Callable<'a> {
     Lambda(Option<&'a Parameters>, &'a Expr),
 }
 
-/// An enclosing statement that catches exceptions, and lets the script go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The exceptions that an enclosing statement catches, so that the script continues.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Catch {
     assertions: bool,
     exits: bool,
     others: bool,
 }
 
-/// Whether the statement after a statement is reached.
+/// Whether execution continues with the statement after a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     On,
@@ -154,7 +154,7 @@ struct Interpreter<'a, 'i> {
     body: &'a [Stmt],
     imports: &'i Imports<'a>,
     conditions: &'i [TextRange],
-    kinds: Vec<(CheckKind, bool)>,
+    kinds: Vec<(CheckKind, FailsBy)>,
     work: &'i Work,
     places: HashMap<TextSize, usize>,
     verdicts: Vec<Verdict>,
@@ -162,29 +162,29 @@ struct Interpreter<'a, 'i> {
     general: Vec<bool>,
     /// The number of loops over generated collections around the current statement.
     general_loops: usize,
-    /// For each check, the expression that is evaluated for each element of the collection that the check is about.
+    /// For each check that is about a collection, the expression that a run evaluates once for each element.
     elements: Vec<Option<TextRange>>,
-    /// The expressions that comprehensions evaluate for each element that they take, and for each element that they
-    /// give.
+    /// For each comprehension, the expression that runs for each element read, and the expression for each element
+    /// yielded.
     comprehensions: HashMap<Id, [TextRange; 2]>,
     values: Values<'a>,
     frames: Vec<Frame<'a>>,
     frame: usize,
     closures: Vec<Closure<'a>>,
-    /// The definitions of the functions that were followed from a call.
+    /// The positions of the definitions of functions that were followed from a call.
     followed: HashSet<TextSize>,
     classes: Vec<&'a StmtClassDef>,
     facts: Vec<ClassFacts<'a>>,
     /// The names that the bodies of the classes bind.
     class_names: Vec<HashMap<&'a str, Id>>,
-    /// The attributes of objects of the script's classes that are assigned once.
+    /// The attributes that are assigned only once, by object of the script and attribute name.
     attributes: HashMap<(Id, &'a str), Id>,
-    /// The names of attributes that are not only assigned once for each object.
+    /// The names of attributes that the script may assign more than once. `None` until needed.
     changed_attributes: Option<HashSet<&'a str>>,
-    /// The values that the script has assigned to attributes of imported modules, and to methods for assertions of any
-    /// object. A method has a name that starts with a dot.
+    /// The values that the script assigns to attributes of imported modules, and to assertion methods of any object.
+    /// The key is a qualified name, or for a method a dot and its name.
     replaced_functions: HashMap<String, Id>,
-    /// The object that is being created, while its method `__init__` is followed.
+    /// The object that a call creates, while its method `__init__` is followed.
     constructed: Option<Id>,
     catches: Vec<Catch>,
     influence: Option<Influence<'a>>,
@@ -192,7 +192,7 @@ struct Interpreter<'a, 'i> {
     calls: usize,
     level: usize,
     bound: u32,
-    /// The constraints that the script gives to solvers; `None` if a solver also removes constraints.
+    /// The constraints that the script adds to Z3 solvers; `None` if a solver also removes constraints.
     constraints: Option<Vec<Id>>,
     /// Whether the result of the next call is not used.
     is_unused: bool,
@@ -201,7 +201,7 @@ struct Interpreter<'a, 'i> {
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn run(&mut self) {
         self.statements(self.body);
-        // Functions that were not followed may be called in a way that is not seen, with any arguments.
+        // A function that was not followed may still be called in an unrecognized way, so its arguments are unknown.
         let mut place = 0;
         while let Some(closure) = self.closures.get(place).copied() {
             place += 1;
@@ -234,7 +234,6 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Names.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn current(&mut self) -> Option<&mut Frame<'a>> {
         let frame = self.frame;
@@ -260,7 +259,8 @@ impl<'a> Interpreter<'a, '_> {
             Some(path) => self.values.path(path),
             None if is_python_builtin(name, u8::MAX, false) => self.values.path(name),
             None => {
-                // Something binds the name that was not followed. It has one value until it is bound again.
+                // A statement that was not followed binds the name. The name keeps one unknown value until it is bound
+                // again.
                 let unknown = self.fresh();
                 if let Some(module) = self.frames.first_mut() {
                     module.names.insert(name, unknown);
@@ -270,7 +270,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the value of a name or an attribute that only depends on whether an exception was raised.
+    /// Returns the value of a name or an attribute that [`exception_flags`] has found.
     pub(super) fn flag(&mut self, name: &'a str, flag: Flag<'a>) -> Id {
         let value = match flag {
             Flag::Value(value) => self.expression(value),
@@ -361,7 +361,7 @@ impl<'a> Interpreter<'a, '_> {
         self.values.op(Op::Item, [value, key])
     }
 
-    /// Makes the object that an expression refers to unknown, because something has changed it.
+    /// Gives the object that an expression refers to an unknown value, because the object may have changed.
     pub(super) fn change(&mut self, object: &'a Expr) {
         let name = match object {
             Expr::Name(name) => name.id.as_str(),
@@ -376,7 +376,7 @@ impl<'a> Interpreter<'a, '_> {
         self.replace(old, new);
     }
 
-    /// Replaces the value of all names that refer to the same object.
+    /// Replaces the value `old` by `new` for all names that refer to this object.
     pub(super) fn replace(&mut self, old: Id, new: Id) {
         self.work.spend(1);
         if self.values.is_literal(old) && !self.is_mutable(old) {
@@ -395,7 +395,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Gives a name, and all other names of the same object, another value in all frames around the current one.
+    /// Gives `name`, and all other names of the object, the value `new` in the current frame and the frames around it.
     pub(super) fn replace_all(&mut self, old: Id, new: Id, name: &'a str) {
         let is_shared = self.is_mutable(old) && !self.is_callable(old);
         let mut at = self.frame;
@@ -427,13 +427,13 @@ impl<'a> Interpreter<'a, '_> {
         )
     }
 
-    /// Makes the names that statements assign unknown.
+    /// Gives these names unknown values.
     pub(super) fn forget(&mut self, names: &HashSet<&'a str>) {
         self.forget_but(names, &HashSet::default());
     }
 
-    /// Makes the names that statements assign or change unknown. Other names of an object that is only changed get the
-    /// same unknown value.
+    /// Gives unknown values to the names that statements bind or change. If statements only change an object, all
+    /// names of the object get the same unknown value.
     pub(super) fn forget_changes(&mut self, changes: &Changes<'a>) {
         let only = changes.names.difference(&changes.bound).copied().collect();
         self.forget_but(&changes.names, &only);
@@ -465,7 +465,7 @@ impl<'a> Interpreter<'a, '_> {
         matches!(self.values.node(id), Node::Function(_) | Node::Class(_) | Node::Path(_))
     }
 
-    /// Keeps the values of names that are the same in all of `others` and now.
+    /// Gives an unknown value to each name that does not have the same value now and in all of `others`.
     pub(super) fn join(&mut self, others: &[HashMap<&'a str, Id>]) {
         let Some(frame) = self.frames.get(self.frame) else { return };
         let mut differ: HashSet<&'a str> = HashSet::default();
@@ -489,7 +489,7 @@ impl<'a> Interpreter<'a, '_> {
         names
     }
 
-    /// Returns the names of the frames around the current one, with the places of the frames.
+    /// Returns the names of the frames around the current frame, with the frames' indices.
     pub(super) fn outer_names(&self) -> Vec<(usize, HashMap<&'a str, Id>)> {
         let mut outer = Vec::new();
         let mut at = self.frame;
@@ -504,7 +504,7 @@ impl<'a> Interpreter<'a, '_> {
         outer
     }
 
-    /// Takes back the changes that a branch has made to outer names, and adds these names to `changed`.
+    /// Undoes the changes that a branch made to names of outer frames, and adds these names to `changed`.
     pub(super) fn take_back(
         &mut self,
         outer: &[(usize, HashMap<&'a str, Id>)],
@@ -519,7 +519,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Makes names of other frames unknown.
+    /// Gives names of other frames unknown values.
     pub(super) fn forget_in(&mut self, names: HashSet<(usize, &'a str)>) {
         for (at, name) in names {
             let unknown = self.fresh();
@@ -535,16 +535,16 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the names that only have literal values, and a different one if an exception was caught.
-    ///
-    /// The second map has the attributes of such a kind.
+    /// Returns the names (first map) and attributes (second map) with a value that depends only on whether an
+    /// exception was raised.
     pub(super) fn exception_flags(&mut self) -> &[HashMap<&'a str, Flag<'a>>; 2] {
         let (body, conditions, work) = (self.body, self.conditions, self.work);
         self.flags.get_or_insert_with(|| exception_flags(body, conditions, work))
     }
 }
 
-/// Returns whether a qualified name is in a list. An entry that ends with a dot stands for all members.
+/// Returns whether a qualified name is in a list. An entry that ends with a dot stands for all names that start with
+/// it.
 fn is_listed(path: &str, list: &[&str]) -> bool {
     list.iter()
         .any(|entry| if entry.ends_with('.') { path.starts_with(entry) } else { path == *entry })

@@ -1,19 +1,18 @@
-//! Judges the checks that are reached, and combines the judgements of all calls.
+//! Judges the checks that the interpreter reaches, and combines the judgements of all calls.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
 use ruff_python_ast::{CmpOp, Expr, ExprCall};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::super::CheckKind;
 use super::super::judge::Truth;
 use super::super::vacuity::Vacuity;
 use super::super::values::{Id, Node, Op, Type};
+use super::super::{CheckKind, FailsBy};
 use super::{Interpreter, Verdict};
 
-/// Verdicts on checks.
 impl<'a> Interpreter<'a, '_> {
-    /// Judges the check at `range`, if there is one. `truth` is the truth value of its condition.
+    /// Judges the check at `range`, if a check is there. `truth` is the truth value of its condition.
     pub(super) fn check(&mut self, range: TextRange, truth: Truth) {
         let Some(place) = self.places.get(&range.start()).copied() else { return };
         if self.conditions.get(place) != Some(&range) {
@@ -24,7 +23,7 @@ impl<'a> Interpreter<'a, '_> {
         {
             *general = true;
         }
-        let Some((kind, is_assertion)) = self.kinds.get(place).copied() else { return };
+        let Some((kind, fails_by)) = self.kinds.get(place).copied() else { return };
         let holds_if = !matches!(kind, CheckKind::FailsIf | CheckKind::Exit);
         let why = match truth {
             _ if kind == CheckKind::Tuple => Some(Vacuity::Tuple),
@@ -32,10 +31,11 @@ impl<'a> Interpreter<'a, '_> {
             Some((truth, why)) if truth == holds_if => Some(why),
             _ => None,
         };
-        let is_swallowed = self.catches.iter().any(|catch| match kind {
-            CheckKind::Exit => catch.exits,
-            _ if is_assertion => catch.assertions,
-            _ => catch.others,
+        let is_swallowed = self.catches.iter().any(|catch| match fails_by {
+            FailsBy::AssertionError => catch.assertions,
+            FailsBy::SystemExit => catch.exits,
+            FailsBy::EndOfProcess => false,
+            FailsBy::OtherException => catch.others,
         });
         let why = why.or(is_swallowed.then_some(Vacuity::Swallowed));
         if let Some(verdict) = self.verdicts.get_mut(place) {
@@ -53,7 +53,7 @@ impl<'a> Interpreter<'a, '_> {
             .is_some_and(|place| self.conditions.get(*place) == Some(&range))
     }
 
-    /// Judges the check at `range` with this condition.
+    /// Judges the check at `range`, and records whether its condition is about a generated collection.
     pub(super) fn check_condition(&mut self, range: TextRange, condition: Id, truth: Truth) {
         if let Some(place) = self.places.get(&range.start()).copied()
             && self.judge().is_general(condition)
@@ -64,7 +64,6 @@ impl<'a> Interpreter<'a, '_> {
         self.check(range, truth);
     }
 
-    /// Judges a call of an assertion function.
     pub(super) fn check_call(&mut self, call: &'a ExprCall) {
         if !self.is_check(call.range()) {
             return;
