@@ -1,4 +1,4 @@
-//! Compiles the C files of `src/linux` to the shared libraries that the crate contains.
+//! Compiles the C files of `src/linux` to shared libraries, which the crate embeds.
 
 use std::env::{self, VarError};
 use std::error::Error;
@@ -12,11 +12,12 @@ const COMPILED: [&str; 7] = [
     "-fPIC",
     "-fvisibility=hidden",
     "-fno-stack-protector",
-    // Otherwise calls would need functions that only glibc has.
+    // Disable fortified calls, because they need functions that only glibc has.
     "-U_FORTIFY_SOURCE",
 ];
-/// A library is linked with no other library: the program that loads it has a C library, and may have glibc or musl.
-/// It is a step of its own, because with `-nostdlib` zig's compiler does not find the C library's headers.
+/// The linker's arguments. A library is not linked with a C library, because the program that loads it already has
+/// glibc or musl. Linking is a separate step, because with `-nostdlib` zig's compiler does not find the C library's
+/// headers.
 const LINKED: [&str; 3] = ["-shared", "-nostdlib", "-s"];
 
 const NAMES: [&str; 2] = ["fixed", "forks"];

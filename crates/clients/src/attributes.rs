@@ -1,6 +1,6 @@
 //! Copies the extended attributes of a file: its access control list, and the attributes of user programs. If a file
-//! has a list, the group bits of its mode contain the mask of the list. In a copy without the list, they would become
-//! rights of the group. This module never touches other attributes, which belong to the system.
+//! has a list, the group bits of its mode contain the mask of the list. In a copy without the list, these bits would
+//! become rights of the group. This module never touches other attributes, which belong to the system.
 
 use std::collections::BTreeMap;
 use std::fs::File;

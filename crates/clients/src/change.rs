@@ -41,8 +41,8 @@ pub enum Action<'a> {
 pub enum ChangeError {
     #[error("it has no file for a project")]
     NoProjectFile,
-    /// The file is a symlink that leads out of the project. It is rejected because a repository may contain symlinks to
-    /// other files of the user.
+    /// The file is a symlink that leads out of the project. Such a symlink is rejected, because a repository may
+    /// contain symlinks to other files of the user.
     #[error(
         "{} leads out of the project, to {}; without --project, the user's file is changed",
         .file.display(),
@@ -103,7 +103,6 @@ impl Effect {
 #[derive(Debug)]
 pub struct Change {
     pub effect: Effect,
-    /// The name of the entry.
     pub name: String,
     pub file: PathBuf,
     /// The difference between the old and the new content. Empty if nothing changes.
@@ -112,8 +111,8 @@ pub struct Change {
     pub allows_code: bool,
     /// The names of further entries of this server in the file.
     pub others: Vec<String>,
-    /// Whether the client seems to be installed on this machine. Always true for a project's file and for a client on
-    /// Windows.
+    /// Whether the client seems to be installed on this machine. Always true if the file belongs to a project, or if
+    /// the client runs on Windows.
     pub is_found: bool,
     /// Whether the client runs on Windows and this program runs in WSL on the same machine.
     pub is_on_windows: bool,
@@ -267,8 +266,8 @@ impl Change {
                 shown.into_iter().chain(of_entry.into_iter().flatten()).collect();
             difference(client.format, &original, &new, &shown)
         };
-        // Let `claude` make only additions and removals. An update would need two `claude` commands, with the values of
-        // the entry as arguments. Every user of the machine can read arguments.
+        // Let `claude` make only additions and removals. An update would need two `claude` commands. It would also pass
+        // the other values of the existing entry as arguments, which every user of the machine can read.
         let is_theirs = client.writing == Writing::ClientsOwn
             && scope == Scope::User
             && matches!(effect, Effect::Add | Effect::Remove);

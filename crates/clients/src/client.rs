@@ -25,8 +25,8 @@ pub struct Client {
     pub programs: &'static [&'static str],
     pub writing: Writing,
     pub(super) windows: Windows,
-    /// The value of `QWED_MCP_RESULT_CHARS` in a new entry, in characters, if the client is known to pass only a part of a
-    /// longer result to the model.
+    /// The value of `QWED_MCP_RESULT_CHARS` in a new entry, in characters. Set only if the client passes only a part of
+    /// a longer result to the model.
     pub(super) result_chars: Option<u32>,
     /// The reasons for the values in this row, with their source.
     pub why: &'static str,
@@ -58,7 +58,7 @@ pub(super) enum Shape {
     Goose,
 }
 
-/// The location of a user's file.
+/// The path of a user's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// The file is below the home folder.
@@ -72,10 +72,10 @@ pub enum Place {
     Variable { name: &'static str, file: &'static str, else_home: &'static str },
 }
 
-/// The side of a Windows machine on which a client runs, if this program runs in WSL.
+/// The system on which a client runs, if this program runs in WSL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Windows {
-    /// The client runs in WSL, or keeps its file in WSL.
+    /// The client runs in WSL, or reads its file from WSL.
     InWsl,
     /// The client runs only on Windows. It uses `wsl.exe` to start a program in WSL.
     FromWsl,
@@ -93,7 +93,7 @@ pub enum Writing {
     PrintOnly(&'static str),
 }
 
-/// The location of Codex's file, which is the same on every system.
+/// The path of Codex's file, which is the same on every system.
 const CODEX: Place =
     Variable { name: "CODEX_HOME", file: "config.toml", else_home: ".codex/config.toml" };
 const CLAUDE_CODE: Place =

@@ -1,5 +1,5 @@
-//! Formats the difference that an edit makes, as a unified diff for people. It never shows a quoted value that this
-//! program did not write, because the value may be a key or a token.
+//! Formats the difference that an edit makes, as a unified diff for people. It hides each quoted value that is not
+//! known to be harmless, because the value may be a key or a token.
 
 use std::fmt::Write as _;
 
@@ -82,7 +82,7 @@ fn redacted(text: &str, format: Format, shown: &[String]) -> Vec<String> {
     redacted.lines().map(str::to_owned).collect()
 }
 
-/// A quoted text or a comment. `text` starts with it.
+/// A quoted text or a comment. The field `text` starts with this part, and extends to the end of the file.
 struct Part<'a> {
     text: &'a str,
     /// The length of the part in bytes, including its delimiters.
@@ -154,7 +154,7 @@ fn length_before(text: &str, close: &str, has_escapes: bool) -> Option<usize> {
     None
 }
 
-/// Returns whether a quoted text is a key. `behind` is the text after it, which decides this.
+/// Returns whether a quoted text is a key. `behind` is the text after the quoted text.
 fn is_key(behind: &str, format: Format) -> bool {
     match format {
         Format::Json => behind.trim_start().starts_with(':'),

@@ -57,7 +57,6 @@ impl Document {
         Ok(document)
     }
 
-    /// Returns the entries of all servers.
     pub(crate) fn servers(&self) -> Result<Vec<Server>, EditError> {
         match self.format {
             Format::Json => JsoncFile::parse(&self.text, self.key)?.servers(),

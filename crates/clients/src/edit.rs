@@ -1,5 +1,5 @@
-//! Defines the changes to one entry, and the reasons for which a file is not changed, for all formats. It never reads
-//! or writes a file.
+//! Defines the changes of one entry, and the errors that prevent a change, for all formats. It never reads or writes a
+//! file.
 
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -14,7 +14,6 @@ pub(super) enum Member {
 }
 
 impl Member {
-    /// Returns the value of the member as JSON.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
@@ -29,12 +28,13 @@ impl Member {
 pub(super) enum Edit {
     /// Sets the named member to a value.
     Set(&'static str, Member),
-    /// Adds the named member with a value. If the member exists, its value stays.
+    /// Adds the named member with a value. If the member exists, its value does not change.
     Default(&'static str, Member),
     /// Sets a key in the object that the named member contains. The second text is the key and the third is the value.
-    /// The other keys stay.
+    /// The other keys do not change.
     SetIn(&'static str, String, String),
-    /// Adds a key to the object that the named member contains, as `SetIn` does. If the key exists, its value stays.
+    /// Adds a key to the object that the named member contains, as `SetIn` does. If the key exists, its value does not
+    /// change.
     DefaultIn(&'static str, String, String),
 }
 
@@ -54,16 +54,17 @@ pub enum EditError {
     /// The file is not UTF-8, which all clients use.
     #[error("line {line}, column {column}: the file is not UTF-8")]
     NotUtf8 { line: usize, column: usize },
-    /// The named part of the file must be an object for the client, and is not.
+    /// The client expects an object in the named part of the file, but the file contains another value there.
     #[error("{0} is not an object")]
     NotAnObject(String),
-    /// A name occurs twice. The edit could change the wrong one, because clients differ in which duplicate they use.
+    /// A name occurs twice in an object. The edit could change the wrong member, because clients differ in which
+    /// duplicate they use.
     #[error("{0} occurs twice")]
     Twice(String),
     /// An object on one line has too many members. Breaking the line would take too long.
     #[error("{what} has more than {members_max} members on one line; format the file first")]
     OneLine { what: String, members_max: usize },
-    /// A TOML file has mixed line ends. The editor would keep only one kind.
+    /// A TOML file has mixed line ends. The TOML editor would convert them to one kind.
     #[error("it has two kinds of line ends, and an edit would change them; use one kind")]
     LineEnds,
     /// The edit changed more than the entry. This is a defect of this program.

@@ -60,8 +60,8 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// The programs that start another program, which one of their arguments names. The second text is the reason why an
-/// entry may use the program.
+/// The programs that start the program in their arguments. The second text is the reason why an entry may use the
+/// program.
 const LAUNCHERS: &[(&str, &str)] = &[
     ("uvx", "the documents of 0.2.x"),
     ("uv", "`uv run` and `uv tool run`"),
@@ -114,8 +114,8 @@ impl CommandLine {
             || (is_launcher && (runs_module || arguments.iter().any(|word| names_program(word))))
     }
 
-    /// Returns whether the command line starts the server in a way of version 0.2.x. That is a name that is looked up
-    /// on `PATH`, Python, or a launcher without a pinned version.
+    /// Returns whether the command line starts the server as entries of version 0.2.x did: by a name that is looked up
+    /// on `PATH`, by Python, or by a launcher without a pinned version.
     pub(crate) fn is_of_older_version(&self) -> bool {
         let Some(program) = self.0.first() else { return false };
         let is_path = program.contains(['/', '\\']) && stem(program) == PROGRAM;
@@ -130,13 +130,13 @@ impl CommandLine {
             .then_some(program.as_str())
     }
 
-    /// Returns the program of the command line, or an empty text if the command line is empty.
+    /// Returns the program, or an empty text if the command line is empty.
     pub(crate) fn program(&self) -> &str {
         self.0.first().map_or("", String::as_str)
     }
 
-    /// Returns the words of the command line that may be shown to people: the program, launchers, names of this server,
-    /// and names of options. All other words are left out, because they may be secrets.
+    /// Returns the words of the command line that are not secret: the program, launchers, names of this server, and
+    /// names of options. Leaves out all other words, because they may be secrets.
     pub(crate) fn shown(&self) -> impl Iterator<Item = &str> {
         let words = self.0.iter().map(String::as_str).enumerate();
         let is_shown = |(at, word): &(usize, &str)| {
@@ -186,12 +186,10 @@ fn names_program(word: &str) -> bool {
     is_requirement || stem(word) == PROGRAM
 }
 
-/// Returns whether a word is the name of a 0.2.x module that starts the server.
 fn names_module(word: &str) -> bool {
     MODULES.contains(&word)
 }
 
-/// Returns whether a word is the path of a 0.2.x module's file that starts the server.
 fn names_module_file(word: &str) -> bool {
     let word = word.replace('\\', "/");
     MODULE_FILES.iter().any(|file| word.ends_with(file))
@@ -204,11 +202,11 @@ fn is_option(word: &str) -> bool {
     is_short || word.strip_prefix("--").is_some_and(|name| name.chars().all(is_of_name))
 }
 
-/// The texts that an entry may contain regardless of the flags. None is a secret.
+/// The texts that an entry may contain regardless of the flags. They are not secret.
 const CONSTANTS: [&str; 8] = ["stdio", "custom", "local", "*", "wsl.exe", "-d", "--exec", "env"];
 
-/// Returns the texts of an entry that may be shown to people: some words of its command line, and values that this
-/// program wrote. All other values are left out, because they may be secrets.
+/// Returns the texts of an entry that are not secret: some words of its command line, and values that this program
+/// wrote. Leaves out all other values, because they may be secrets.
 pub(super) fn texts_shown(members: &Value, distribution: Option<&str>) -> Vec<String> {
     let is_own = |name: &str, value: &str| match name {
         ALLOW_CODE => value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"),
@@ -267,8 +265,8 @@ impl<'a> Wanted<'a> {
         self.result_chars.map(|chars| (RESULT_CHARS.to_owned(), chars.to_string()))
     }
 
-    /// Returns the edits that create the entry. `known` is the command line of an existing entry, which the edits
-    /// change instead.
+    /// Returns the edits that create the entry, or change an existing entry. `known` is the command line of the
+    /// existing entry, if there is one.
     pub(super) fn edits(&self, shape: Shape, known: Option<&CommandLine>) -> Vec<Edit> {
         let mut words = vec![self.launch.command.clone()];
         words.extend(self.launch.arguments.iter().cloned());

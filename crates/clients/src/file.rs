@@ -28,14 +28,12 @@ const SHARED: u32 = 0o666;
 /// The reason why a file could not be read or replaced. The file stays unchanged.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// The path leads to a folder, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// The path is a symlink to a file that does not exist. This program does not create that file, because the symlink
     /// may lead to an unexpected folder.
     #[error("{} is a broken symlink; create its target, or remove the link", .0.display())]
     Dangling(PathBuf),
-    /// The file is too large to be the configuration of a client.
     #[error("{} is larger than 16 MiB", .0.display())]
     TooLarge(PathBuf),
     /// The file's mode does not let its owner write.
@@ -47,7 +45,6 @@ pub enum FileError {
     /// Another program, probably the client, changed the file after it was read.
     #[error("{} was changed meanwhile by another program; run the command again", .0.display())]
     Changed(PathBuf),
-    /// A system call failed.
     #[error("failed to {action} {}: {source}", .path.display())]
     System { action: &'static str, path: PathBuf, source: io::Error },
 }
@@ -104,7 +101,6 @@ impl Original {
         }
     }
 
-    /// Returns the canonical path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -131,14 +127,13 @@ impl Original {
         self.content.as_ref().is_some_and(|content| content.mode & 0o200 == 0)
     }
 
-    /// Returns the content of the file. Returns `None` if the file does not exist.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.content.as_ref().map(|content| content.bytes.as_slice())
     }
 
     /// Replaces the content of the file. Keeps its mode, owner, group, access control list and attributes. Returns the
-    /// path of the backup, or `None` if the file was empty or missing. Even after an interruption, the path leads to
-    /// either the complete old file or the complete new file.
+    /// path of the backup, or `None` if the file was empty or missing. Even if the process is interrupted, the path
+    /// leads to the complete old file or to the complete new file.
     pub(crate) fn replace(&self, bytes: &[u8], scope: Scope) -> Result<Option<PathBuf>, FileError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let Some(content) = &self.content else {
@@ -323,8 +318,8 @@ fn with_real_folder(path: &Path) -> Result<PathBuf, FileError> {
     Ok(path.to_owned())
 }
 
-/// Syncs the names in a folder to the disk. Ignores errors, because some file systems do not support it, and the file
-/// is complete anyway.
+/// Syncs the names in a folder to the disk. Ignores errors, because some file systems do not support this. The file
+/// itself is already complete.
 fn sync(folder: &Path) {
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
 }

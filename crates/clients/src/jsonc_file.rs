@@ -49,7 +49,6 @@ impl JsoncFile {
         Ok(file)
     }
 
-    /// Returns the entries of all servers, in the order of the file.
     pub(crate) fn servers(&self) -> Result<Vec<Server>, EditError> {
         let Some(object) = self.servers_object()? else { return Ok(Vec::new()) };
         let server = |property: CstObjectProp| {
@@ -118,7 +117,7 @@ impl JsoncFile {
         if let Some(gap) = comma(node.next_siblings()) {
             rest.replace_range(gap..=gap, "");
         } else if let Some(gap) = comma(node.previous_siblings()) {
-            // The entry was the last member, so remove the comma before it. It would become a trailing comma.
+            // Remove the comma before the last member, because it would become a trailing comma.
             let comma = start - gap - 1;
             first.replace_range(comma..=comma, "");
         }

@@ -1,12 +1,14 @@
-//! Edits the configuration files of MCP clients. The crate knows where each client keeps its file and which shape this
-//! server's entry has in it, and adds and removes the entry.
+//! Edits the configuration files of MCP clients: adds and removes this server's entry. A table contains the path of
+//! each client's file and the shape of the entry.
 //!
 //! This crate changes only one entry of a file. It never edits a file that it cannot parse. It does not decide about
-//! the permissions of the server: it writes a permission into an entry only if a flag of the command line requests it.
+//! the permissions of the server. It writes a permission into an entry only if a flag of the command line requests the
+//! permission.
 //!
-//! This crate edits files, because most clients have no command that adds and removes an entry. Where such a command
-//! exists, the values of the entry's variables are arguments, which all users of the machine can read. An exception is
-//! Claude Code, because its running sessions overwrite the file (`claude`).
+//! This crate edits files itself, because most clients have no command that adds and removes an entry. Such a command
+//! would also receive the values of the entry's variables as arguments, and all users of the machine can read
+//! arguments. Claude Code is an exception, because its running sessions overwrite the file. The module `claude`
+//! therefore runs its command.
 //!
 //! This crate is an internal part of `qwed-mcp`. Its API has no promise of stability.
 

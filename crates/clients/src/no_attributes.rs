@@ -1,5 +1,5 @@
-//! Replaces the module `attributes` where extended attributes are not copied: on systems other than Linux, and in
-//! portable builds. It never reads or writes an attribute.
+//! Replaces the module `attributes` on systems other than Linux, and in portable builds. This module never reads or
+//! writes an attribute.
 
 use std::fs::File;
 use std::io;

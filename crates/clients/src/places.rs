@@ -21,13 +21,13 @@ const SHARED_PROGRAM_FOLDERS: [&str; 3] = ["/opt/homebrew/bin", "/usr/local/bin"
 #[error("there is no home folder; set HOME to an absolute path")]
 pub struct NoHome;
 
-/// The folders and programs of a user, as the environment variables name them.
+/// The folders and programs of a user, according to the environment variables.
 #[derive(Debug, Clone)]
 pub struct Places {
     home: PathBuf,
     config: PathBuf,
     is_macos: bool,
-    /// The names and values of the clients' own variables that name a folder.
+    /// The environment variables of clients that contain the path of a folder, with their values.
     named: Vec<(&'static str, PathBuf)>,
     path: OsString,
     temporary: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Reads the folders with `lookup`. It takes the name of a variable and returns the value.
+    /// Reads the folders from environment variables. `lookup` takes the name of a variable and returns its value.
     pub fn from_lookup(
         lookup: impl Fn(&str) -> Option<OsString>,
         is_macos: bool,
@@ -92,7 +92,8 @@ impl Places {
         there.or(files.first()).cloned()
     }
 
-    /// Returns the WSL distribution in which this program runs. Returns `None` if the client does not run on Windows.
+    /// Returns the WSL distribution in which this program runs. Returns `None` outside of WSL, or if the client runs in
+    /// WSL too.
     pub(super) fn distribution_for(&self, client: &Client) -> Option<&str> {
         self.distribution.as_deref().filter(|_| client.windows == Windows::FromWsl)
     }
@@ -124,8 +125,8 @@ impl Places {
     }
 
     /// Returns whether a path is in a folder in which the system deletes files. Returns false for a path below the home
-    /// folder, even if the home folder is in such a folder. In that case, the clients' configurations vanish together
-    /// with the path.
+    /// folder, even if the home folder is in such a folder. In that case, the system deletes the clients'
+    /// configurations together with the path.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let is_in = |path: &Path, folder: &Path| {
             path.starts_with(folder)

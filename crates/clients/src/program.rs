@@ -1,5 +1,5 @@
-//! Chooses the command of an entry. It is a path of this program that stays valid, or `uvx`, which downloads this
-//! program again. This module never writes an entry.
+//! Chooses the command of an entry. The command is a path of this program that stays valid, or `uvx`, which downloads
+//! this program again. This module never writes an entry.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub enum Note {
     ByLink { program: PathBuf, why: &'static str },
     /// The entry starts the program by a path that contains the version, because no symlink leads to the program.
     Versioned { why: &'static str },
-    /// The entry starts the program in a folder of builds.
+    /// The entry starts the program in the folder of a Cargo build.
     BuildFolder,
 }
 
@@ -53,7 +53,7 @@ enum Instead {
     /// The next version will have a different path, so the entry starts a symlink on `PATH` that leads to the newest
     /// version.
     Link,
-    /// The path is in a folder of builds. The user built the program, so a note is enough.
+    /// The path is in the folder of a Cargo build. The user built the program, so a note is enough.
     Note,
 }
 
@@ -67,7 +67,7 @@ struct Passing {
 /// The kinds of paths that do not stay valid. If several fit, the first one applies.
 const PASSING: &[Passing] = &[
     Passing {
-        // The folder of the cache can have any name, so look for its subfolders, such as `archive-v0`,
+        // The cache folder can have any name, so check the names of its subfolders, such as `archive-v0`,
         // `environments-v2` and `builds-v0`.
         fits: |path, _| {
             parts(path).any(|part| {

@@ -1,5 +1,5 @@
-//! Copies a skill into the folders in which agents look for skills, and removes it (<https://agentskills.io>). It never
-//! changes a file of another skill.
+//! Copies a skill (<https://agentskills.io>) into the folders from which agents load skills, and removes it again. It
+//! never changes a file of another skill.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,8 +67,8 @@ impl SkillFile {
     }
 }
 
-/// Returns the folders for skills of the user, or of a project: `.claude/skills` if Claude Code is there, and
-/// `.agents/skills` if other agents use it or Claude Code is not there. If `is_removal`, returns both.
+/// Returns the folders for skills of the user, or of a project: `.claude/skills` if Claude Code is used, and
+/// `.agents/skills` if `.agents` exists or Claude Code is not used. If `is_removal` is true, returns both.
 pub fn skill_folders(places: &Places, project: Option<&Path>, is_removal: bool) -> Vec<PathBuf> {
     let (claude, agents) = match project {
         Some(root) => (root.join(".claude"), root.join(".agents")),
@@ -85,8 +85,8 @@ pub fn skill_folders(places: &Places, project: Option<&Path>, is_removal: bool) 
 }
 
 impl SkillChange {
-    /// Prepares the addition or the removal of a skill in a folder for skills. Writes nothing. In a `project`, fails if
-    /// a symlink leads out of it.
+    /// Prepares the addition or the removal of a skill in a folder for skills. Writes nothing. With a `project`, fails
+    /// if a symlink leads out of the project.
     pub fn prepare(
         skill: &Skill,
         skills: &Path,
@@ -132,8 +132,8 @@ impl SkillChange {
         Ok(Self { effect, folder, scope, files })
     }
 
-    /// Makes the change. Adds to `backups` the paths of the backups of files that differed from this version's files,
-    /// also if a later file cannot be changed.
+    /// Makes the change. Adds to `backups` the path of each backup. Only files that differ from this version's files
+    /// are backed up. `backups` is complete even if the change fails for a later file.
     pub fn apply(&self, backups: &mut Vec<PathBuf>) -> Result<(), ChangeError> {
         match self.effect {
             SkillEffect::Add | SkillEffect::Update => {
@@ -161,7 +161,7 @@ impl SkillChange {
         for file in &self.files {
             let parents = file.path.ancestors().skip(1);
             for folder in parents.take_while(|folder| folder.starts_with(&self.folder)) {
-                // A folder with other files stays.
+                // This fails, as intended, for a folder with other files.
                 let _ = fs::remove_dir(folder);
             }
         }

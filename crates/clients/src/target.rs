@@ -36,7 +36,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Chooses the entry to change or to remove. `wanted` is the name that the command line gives, if it gives one.
+    /// Chooses the entry to change or to remove. `wanted` is the name from the command line, if there is one.
     pub(crate) fn choose(
         servers: &'a [Server],
         is_removal: bool,
@@ -78,8 +78,8 @@ impl<'a> Target<'a> {
         Ok(Self { name, server, others })
     }
 
-    /// Returns the first entry of this server, if there is one. Fails if an entry is to be removed and there are
-    /// several, because the command line must then name one.
+    /// Returns the first entry of this server, if there is one. For a removal, fails if several entries exist, because
+    /// the command line must then name one of them.
     fn only(
         ours: &[&'a Server],
         is_removal: bool,

@@ -1,5 +1,4 @@
-//! Adds the entry to files of every client and style, and removes it again, in memory. Nothing except the entry may
-//! change.
+//! Tests, in memory, that adding and removing the entry changes nothing else in files of each client and style.
 
 use serde_json::Value;
 
@@ -181,7 +180,7 @@ fn an_entry_that_is_there_keeps_what_no_flag_names() {
              {ALLOW_CODE} = \"true\"\nQWED_MCP_RESULT_CHARS = \"40000\"\n\n[z]\n"
         )
     );
-    // The value of a default stays too.
+    // An existing value of a default does not change either.
     let own = "A = \"b\" # too\nQWED_MCP_RESULT_CHARS = \"9000\"";
     let after = put(codex, &before.replace("A = \"b\" # too", own), "qwed", false);
     assert!(after.contains(own) && !after.contains("40000"), "{after}");
@@ -280,7 +279,7 @@ fn an_entry_that_is_no_object_or_is_there_twice_is_left_alone() {
     }
 }
 
-/// A generator of pseudo-random numbers. A seed always gives the same numbers.
+/// A generator of pseudo-random numbers. The same seed always produces the same numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -294,7 +293,7 @@ impl Dice {
         texts[self.roll(texts.len())]
     }
 
-    /// Returns white space or a comment. Either may stand between any two tokens. `end` is the line end.
+    /// Returns white space or a comment. Either is valid between any two tokens. `end` is the line end.
     fn gap(&mut self, end: &str) -> String {
         let end = end.to_owned();
         match self.roll(8) {
@@ -340,8 +339,8 @@ impl Dice {
     }
 }
 
-/// Checks that adding and removing the entry keeps all values and comments of a file, in their order. If the servers
-/// are on separate lines, the file must end up with the same bytes.
+/// Checks that adding and removing the entry preserves all values and comments of a file, in their order. If the
+/// servers are on separate lines, the file must end up with the same bytes.
 #[test]
 fn random_files_lose_nothing() {
     let cursor = super::client("cursor").unwrap();

@@ -31,7 +31,6 @@ impl TomlFile {
         Ok(file)
     }
 
-    /// Returns the entries of all servers, in the order of the file.
     pub(crate) fn servers(&self) -> Vec<Server> {
         let servers = self.servers_table().into_iter().flat_map(TableLike::iter);
         servers
@@ -95,7 +94,7 @@ impl TomlFile {
         let Some(Item::Table(entry)) = servers.and_then(|servers| servers.remove(name)) else {
             return;
         };
-        // Move comments above the entry to the text after it, because they may be about something else.
+        // Move comments above the entry to the text after it, because the comments may not be about the entry.
         let above = entry.decor().prefix().and_then(RawString::as_str).unwrap_or_default();
         if !above.contains('#') {
             return;

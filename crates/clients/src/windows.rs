@@ -1,5 +1,5 @@
-//! Finds folders of the Windows user, if this program runs in WSL. The code follows Microsoft's documentation and was
-//! not tested on Windows. It never changes a file.
+//! Finds folders of the Windows user, if this program runs in WSL. The code follows Microsoft's documentation, but was
+//! not tested on Windows. This module never changes a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) fn claude_desktop(places: &Places) -> Result<PathBuf, WindowsError> {
     let answer = ask(command).map_err(|source| WindowsError::Ask { program, source })?;
     let folder = answer.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     let path = match places.program("wslpath") {
-        // Prefer `wslpath`, because it knows where the Windows drives are mounted.
+        // Prefer `wslpath`, because it uses the actual mount points of the Windows drives.
         Some(wslpath) => {
             let mut command = Command::new(&wslpath);
             command.args(["-u", folder]);

@@ -1,5 +1,5 @@
-//! Finds the data folder of this program, which contains the store of the governed tools and the environments. It never
-//! creates the folder.
+//! Finds the data folder of this program. The folder contains the environments and the store of the governed tools.
+//! This module never creates the folder.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +16,7 @@ const OTHERS: u32 = 0o077;
 /// The name of this program's folder within the user's data folder.
 const NAME: &str = "qwed-mcp";
 
-/// The error if no home folder is known, so that the data folder is unknown.
+/// The error if the data folder is unknown, because no home folder is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("there is no home folder for data; set HOME, or set QWED_MCP_DATA_DIR to a folder")]
 pub struct NoDataFolder;
@@ -33,7 +33,8 @@ pub fn data_folder(configured: Option<&Path>) -> Result<PathBuf, NoDataFolder> {
 
 /// Returns this program's folder within the user's data folder. Fails if `folder` is relative.
 fn own(folder: &Path) -> Result<PathBuf, NoDataFolder> {
-    // If HOME is empty, `folder` is relative. Reject it, because it would depend on the current folder.
+    // If HOME is empty, `folder` is relative. Reject a relative folder, because it would depend on the current
+    // folder.
     if folder.is_absolute() { Ok(folder.join(NAME)) } else { Err(NoDataFolder) }
 }
 

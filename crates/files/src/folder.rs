@@ -1,9 +1,9 @@
-//! Lists, reads and removes folders while other processes may change them. The folders may have any content, and are
-//! accessed through file descriptors.
+//! Lists, reads and removes folders while other processes may change them. The folders may have any content.
 //!
-//! Every name is looked up in an open folder, and symlinks are not followed. So a process cannot redirect this module
-//! by exchanging a folder between a check and its use. This module opens only regular files and folders, and never
-//! waits for a process that writes. It never decides which user may read a file.
+//! Every name is looked up relative to the file descriptor of an open folder, and symlinks are not followed. So a
+//! process cannot redirect this module by exchanging a folder between a check and its use. This module opens only
+//! regular files and folders. It never waits for a process that writes to a pipe, and never decides which user may
+//! read a file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -26,7 +26,7 @@ const BLOCK_BYTES: u64 = 512;
 /// The maximum number of names in one listing while a folder is emptied.
 const BATCH: usize = 1024;
 
-/// The maximum number of attempts to empty a folder. A further attempt is needed if other processes fill the folder
+/// The maximum number of attempts to empty a folder. Another attempt is needed if another process adds entries
 /// meanwhile.
 const REMOVAL_ROUNDS_MAX: u32 = 16;
 
@@ -62,8 +62,8 @@ pub enum Kind {
 struct Identity(nix::libc::dev_t, nix::libc::ino_t);
 
 impl Stat {
-    /// Returns whether the entry is a regular file with a single hard link. A further hard link could be in any folder,
-    /// so the owner of the file may never have meant to show the file here.
+    /// Returns whether the entry is a regular file with a single hard link. A file with several hard links may come
+    /// from a folder that its owner never meant to show.
     pub fn is_plain_file(&self) -> bool {
         self.kind == Kind::File && !self.has_more_links
     }
@@ -120,7 +120,7 @@ impl Folder {
     pub fn folder(&self, name: &OsStr) -> io::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match openat(&self.0, name, flags, Mode::empty()) {
-            // For a symlink, some Unix systems return these errors instead of `ENOTDIR`. Return the same error on all
+            // Some Unix systems return these errors for a symlink, instead of `ENOTDIR`. Return the same error on all
             // systems.
             Err(Errno::ELOOP | Errno::EMLINK) => Err(io::ErrorKind::NotADirectory.into()),
             opened => Ok(Self(opened?)),
@@ -143,8 +143,8 @@ impl Folder {
         if !is_expected(&self.stat(name)?) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // Do not block. The entry may have been exchanged for a pipe since the check, and opening a pipe would wait for
-        // a process that writes.
+        // Do not block: the entry may have been exchanged for a pipe since the check, and opening a pipe waits for a
+        // writer.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let file = openat(&self.0, name, flags | OFlag::O_CLOEXEC, Mode::empty());
         match file {
@@ -163,14 +163,14 @@ impl Folder {
         Ok(readlinkat(&self.0, name)?)
     }
 
-    /// Creates a file in this folder. Only the server's Unix user may read or write it.
+    /// Creates a file in this folder. Only the server's Unix user may read or write the file.
     pub fn create_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         Ok(File::from(openat(&self.0, name, flags | OFlag::O_CLOEXEC, mode)?))
     }
 
-    /// Creates a folder in this folder. Only the server's Unix user may enter it.
+    /// Creates a subfolder. Only the server's Unix user may read, write or enter the subfolder.
     pub fn create_folder(&self, name: &OsStr) -> io::Result<()> {
         Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
     }
@@ -228,7 +228,7 @@ impl Folder {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
-    /// Gives the owner of an entry all rights to it. This is needed because scripts may remove all rights to a folder.
+    /// Gives the owner of an entry all rights to the entry, because scripts may have removed them.
     pub fn make_owners(&self, name: &OsStr) -> io::Result<()> {
         Ok(fchmodat(&self.0, name, Mode::S_IRWXU, FchmodatFlags::NoFollowSymlink)?)
     }
@@ -269,12 +269,12 @@ pub struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     All,
-    /// The walk visited only a part of the tree. It reached a limit, a folder could not be read, or a folder was moved
-    /// during the walk.
+    /// The walk visited only a part of the tree, because it reached a limit, could not read a folder, or a folder was
+    /// moved during the walk.
     Part,
 }
 
-/// A folder on the current path of a walk, with the names of its entries that the walk has not visited yet.
+/// A folder on the current path of a walk, with the names of its unvisited entries.
 struct Level {
     identity: Identity,
     names: Vec<OsString>,
@@ -295,8 +295,8 @@ impl Folder {
                 let Some(parent) = levels.last() else { break };
                 path.pop();
                 here = here.folder(OsStr::new(".."))?;
-                // Stop if the parent is a different folder. Tests that are still running may have moved the folder, and
-                // its new parent may be outside of the tree.
+                // Stop if the parent is a different folder. A process may have moved the folder, and its new parent
+                // may be outside of the tree.
                 if here.own_stat()?.identity != parent.identity {
                     return Ok(Reach::Part);
                 }
@@ -328,8 +328,7 @@ impl Folder {
         Ok(reach)
     }
 
-    /// Opens a folder in this folder, even if its owner has no rights to it. In that case, first gives the owner all
-    /// rights.
+    /// Opens a subfolder. If permission is denied, first gives the subfolder's owner all rights to it.
     pub fn folder_to_read(&self, name: &OsStr) -> io::Result<Self> {
         match self.folder(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -340,8 +339,8 @@ impl Folder {
         }
     }
 
-    /// Removes a folder in this folder with its content, or as much of the content as possible. Returns the error of
-    /// the first removal that failed. A missing folder is not an error.
+    /// Removes a subfolder with its content, or as much of the content as possible. Returns the error of the first
+    /// removal that failed. A missing subfolder is not an error.
     pub fn remove_tree(&self, name: &OsStr) -> io::Result<()> {
         let Some(top) = self.folder_to_empty(name)? else { return Ok(()) };
         let mut rounds_left = REMOVAL_ROUNDS_MAX;
@@ -349,8 +348,7 @@ impl Folder {
             top.remove_contents()?;
             rounds_left -= 1;
             match absent_is_done(self.remove_folder(name)) {
-                // Try again, because entries appeared while the folder was emptied. Another process may also be
-                // removing the same folder.
+                // Try again, because another process added entries while the folder was emptied.
                 Err(error)
                     if error.kind() == io::ErrorKind::DirectoryNotEmpty && rounds_left > 0 => {}
                 removed => return removed,
@@ -361,16 +359,16 @@ impl Folder {
     /// Removes the content of this folder, or as much of it as possible. Returns the error of the first removal that
     /// failed.
     ///
-    /// Subfolders are moved up into this folder before they are emptied. So no path gets long, and at any depth at most
-    /// two folders are open at the same time.
+    /// Subfolders are moved up into this folder before they are emptied. So at any depth, at most two folders are
+    /// open at the same time.
     pub fn remove_contents(&self) -> io::Result<()> {
         loop {
             let mut moved_up = 0;
             let emptied = self.empty(&mut |entry, _| {
                 let Some(folder) = self.folder_to_empty(entry)? else { return Ok(()) };
                 folder.empty(&mut |below, stat| {
-                    // Moving a folder changes the entry for its parent, which requires the right to write to the
-                    // folder. Ignore an error here, because the move then fails too.
+                    // Moving a folder changes its `..` entry, which requires the right to write to the folder. Ignore
+                    // an error here, because the move then fails too.
                     if !stat.is_owners {
                         let _ = folder.make_owners(below);
                     }
@@ -416,8 +414,8 @@ impl Folder {
         }
     }
 
-    /// Opens a folder in this folder, even if its owner has no rights to it. Returns `None` if the folder no longer
-    /// exists.
+    /// Opens a subfolder, after giving its owner all rights to it if necessary. Returns `None` if the subfolder no
+    /// longer exists.
     fn folder_to_empty(&self, name: &OsStr) -> io::Result<Option<Self>> {
         // Change the mode only if necessary, because the change costs as much disk access as the removal of a name.
         if !self.stat(name).is_ok_and(|stat| stat.is_owners) {

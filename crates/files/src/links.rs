@@ -9,8 +9,8 @@ use std::path::{Component, Path, PathBuf};
 /// The maximum number of symlinks in the resolution of one path, the same as in the kernel (`path_resolution(7)`).
 const LINKS_MAX: usize = 40;
 
-/// The part of the machine's file tree that a set of paths needs: the real files and folders, the symlinks that lead to
-/// them, and the folders that the resolution passes through.
+/// The closure of a set of paths: the real files and folders, the symlinks that lead to them, and the folders that
+/// the resolution leaves by `..`.
 #[derive(Debug, Default)]
 pub struct LinkClosure {
     real: BTreeSet<PathBuf>,
@@ -30,7 +30,7 @@ struct Way {
 }
 
 impl LinkClosure {
-    /// Adds `path`, with everything that its resolution visits. Returns whether `path` exists.
+    /// Adds `path`, with everything that the resolution of `path` visits. Returns whether `path` exists.
     pub fn add(&mut self, path: &Path) -> bool {
         let mut way = Way::default();
         let Some(real) = resolve(path, &mut way) else { return false };
@@ -40,9 +40,9 @@ impl LinkClosure {
         true
     }
 
-    /// Returns the real paths. Leaves out those that are below another real path.
+    /// Returns the real paths. Leaves out paths below another real path.
     pub fn real(&self) -> Vec<PathBuf> {
-        // The paths are sorted, so a folder comes before its content.
+        // A `BTreeSet` is sorted, so a folder comes before its content.
         let mut kept: Vec<PathBuf> = Vec::new();
         for path in &self.real {
             if !kept.iter().any(|folder| path.starts_with(folder)) {
@@ -95,7 +95,7 @@ fn resolve(path: &Path, way: &mut Way) -> Option<PathBuf> {
     let mut followed = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
-            // The root has no parent, so `..` stays at the root. The root always exists, so it needs no entry.
+            // In the root folder, `..` is the root folder itself. It always exists, so it needs no entry.
             if real.parent().is_some() {
                 way.folders.insert(real.clone());
                 real.pop();

@@ -1,10 +1,10 @@
 //! Checks that other users cannot change the admin's files, like sshd with `StrictModes` (`sshd_config(5)`). It never
 //! changes a mode or an owner.
 //!
-//! The policy, the tokens and the audit log are worthless if another user can write or replace them. So these files,
-//! and every folder and symlink in the resolution of their paths, must belong to root or to the user of this process.
-//! No other user may have permission to write to them. Rights from an access control list are detected too, because the
-//! group bits of the mode contain the mask of the list (`acl(5)`).
+//! The policy, the tokens and the audit log are worthless if another user can write or replace them. So root or the
+//! user of this process must own these files, and every folder and symlink in the resolution of their paths. No other
+//! user may have permission to write to them. Rights from an access control list are detected too, because the group
+//! bits of the mode contain the mask of the list (`acl(5)`).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -21,8 +21,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// remove or rename the files of other users.
 const STICKY: u32 = 0o1000;
 
-/// The error for a file, folder or symlink that other users can change, and that is in the resolution of a path. The
-/// text is for the admin and contains the path.
+/// The error if other users can change a file, folder or symlink in the resolution of a path. The text is for the
+/// admin and contains the path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unprotected {
     #[error(
@@ -46,8 +46,8 @@ fn require_protected_for(path: &Path, user: u32) -> Result<(), Unprotected> {
     let unknown = || Unprotected::Unknown { path: path.to_owned() };
     let absolute = std::path::absolute(path).map_err(|_| unknown())?;
     let places = places_on_the_way(&absolute).ok_or_else(unknown)?;
-    // Check from the root downwards, because a user that can change a folder can change everything below it. The error
-    // then names the topmost folder.
+    // Check from the root downwards, so that the error names the topmost folder: a user that can change this folder
+    // can replace everything below it.
     let mut ancestors: Vec<&Path> = places.iter().flat_map(|place| place.ancestors()).collect();
     ancestors.sort_unstable();
     ancestors.dedup();
@@ -106,7 +106,7 @@ mod tests {
         mode("c", 0o1777);
         assert_eq!(require_protected(&way), Ok(()));
 
-        // If the test does not run as root, its files do not belong to root. The check for root must then fail.
+        // If the test does not run as root, the check for root must fail, because the files do not belong to root.
         let owner = geteuid().as_raw();
         if owner != 0 {
             assert!(matches!(require_protected_for(&way, 0), Err(Unprotected::Owner { .. })));

@@ -1,9 +1,9 @@
-//! The audit log: calls, their callers and their outcomes. Each row has the hash of the previous row.
+//! The audit log: calls, their callers and their outcomes. Each row contains the hash of the previous row.
 //!
-//! Rows are only ever appended. An attacker who can write the file can still replace the whole chain. Only a head that
-//! was noted elsewhere reveals such a replacement, see `AuditLog::verify_audit`.
+//! Rows are only ever appended. An attacker with write access to the file can still replace the whole chain. Only the
+//! comparison with a head that was stored elsewhere reveals such a replacement, see `AuditLog::verify_audit`.
 //!
-//! This module defines the rows and verifies chains. The store keeps the rows.
+//! This module defines the rows and verifies chains. The store contains the rows.
 
 mod export;
 mod rows;
@@ -36,20 +36,21 @@ pub(super) use {
     verification::{BrokenRow, ClockSteps, Flaw},
 };
 
-/// The previous hash of the first row in a chain.
+/// The value of `previous` in the first row of a chain.
 pub(super) const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The maximum length of a tool's name, in characters. It is limited because clients choose the name.
+/// The maximum length of a tool's name, in characters. The length is limited, because clients choose the name.
 const TOOL_CHARS_MAX: usize = 200;
-/// The maximum size of the details of a row, in bytes. Of longer details, only the beginning and the size are recorded.
+/// The maximum size of the details of a row, in bytes. The store replaces longer details by their beginning and their
+/// size.
 const DETAILS_BYTES_MAX: usize = 16 * 1024;
-/// The number of characters that are recorded of details that are too long.
+/// The length of the beginning of details that are too long, in characters.
 const DETAILS_START_CHARS: usize = 4096;
 
 /// The event that a row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditEvent {
-    /// A governed tool was called.
+    /// A client called a governed tool, or sent a script.
     McpToolCall,
     /// The policy refused the call.
     PolicyBlocked,
@@ -108,7 +109,7 @@ impl ArgumentsHash {
     }
 }
 
-/// The outcome of a row, as one word. The modules that append rows about calls and runs define their own words.
+/// The outcome in a row, as one word. The modules that append rows about calls and runs define more words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditOutcome(&'static str);
 
@@ -117,7 +118,7 @@ impl AuditOutcome {
     pub const ALLOWED: Self = Self("ALLOWED");
     /// A call that waits for its turn. A later row has the call's outcome.
     pub const WAITING: Self = Self("WAITING");
-    /// A script or a run that begins.
+    /// A run that begins.
     pub const STARTED: Self = Self("STARTED");
     /// A script that could not be run.
     pub const NOT_RUN: Self = Self("NOT_RUN");
@@ -125,7 +126,7 @@ impl AuditOutcome {
     pub const CREATED: Self = Self("CREATED");
     /// A token that was revoked.
     pub const REVOKED: Self = Self("REVOKED");
-    /// A token that was created before tokens had rows in the log.
+    /// A token that an earlier version created without a row in the log.
     pub const FOUND: Self = Self("FOUND");
     /// The files of a run were removed.
     pub const REMOVED: Self = Self("REMOVED");
@@ -141,7 +142,7 @@ impl AuditOutcome {
     }
 }
 
-/// An entry to append. The store adds the time and the chain.
+/// An entry to append. The store adds the time, the row's number and the hashes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
     /// The id of the call. All entries about one call have the same id.
@@ -170,7 +171,7 @@ impl AuditEntry {
     }
 }
 
-/// The place of a row in the audit log.
+/// The number of a row in its chain, and the row's hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPlace {
     pub seq: i64,
@@ -184,7 +185,7 @@ pub struct Quota {
     pub runs_max: u64,
 }
 
-/// Formats a time as in the store. The texts sort in the order of the times.
+/// Formats a time as the store does. Sorting the texts also sorts the times.
 pub fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
@@ -210,7 +211,7 @@ impl AuditRow {
         row
     }
 
-    /// Adds the name of the replica to a row, if replicas share a store. Computes the row's hash again.
+    /// Adds the name of the replica to a row, and computes the row's hash again. Used if replicas share a store.
     pub(super) fn of_instance(self, instance: &str) -> Self {
         let mut row = Self { instance: Some(instance.to_owned()), ..self };
         row.hash = row.content_hash();

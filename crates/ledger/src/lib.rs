@@ -1,13 +1,13 @@
 //! The ledger: tokens, roles and the audit log.
 //!
-//! Users have tokens, and tokens have roles. Every decision and every run has rows in the audit log. One store keeps
-//! the tokens and the log: an embedded database, or a PostgreSQL database that replicas share. The ledger never decides
-//! about a call.
+//! A user has tokens, and each token has a role. Every decision and every run has rows in the audit log. One store
+//! contains the tokens and the log: an embedded database, or a PostgreSQL database that replicas share. The ledger
+//! never decides whether a call is allowed.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `user_name`, `roles` | the name of a user, and the permissions of a role |
-//! | `tokens` | tokens, and the callers whom they authenticate |
+//! | `tokens` | tokens, and the callers that they authenticate |
 //! | `audit` | the rows of the log, their chain, and its verification |
 //! | `store` | the database of tokens and rows |
 //! | `postgres` | the connection to a PostgreSQL database and the schema of this database |
@@ -15,14 +15,15 @@
 //!
 //! No other crate uses `rusqlite`.
 //!
-//! This is an internal part of `qwed-mcp`, without a promise of stability.
+//! This crate is internal to `qwed-mcp`. Its API may change in any release.
 
 #![expect(
     missing_docs,
     clippy::missing_errors_doc,
     reason = "an internal crate, whose error types state what can fail"
 )]
-// Only the store in PostgreSQL uses some of the code. The replacement has the signatures of the real module.
+// Without the feature `postgres`, some code is unused. The stubs in `postgres_absent.rs` have the signatures of the
+// real functions.
 #![cfg_attr(
     not(feature = "postgres"),
     allow(

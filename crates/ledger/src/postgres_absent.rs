@@ -4,11 +4,11 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// A database. There is none without the feature.
+/// A database. Without the feature, no value of this type exists.
 #[derive(Clone)]
 pub enum Database {}
 
-/// The address of a database. There is none without the feature.
+/// The address of a database. Without the feature, no value of this type exists.
 pub enum DatabaseUrl {}
 
 /// A right of the database role that no server needs.
@@ -34,7 +34,7 @@ impl DatabaseError {
 }
 
 impl DatabaseUrl {
-    /// Fails.
+    /// Always fails.
     pub fn parse(_: &Secret) -> Result<Self, UrlError> {
         Err(UrlError)
     }

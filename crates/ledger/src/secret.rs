@@ -1,6 +1,4 @@
 //! Texts that must never appear in a log.
-//!
-//! This module uses no other module of the crate.
 
 use std::fmt;
 

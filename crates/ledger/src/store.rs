@@ -89,7 +89,7 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Opens the store for reading, also from a read-only file.
+    /// Opens the store for reading. The file may be read-only.
     pub fn open_to_read(self) -> Result<Store, StoreError> {
         match self.shared() {
             Some(url) => postgres::open_to_read(url, self.folder),
@@ -97,8 +97,8 @@ impl<'a> StorePlace<'a> {
         }
     }
 
-    /// Returns the URL of the shared database, if the settings name one. There is no fallback to the store in the data
-    /// folder.
+    /// Returns the URL of the shared database, if the settings name one. The store in the data folder is then never
+    /// used.
     fn shared(self) -> Option<&'a Secret> {
         if self.url.is_some() && SqliteStore::is_in(self.folder) {
             tracing::warn!(
@@ -111,7 +111,7 @@ impl<'a> StorePlace<'a> {
 }
 
 impl Store {
-    /// Returns whether rows can be appended. If the last append has not succeeded, this appends a row and rolls it
+    /// Fails if rows cannot be appended. Unless the last append succeeded, this function appends a row and rolls it
     /// back.
     pub fn can_append(&self) -> Result<(), StoreError> {
         self.backend.can_append()
@@ -143,8 +143,8 @@ impl Store {
         Ok((self.add_token(new)?, token))
     }
 
-    /// Replaces a token by a new one of the same user and role, and appends rows about both. The new token is valid
-    /// for `span`, or by default for the original validity of the old one.
+    /// Replaces a token by a new token of the same user and role, and appends rows about both. The new token is valid
+    /// for `span`, or by default for the original validity of the old token.
     pub fn rotate_token(&self, id: TokenId, span: Option<Duration>) -> Result<Rotated, StoreError> {
         let token = Token::random().map_err(StoreError::Random)?;
         let span = span.map(|span| TimeDelta::from_std(span).map_err(|_| StoreError::Expiry));
@@ -157,7 +157,7 @@ impl Store {
         })
     }
 
-    /// Returns the caller with this token. `None` if the token is unknown, expired or revoked.
+    /// Returns the caller that this token authenticates. `None` if the token is unknown, expired or revoked.
     pub fn authenticate(&self, token: &Token) -> Result<Option<Caller>, StoreError> {
         self.authenticate_by(token, || self.now())
     }
@@ -172,7 +172,8 @@ impl Store {
         self.authenticate_by(token, || now)
     }
 
-    /// Calls `now` after the lookup, because the lookup updates the clock of a shared database.
+    /// Authenticates at the time `now`. Calls `now` after the lookup, because the lookup updates the clock of a
+    /// shared database.
     fn authenticate_by(
         &self,
         token: &Token,
@@ -199,13 +200,13 @@ impl Store {
         let store = self.clone();
         let is_active = move || {
             let found = store.token(id)?;
-            // Call `now` after the lookup, because the lookup updates the clock of a shared database.
+            // Call `now` after the lookup, so that a token that expires during the lookup is invalid.
             Ok(found.is_some_and(|record| record.state(store.now()) == TokenState::Active))
         };
         tokio::task::spawn_blocking(is_active).await.map_err(|_| StoreError::GivenUp)?
     }
 
-    /// Appends all entries as consecutive rows, or none. They are durable when this returns.
+    /// Appends all entries as consecutive rows, or none of them. The rows are durable when this function returns.
     pub fn append(&self, entries: &[AuditEntry]) -> Result<(), StoreError> {
         if entries.is_empty() {
             return Ok(());

@@ -122,7 +122,7 @@ fn a_file_that_is_not_ours_is_left_as_it_is() {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "{expected}");
     }
 
-    // A page of the log is damaged.
+    // One page of the audit log is damaged.
     let mut rotten = good.clone();
     let page = good.len() - 2 * 4096;
     rotten[page..page + 4096].fill(0xAA);
@@ -173,7 +173,7 @@ fn stores_come_and_go_at_once() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    // The last thread that closes the store removes the journal.
+                    // The last thread that closes the store removes the write-ahead log.
                     let store = Store::open_existing(folder.path()).unwrap();
                     store.tokens().unwrap();
                 }
@@ -199,7 +199,7 @@ fn a_token_opens_until_it_expires_or_is_revoked() {
     assert_eq!(store.authenticate(&ana_token).unwrap(), caller(&ana));
     assert_eq!(store.authenticate(&bob_token).unwrap(), caller(&bob));
 
-    // The token is valid exactly until it expires, by the time of the call.
+    // The token is invalid from the exact time of its expiry on.
     let expires = bob.expires.unwrap();
     assert_eq!(expires - bob.created, TimeDelta::days(1));
     let before = expires - TimeDelta::microseconds(1);
@@ -248,7 +248,7 @@ fn a_token_has_one_form_and_never_shows() {
         text.replace("qwedmcp_", "QWEDMCP_"),
         format!("{}=", &text[..50]),
         format!("{}+", &text[..50]),
-        // The bits after the last byte are not zero. This would be a second text for the same token.
+        // The unused bits of the last base64 character are not zero.
         format!("qwedmcp_{}B", "A".repeat(42)),
         "€".repeat(17),
         "x".repeat(1_000_000),
@@ -681,7 +681,7 @@ fn removed_inserted_and_moved_rows_are_found() {
             Flaw::Changed,
         ),
         (swap.to_owned(), 3, Flaw::Changed),
-        // The new value is not a valid text.
+        // The new value is not valid UTF-8.
         (
             "UPDATE audit SET run_id = CAST(x'80' AS TEXT) WHERE seq = 5".to_owned(),
             5,
@@ -792,8 +792,8 @@ fn the_database_refuses_what_is_no_append() {
     assert!(store.verify_audit(&[]).unwrap().is_intact());
 }
 
-/// This is not a test, but the process that the tests below start. It appends two rows at a time until it is killed. It
-/// prints a line when it has begun.
+/// Appends two rows at a time until it is killed. Prints a line after the first append. This is not a test, but the
+/// process that the tests below start.
 #[test]
 #[ignore = "a part of other tests"]
 #[expect(clippy::print_stdout, reason = "the test that started this waits for it")]
@@ -836,7 +836,7 @@ fn what_a_killed_process_appended_is_a_chain() {
         let store = Store::open(folder.path()).unwrap();
         let found = store.verify_audit(&[]).unwrap();
         assert!(found.is_intact(), "{found:?}");
-        // Rows that were appended together are both there.
+        // An append of two rows has written both rows or none.
         assert_eq!((found.unfinished, found.rows % 2), (UnfinishedRuns::default(), 0));
         assert!(found.rows > rows);
         rows = found.rows;
@@ -1014,7 +1014,6 @@ fn of_steps_of_the_clock_all_are_counted_and_some_are_named() {
     for step in 0..30 {
         // Every second row is five or six seconds older than the previous row. A step of five seconds is within the
         // tolerance, so it is not counted.
-        // counted.
         let back = if step < 3 { 5 } else { 6 };
         for seconds in [back, 0] {
             let time = time_text(start + TimeDelta::seconds(seconds));

@@ -1,7 +1,7 @@
-//! Tokens, and the callers whom they authenticate.
+//! Tokens, and the callers that they authenticate.
 //!
-//! A token is 256 random bits, and is shown once. The store keeps only its hash, so a stolen store contains no usable
-//! token. A plain hash suffices, because 256 random bits cannot be guessed.
+//! A token consists of 256 random bits. It is shown only once. The store contains only the token's hash, so a stolen
+//! store contains no usable token. A plain hash suffices, because 256 random bits cannot be guessed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ const TOKEN_BYTES: usize = PREFIX.len() + 43;
 /// SHA-256 of a token's text.
 pub(crate) type TokenHash = [u8; 32];
 
-/// The secret that a caller sends.
+/// The secret that a caller sends with each request.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -38,8 +38,8 @@ impl Token {
         Ok(Self(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// Parses a token. `None` if `text` does not have the form of a token. `Store::authenticate` checks whether the
-    /// token is valid.
+    /// Parses a token. Returns `None` if `text` does not have the form of a token. `Store::authenticate` checks
+    /// whether the token is valid.
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != TOKEN_BYTES {
             return None;
@@ -65,7 +65,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The number of a token, which is not secret.
+/// The number of a token. The number is not secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct TokenId(pub(super) i64);
 
@@ -99,20 +99,20 @@ pub struct Caller {
 /// The credentials of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Presented {
-    /// The token of the request. Without it, governed tools use the server's own token.
+    /// The token of the request. If `None`, governed tools use the server's own token.
     pub token: Option<Secret>,
-    /// The caller whom the transport authenticated. This caller owns the scripts of the request. For governed tools,
+    /// The caller that the transport authenticated. This caller owns the scripts of the request. For governed tools,
     /// `token` takes precedence.
     pub known: Option<Caller>,
 }
 
 impl Presented {
-    /// Returns the user whom the transport authenticated.
+    /// Returns the user that the transport authenticated.
     pub fn user(&self) -> Option<&UserName> {
         self.known.as_ref().map(|known| &known.user)
     }
 
-    /// Returns the proof for [`Self::user`].
+    /// Returns the kind of token that authenticated [`Self::user`].
     pub fn proof(&self) -> Option<Proof> {
         self.known.as_ref().map(|known| known.proof)
     }
@@ -123,12 +123,12 @@ impl Presented {
 pub enum Proof {
     /// A token of the store.
     Token(TokenId),
-    /// An access token of the team's authorization server.
+    /// An access token of the configured authorization server.
     Access { expires: DateTime<Utc> },
 }
 
 impl Proof {
-    /// Returns the proof as two columns of a database: the number of a token, and the expiry of an access token.
+    /// Returns the values for two database columns: the number of a token, and the expiry of an access token.
     pub fn to_columns(self) -> (Option<i64>, Option<DateTime<Utc>>) {
         match self {
             Self::Token(TokenId(id)) => (Some(id), None),
@@ -136,14 +136,14 @@ impl Proof {
         }
     }
 
-    /// Returns the proof from the columns of [`to_columns`](Self::to_columns). `None` if both are empty.
+    /// Parses the values from [`to_columns`](Self::to_columns). Returns `None` if both columns are empty.
     pub fn of_columns(token: Option<i64>, expires: Option<DateTime<Utc>>) -> Option<Self> {
         let of_token = token.map(|id| Self::Token(TokenId(id)));
         of_token.or(expires.map(|expires| Self::Access { expires }))
     }
 }
 
-/// The form in logs and receipts: the number of a token, or `oauth`.
+/// Formats the proof for logs and receipts: the number of a token, or `oauth` for an access token.
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -180,7 +180,7 @@ pub struct Replacement {
     pub id: TokenId,
     pub hash: TokenHash,
     pub created: DateTime<Utc>,
-    /// How long the new token is valid; `None` for the original validity of the replaced token.
+    /// The validity of the new token. `None` means the original validity of the replaced token.
     pub span: Option<TimeDelta>,
 }
 
@@ -228,11 +228,11 @@ impl TokenRecord {
 /// The result of revoking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revoked {
-    /// The token is revoked by this call. Before, it was valid or had expired.
+    /// This call revoked the token. Before the call, the token was valid or expired.
     Now,
     /// The token was already revoked before this call.
     Before,
-    /// Unknown: no token has this id.
+    /// No token has this id.
     Unknown,
 }
 
@@ -243,7 +243,7 @@ pub enum Replaced {
     Now(Box<TokenRecord>),
     /// The token was already revoked, so nothing was done.
     Revoked,
-    /// Unknown: no token has this id.
+    /// No token has this id.
     Unknown,
 }
 
@@ -254,6 +254,6 @@ pub enum Rotated {
     Now(Box<TokenRecord>, Token),
     /// The token was already revoked, so nothing was done.
     Revoked,
-    /// Unknown: no token has this id.
+    /// No token has this id.
     Unknown,
 }

@@ -23,8 +23,7 @@ pub fn canonical_json(value: &Value) -> String {
             text.push(character);
             continue;
         }
-        // The character is inside a JSON string, where an escape is valid, because JSON contains only ASCII outside of
-        // strings.
+        // Escape the character. It is inside a JSON string, because JSON contains only ASCII outside of strings.
         for unit in character.encode_utf16(&mut [0; 2]) {
             // Ignore the result, because writing to a `String` cannot fail.
             let _ = write!(text, "\\u{unit:04x}");

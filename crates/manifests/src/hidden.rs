@@ -1,9 +1,9 @@
 //! Detects characters that programs read but people do not see, and characters that control a terminal.
 //!
 //! The table contains the characters with the Unicode property `Default_Ignorable_Code_Point` or `Bidi_Control`, and
-//! the control characters of terminals. It leaves out characters that people need for writing: the two joiners (U+200C,
-//! U+200D) and the first sixteen variation selectors (U+FE00 to U+FE0F). Many scripts and emoji would look different
-//! without them. This module never changes a text.
+//! the control characters of terminals. It leaves out the two joiners (U+200C, U+200D) and the first sixteen
+//! variation selectors (U+FE00 to U+FE0F), because many writing systems and emoji need them. This module never
+//! changes a text.
 
 /// The ranges of hidden characters: the first character, the last character, and the reason.
 const HIDDEN: [(char, char, &str); 20] = [

@@ -1,5 +1,4 @@
-//! Handles manifests of the parts that produce a result: verifies a skill's manifest before the skill is loaded, and
-//! creates the AI bill of materials.
+//! Verifies the manifest of a skill before the skill is loaded, and creates the AI bill of materials of a result.
 //!
 //! This crate is a part of [`qwed-mcp`](https://docs.rs/qwed-mcp), which exports the modules as `qwed_mcp::provenance`
 //! and `qwed_mcp::aibom`.

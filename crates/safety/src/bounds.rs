@@ -23,11 +23,11 @@ pub const NESTING_MAX: usize = 3_000;
 /// stack in a debug build, and a thread has 2 MiB by default.
 pub(super) const NESTING_SHALLOW_MAX: usize = 100;
 
-/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level, and a debug build
-/// needed 9 KiB. Only touched pages cost memory.
+/// The stack size for nesting up to [`NESTING_MAX`], in bytes. It provides 43 KiB for each level. A debug build needed
+/// 9 KiB. Only touched pages cost memory.
 const LARGE_STACK_BYTES: usize = 128 * 1024 * 1024;
 
-/// The depth of a source's nesting, by the stack that the analysis needs.
+/// The stack that the analysis of a source needs, according to the source's nesting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nesting {
     /// The default stack of a thread is large enough for the analysis.
@@ -39,7 +39,7 @@ pub(super) enum Nesting {
 }
 
 /// Estimates the depth of the syntax tree of `source`. The true depth may exceed the estimate by a small constant
-/// factor, for which the stack sizes have room.
+/// factor. The stack sizes allow for this factor.
 pub(super) fn nesting(source: &str) -> Nesting {
     if is_surely_within(source, NESTING_SHALLOW_MAX) {
         return Nesting::Shallow;
@@ -51,9 +51,9 @@ pub(super) fn nesting(source: &str) -> Nesting {
     }
 }
 
-/// Marks a byte of a word. The word may be a keyword.
+/// Marks a letter, a digit or an underscore: a byte of a word that may be a keyword.
 const WORD: u8 = 1;
-/// Marks a sign that can only add a link to a chain of operators or attributes.
+/// Marks a byte that can only add a link to a chain of operators or attributes.
 const LINK: u8 = 2;
 /// Marks a byte at which the scan stops outside of string literals.
 const OTHER: u8 = 4;
@@ -89,7 +89,7 @@ fn is_kind(byte: u8, kind: u8) -> bool {
 }
 
 /// Returns whether a quick scan of the bytes proves that `source` nests at most `max` levels. The scan computes the
-/// same estimate as the pass over the tokens, but assumes that any word may be a keyword. It takes a fraction of the
+/// same estimate as the pass over the tokens, but counts every word as a keyword. The scan takes a fraction of the
 /// time. Returns false if only the lexer can decide.
 pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
     let bytes = source.as_bytes();
@@ -126,8 +126,7 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
             }
             Some(b'\n' | b'\r') if !depth.outer.is_empty() => continue,
             Some(b'\n' | b'\r') => {
-                // Each block indents by at least one column, so the number of blanks is an upper bound of the number of
-                // blocks.
+                // Each block is indented by at least one column. So there are at most as many blocks as blanks.
                 depth.blocks = length_of(bytes, at, is_blank);
                 TokenKind::Newline
             }
@@ -159,8 +158,8 @@ pub(super) fn is_surely_within(source: &str, max: usize) -> bool {
 }
 
 /// Returns the index after the string literal with its first quote at `start`, and an upper bound of the nesting inside
-/// of the literal. Returns `None` if only the lexer can decide, for example because the expressions of an interpolated
-/// string contain more than brackets and strings without brackets.
+/// of the literal. Returns `None` if only the lexer can decide, for example because an expression in an interpolated
+/// string contains a brace, or a string with brackets.
 fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usize, usize)> {
     let rest = bytes.get(start..)?;
     let is_long = matches!(rest, [a, b, c, ..] if a == b && b == c);
@@ -203,7 +202,8 @@ fn after_text(bytes: &[u8], start: usize, is_interpolated: bool) -> Option<(usiz
             b')' | b']' => open -= 1,
             _ => {}
         }
-        // Each sign counts three levels: two for a bracket, and one for a keyword that may follow the sign.
+        // Each byte that is not a letter or digit counts three levels: two because it may be a bracket, and one for a
+        // keyword that may follow it.
         let counts = open > 0 && inner.is_none() && !byte.is_ascii_alphanumeric();
         within += usize::from(counts) * 3;
     }
@@ -258,16 +258,16 @@ pub(super) fn with_large_stack<T: Send>(
 }
 
 /// The running estimate of the nesting. It counts the open blocks, the open brackets, and in each bracket the operators
-/// since the last comma. `a + b + c` and `a.b.c` nest to the left, one level for each operator.
+/// since the last comma. An operator counts as one level, because `a + b + c` and `a.b.c` nest to the left.
 #[derive(Debug, Default)]
 struct Depth {
     /// The number of open indented blocks.
     blocks: usize,
-    /// The levels of the brackets and interpolated strings around the innermost one, from the outside in.
+    /// All open levels except the innermost level, from the outside in.
     outer: Vec<Level>,
     /// The level of the innermost bracket, or of the statement if no bracket is open.
     innermost: Level,
-    /// The sum of the depths of the levels in `outer`, maintained so that a token costs constant time.
+    /// The sum of the depths of the levels in `outer`. It is stored so that each token takes constant time.
     outer_sum: usize,
 }
 
@@ -299,7 +299,7 @@ impl Depth {
             | TokenKind::Lbrace
             | TokenKind::FStringStart
             | TokenKind::TStringStart => {
-                // A bracket may be a call or a subscript, which adds a link to the chain before it.
+                // A bracket may start a call or a subscript, which adds a link to the chain before the bracket.
                 self.innermost.chain += 1;
                 self.outer_sum += self.innermost.depth();
                 self.outer.push(std::mem::take(&mut self.innermost));
@@ -336,8 +336,8 @@ impl Depth {
         self.estimate()
     }
 
-    /// Consumes the words, blanks and signs before the next byte of kind `OTHER`, and returns the number of these
-    /// bytes. For speed, the loop does not branch on the kinds of the other bytes.
+    /// Consumes the bytes before the next byte of kind `OTHER`, and returns the number of these bytes. The loop
+    /// branches on no other kind of byte, for speed.
     #[expect(clippy::indexing_slicing, reason = "the table has a row for each byte")]
     fn after_links(&mut self, bytes: &[u8]) -> usize {
         let (mut last, mut links, mut count) = (0, 0, 0);

@@ -1,7 +1,7 @@
 //! Checks the encoding that a source declares (PEP 263). Never decodes anything.
 //!
-//! If a source declares an encoding other than UTF-8, Python may execute a different program than the analysis has
-//! read. For example, under `utf-7` or `unicode_escape`, the text of a comment can decode to statements.
+//! If a source declares an encoding other than UTF-8, Python may execute a different program from the analysed one. For
+//! example, under `utf-7` or `unicode_escape`, the text of a comment can decode to statements.
 
 use ruff_text_size::TextSize;
 
@@ -9,19 +9,20 @@ use super::finding::{FindingKind, RawFinding};
 use super::knowledge::index::INDEX;
 use super::rules::Special;
 
-/// The names of encodings under which Python reads a source as under UTF-8, in lower case and with `-` instead of `_`.
+/// The names of encodings under which Python reads a source exactly as under UTF-8. The names are in lower case, and
+/// contain `-` instead of `_`.
 const SAME: &[&str] = &["ascii", "us-ascii", "utf", "utf-8", "utf-8-sig", "utf8"];
 
-/// The prefixes of the names of encodings that extend ASCII. Under these encodings, Python reads a source of only ASCII
-/// characters as under UTF-8.
+/// The prefixes of the names of encodings that extend ASCII. Under these encodings, Python reads a pure ASCII source
+/// exactly as under UTF-8.
 const EXTEND_ASCII: &[&str] =
     &["latin-1", "latin1", "iso-8859-", "iso8859-", "cp125", "windows-125"];
 
-/// Finds an encoding declaration in the first two lines, if the source reads differently under that encoding than under
-/// UTF-8.
+/// Returns a finding if one of the first two lines declares an encoding under which the source may differ from its
+/// UTF-8 text.
 ///
-/// Stricter than Python. Depending on how Python receives the source, it treats a lone carriage return as the end of a
-/// line or not. Here, a declaration counts if either reading finds it.
+/// This check is stricter than Python. Whether Python treats a lone carriage return as the end of a line depends on how
+/// it receives the source. Here, a declaration counts under either interpretation.
 pub(super) fn declared(source: &str) -> Option<RawFinding> {
     let (head, rest) = source.split_once('\n').unwrap_or((source, ""));
     let by_line_feed = [head, rest.split('\n').next().unwrap_or_default()];
@@ -61,8 +62,8 @@ fn is_same(name: &str, source: &str) -> bool {
     SAME.contains(&name.as_str()) || (source.is_ascii() && extends_ascii())
 }
 
-/// Returns the name of the encoding that a line declares, by the pattern of PEP 263: `^[ \t\f]*#.*?coding[:=][
-/// \t]*([-_.a-zA-Z0-9]+)`.
+/// Returns the name of the encoding that a line declares, by the pattern of PEP 263:
+/// `^[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)`.
 fn encoding_in(line: &str) -> Option<&str> {
     let line = line.trim_start_matches('\u{feff}').trim_start_matches([' ', '\t', '\u{c}']);
     let comment = line.strip_prefix('#')?;

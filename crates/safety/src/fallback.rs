@@ -1,10 +1,10 @@
-//! Searches sources that do not parse for the rules' raw patterns. Such a source has no syntax tree, so only its text
-//! is compared.
+//! Searches the text of a source for the patterns of the rules, if the source cannot be parsed. Such a source has no
+//! syntax tree.
 
 use super::finding::{FindingKind, RawFinding};
 use super::rules::{self, Rule, Target};
 
-/// Finds the rules' patterns that occur in `source`, in the order of the rule table.
+/// Returns a finding for each pattern of the rules that occurs in `source`.
 pub(super) fn patterns(source: &str) -> Vec<RawFinding> {
     let mut findings = Vec::new();
     for rule in rules::all() {

@@ -54,7 +54,7 @@ pub struct Finding {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Analysis {
-    /// The reasons why the script must not run, in source order. Empty if it may run.
+    /// The reasons why the script must not run, in source order. Empty if the script may run.
     pub findings: Vec<Finding>,
     /// The notes in source order. A note is about a permitted use that is worth knowing.
     pub notes: Vec<Finding>,
@@ -94,7 +94,7 @@ pub enum FindingKind {
     },
     /// A declared encoding that is not UTF-8.
     Encoding(String),
-    /// A raw pattern of a rule, in a source that does not parse.
+    /// A text pattern of a rule, in a source that does not parse.
     Pattern(&'static str),
     /// A source that does not parse, with the parser's reason.
     SyntaxError(String),
@@ -120,7 +120,7 @@ impl PartialEq for Finding {
 impl Eq for Finding {}
 
 impl Finding {
-    /// Returns the identifier of the rule that found it, in the form `family/name`.
+    /// Returns the identifier of the finding's rule, in the form `family/name`.
     pub fn rule_id(&self) -> Option<&'static str> {
         self.rule.map(|rule| rule.id)
     }

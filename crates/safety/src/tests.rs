@@ -135,7 +135,7 @@ fn everything_in_the_table_of_libraries_is_found_where_it_is_given_a_file() {
     assert!(judged > 300, "{judged}");
 }
 
-/// Scripts may use libraries in memory, and members that only share the name of a dangerous module.
+/// Scripts may use libraries without files, and members that only share their name with a dangerous module.
 #[test]
 fn libraries_pass_without_files() {
     for source in [
@@ -156,7 +156,8 @@ fn libraries_pass_without_files() {
     }
 }
 
-/// The statements that have certainly run before a use decide whether a name is the script's own or a builtin.
+/// A name is the script's own only if a statement that binds the name has certainly run before the use. Otherwise it
+/// may be a builtin.
 #[test]
 fn an_own_name_shadows_a_builtin_only_where_it_certainly_does() {
     for (source, is_blocked) in [
@@ -323,7 +324,7 @@ fn false_alarms_that_were_found_are_gone() {
     }
 }
 
-/// An instance keeps its class wherever the script stores it. Each source calls `open("w")` on such an instance.
+/// The analysis follows an instance wherever the script stores it. Each source calls `open("w")` on an instance of `P`.
 #[test]
 fn instances_are_followed_through_the_scripts_own_code() {
     for source in [
@@ -419,7 +420,7 @@ fn texts_are_followed_through_the_scripts_own_code() {
     }
 }
 
-/// `getattr` with an unknown name is refused only on objects that lead to others.
+/// `getattr` with an unknown name is refused only on objects that lead to other objects.
 #[test]
 fn computed_names_are_refused_where_they_lead_out() {
     for (source, is_blocked) in [
@@ -580,8 +581,8 @@ fn names_that_lead_to_names_without_end_are_refused_and_crash_nothing() {
         for n in 0..count {
             writeln!(chain, "a{} = ({})", n + 1, format_args!("((a{n}))")).unwrap();
         }
-        // If the source is read from the top, each name is already known. If a function above the chain uses the last
-        // name, the whole chain must be followed.
+        // Here, the value of each name is already computed when the next line uses the name. If a function above the
+        // chain uses the last name, the analysis must follow the whole chain.
         let forwards = format!("{chain}a{count}.system('id')");
         assert!(texts(&forwards)[0].contains("os.system"), "{count}");
         let backwards = format!("def f(): a{count}.system('id')\n{chain}f()");
@@ -689,8 +690,8 @@ mod shapes;
 fn steps_grow_with_the_source_and_no_faster() {
     let mut wrong = Vec::new();
     for shape in shapes::shapes() {
-        // The start of a source is the part that is not repeated, so it does not count. The sources are short, so that
-        // few reach their limit of steps.
+        // The start of a source does not count, because it is not repeated. The sources are short, so that few reach
+        // their limit of steps.
         let of = |source: String| (source.len(), analyze(&source).unwrap().steps);
         let start = of(shape.source(0));
         let [small, large] = [8, 16].map(|kib| of(shape.source(start.0 + kib * 1024)));
@@ -755,8 +756,8 @@ fn a_star_import_counts_among_any_number_of_others() {
     }
 }
 
-/// Sources that nest deeper with every repetition of their middle. Each row has the start, the middle and the end of a
-/// source.
+/// Sources that nest deeper with every repetition of the middle part. Each row has the start, the middle and the end of
+/// a source.
 const WORST: &[(&str, &str, &str)] = &[
     ("", "-", "1"),
     ("", "not ", "x"),
@@ -837,7 +838,7 @@ fn no_worst_case_source_crashes_the_analysis() {
     }
 }
 
-/// Pieces that are combined to sources. Some pieces change how the lexer reads other pieces.
+/// Pieces of text that a test combines to random sources. Some pieces change how the lexer reads other pieces.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "(", ")", "[", "]", "{", "}", "a", "1", "0or", " or ", "lambda:", "not ", "-", ".b", ",", ":",
@@ -1137,7 +1138,7 @@ fn assert_told_apart(pairs: &[(&str, &str)]) {
 #[test]
 fn sql_texts_and_methods_of_instances_are_judged_and_honest_siblings_pass() {
     assert_told_apart(&[
-        // A comment sign is inside of a string or a quoted name of SQL, where it does not start a comment.
+        // A comment delimiter does not start a comment inside of an SQL string or a quoted SQL name.
         (
             "import sqlite3\nc = sqlite3.connect(':memory:')\n\
              c.executescript(\"select 'a--b'; attach '/tmp/x' as z\")",
@@ -1362,7 +1363,7 @@ fn a_file_beside_the_inputs_has_a_remedy_of_its_own() {
     }
 }
 
-/// Scripts that try to open another file than an input, or to use an input in another way than to read it.
+/// Scripts that try to open a file that is not an input, or to do more with an input than to read it.
 #[rustfmt::skip]
 const NOT_READING_INPUTS: &[&str] = &[
     "open('/etc/passwd')",

@@ -1,8 +1,8 @@
 //! Counts the work of an analysis in steps. It never measures time, so a source gets the same result on every machine.
 //!
-//! One step is one evaluated expression, one name followed to a binding, one joined value, or a few bytes of a folded
-//! or judged string. A step takes at most about 0.1 µs. Any operation that may take more than linear time in the size
-//! of the source must be counted.
+//! One step is one evaluated expression, one name followed to a binding, one merge of values, or a few bytes of a
+//! folded or judged string. A step takes at most about 0.1 µs. Any operation that may take more than linear time in the
+//! size of the source must be counted.
 
 use foldhash::HashMap;
 use std::cell::{Cell, RefCell};
@@ -12,8 +12,8 @@ const STEPS_MIN: usize = 400_000;
 /// The number of additional steps for each byte of the source. Of 61,000 honest scripts, none takes more than a quarter
 /// of its limit.
 const STEPS_PER_BYTE: usize = 3;
-/// The maximum number of bytes of a string that may be split into characters. Up to this length, each byte costs more
-/// steps.
+/// The maximum length of a string that the analysis may split into characters, in bytes. The bytes up to this length
+/// cost more steps.
 const TAKEN_APART_BYTES: usize = 1024;
 /// The fixed cost of parsing a string as a formula or as code, in steps.
 const STARTED: usize = 32;
@@ -36,12 +36,10 @@ pub(super) const fn folding(bytes: usize) -> usize {
 pub(super) enum Judgement {
     /// The string is judged as a format string, which may name attributes.
     Attributes,
-    /// The string is judged as SQL.
     Sql,
-    /// The string is judged as a formula.
     Formula,
-    /// The string is parsed as code. The number is the nesting depth of strings of code, starting at 1 for a string in
-    /// the script.
+    /// The string is parsed as code. The number is 1 for a string in the script, 2 for a string of code in such a
+    /// string, and so on.
     Code(usize),
 }
 
@@ -59,7 +57,7 @@ impl Work {
         Self { steps: Cell::new(0), max, judged: RefCell::default() }
     }
 
-    /// Creates the counter for the search for checks, which may take fewer steps.
+    /// Creates the counter for the search for checks, which has its own limit of steps.
     pub(super) fn for_checks(source: &str) -> Self {
         Self { max: 20_000 + 20 * source.len(), ..Self::new(source) }
     }
@@ -71,7 +69,8 @@ impl Work {
     #[inline]
     pub(super) fn spend(&self, steps: usize) {
         let spent = self.steps.get();
-        // Above the limit, each call counts as one step, so that a test can check that the analysis stops soon.
+        // Above the limit, each call of `spend` counts as one step. This lets a test check that the analysis stops
+        // soon.
         let total = if spent > self.max { spent + 1 } else { (spent + steps).min(self.max + 1) };
         self.steps.set(total);
     }

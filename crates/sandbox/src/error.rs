@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::Tier;
 
-/// An error number (`errno(3)`) of the operating system. It can be serialized, to send it to another process.
+/// An error number (`errno(3)`) of the operating system. It can be serialized for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[error("{}", io::Error::from_raw_os_error(*.0))]
 pub struct OsError(i32);
@@ -39,8 +39,8 @@ impl<T, E: Into<OsError>> OrFail<T> for Result<T, E> {
 }
 
 impl OsError {
-    /// Returns whether this error means that the kernel refused a call: it lacks the feature, or a policy or limit of
-    /// the machine forbids the call.
+    /// Returns whether this error means that the kernel refused a call: the kernel lacks the feature, or a policy or
+    /// limit of the machine forbids the call.
     fn is_refusal(self) -> bool {
         use nix::libc::{EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS};
 
@@ -73,7 +73,7 @@ pub enum Layer {
     Seccomp,
     /// The sandbox of macOS.
     Seatbelt,
-    /// The start of the run's processes. It is not a layer, but it can fail like one.
+    /// The start of the run's processes. This is not a layer, but it can fail like a layer.
     Start,
 }
 
@@ -179,9 +179,9 @@ impl Layer {
 
 impl LaunchError {
     /// Returns whether the start failed because the kernel or container has no namespaces, or does not let this user
-    /// mount anything in them. These are known reasons for a tier below 3. All other errors are faults.
+    /// mount anything in a namespace. These are known reasons for a tier below 3. All other errors are faults.
     pub fn is_without_namespaces(&self) -> bool {
-        // Every variant that is not listed here is a fault. A variant that is added later counts as a fault too.
+        // List the known reasons, so that a new variant counts as a fault.
         let (Self::CreateNamespaces(error)
         | Self::MapIdentity(error)
         | Self::NameHost(error)

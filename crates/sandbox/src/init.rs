@@ -1,9 +1,9 @@
-//! Process 1 of a run's PID namespace: reaps orphans, and ends the run when the supervisor is gone. It never starts a
-//! process.
+//! Implements process 1 of a run's PID namespace. It reaps orphans, and ends the run when the supervisor dies. It
+//! never starts a process.
 //!
-//! Python is not process 1 itself, because the kernel does not deliver all signals to process 1 (`pid_namespaces(7)`).
-//! For example, `os.abort()` would not abort Python. When process 1 ends, the kernel kills every process of the run,
-//! even one that detached itself.
+//! Python is not process 1 itself, because the kernel does not deliver all signals to process 1
+//! (`pid_namespaces(7)`). For example, `os.abort()` would not abort Python. When process 1 ends, the kernel kills
+//! every process of the run, even a process that detached itself.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -23,7 +23,7 @@ use super::linux::READY;
 /// The hidden first argument that makes our binary process 1 of a run.
 pub(super) const INIT_ARGUMENT: &str = "__init";
 
-/// Reaps orphaned processes of the run until the supervisor is gone or kills this process.
+/// Reaps orphaned processes of the run until the supervisor dies or kills this process.
 pub(crate) fn reap_orphans() -> ExitCode {
     match reap_until_supervisor_ends() {
         Ok(()) => ExitCode::SUCCESS,
@@ -32,13 +32,13 @@ pub(crate) fn reap_orphans() -> ExitCode {
 }
 
 fn reap_until_supervisor_ends() -> io::Result<()> {
-    // Standard input is a socket. The supervisor holds its other end, and the run ends when that end closes.
+    // Standard input is one socket of a pair. The run ends when the supervisor's socket of the pair is closed.
     let mut supervisor = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let ended = SigSet::from_iter([Signal::SIGCHLD]);
     ended.thread_block()?;
     let ended = SignalFd::with_flags(&ended, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    // Leave the current folder, because the supervisor later detaches the machine's file tree, which contains it.
+    // Change to the root folder. `pivot_root(2)` moves only processes in the root folder to the run's file tree.
     chdir("/")?;
     supervisor.write_all(&READY)?;
     loop {
@@ -55,8 +55,8 @@ fn reap_until_supervisor_ends() -> io::Result<()> {
             return Ok(());
         }
         while let Ok(Some(_)) = ended.read_signal() {}
-        // `EINVAL` continues the loop: a real-time signal, which nix cannot represent, killed the child. The child was
-        // reaped anyway.
+        // Continue on `EINVAL`: the child was reaped. nix returns this error if a real-time signal killed the child,
+        // because nix cannot represent the signal.
         while !matches!(
             waitpid(None, Some(WaitPidFlag::WNOHANG)),
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)

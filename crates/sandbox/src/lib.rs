@@ -9,14 +9,14 @@
 //! launcher     own user → rlimits → capabilities 0 → no_new_privs → Landlock → seccomp → Python
 //! ```
 //!
-//! macOS has other steps. There a run is one process (see the module `macos`).
+//! On macOS a run is one process, with other steps (see the module `macos`).
 //!
 //! Each step has its own variant of [`LaunchError`]. A failed step ends the launch, because no layer is best effort.
-//! The [`Tier`] of a run states which layers it has. This crate never decides which tier is enough; the admin's setting
+//! The [`Tier`] of a run determines its layers. This crate never decides which tier is enough; the admin's setting
 //! `SandboxMode` does.
 //!
-//! The crate contains no `unsafe`. No code of ours runs between a fork and an exec: every process is started by
-//! `posix_spawn(3)` and confines itself.
+//! The crate contains no `unsafe`. None of its code runs between a fork and an exec: the processes above are started
+//! by `posix_spawn(3)` and confine themselves.
 //!
 //! This is an internal part of `qwed-mcp`, without a promise of stability.
 
@@ -31,8 +31,7 @@ mod error;
 mod init;
 #[cfg(all(target_os = "linux", not(qwed_portable)))]
 mod launcher;
-// All other modules use the interfaces of Linux through this module. On other systems `portable.rs` is compiled
-// instead.
+// All other modules use the interfaces of Linux through this module. On other systems `portable.rs` replaces it.
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
 mod linux;
 #[cfg(any(test, not(all(target_os = "linux", not(qwed_portable)))))]

@@ -1,5 +1,5 @@
-//! The order for a run, which the server sends to the supervisor, and the supervisor to the launcher. This module only
-//! encodes and decodes it.
+//! Encodes and decodes the order for a run. The server sends the order to the supervisor, which sends it to the
+//! launcher. This module never carries out an order.
 
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 
 /// The command that Python executes (`-c`). It runs the compiled bootstrap from standard input. The bootstrap then
-/// reads the script, which follows it in the same file.
+/// reads the script from the rest of standard input.
 ///
-/// The bootstrap runs in a namespace of its own. Its hooks stay in the interpreter until the interpreter ends, and must
-/// not keep the script's names alive until then.
+/// The bootstrap runs in its own global namespace. Its hooks live until the interpreter ends. In the script's
+/// namespace, they would keep the script's objects alive as long.
 pub(crate) const PYTHON_COMMAND: &str = "script = open(0, 'rb', closefd=False)
 exec(__import__('marshal').load(script), {'main': globals()})";
 
 /// The role of the launched interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Runs one script, with the rights of a script only.
+    /// Runs one script, and has only the rights of a script.
     Script,
     /// Forks for each script. Each child gives up its own rights. This role exists only at tier 3.
     ForkServer,
 }
 
-/// The number of runs of a server. These runs share the processors, and the pipes of their user.
+/// The number of concurrent runs of a server. They share the processors and their user's limit for pipes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbours {
     /// The current number of runs, including this one.
@@ -58,17 +58,18 @@ pub struct Order {
     pub group: Option<GroupOrder>,
     /// The settings that only a run in Seatbelt needs.
     pub seatbelt: Option<SeatbeltOrder>,
-    /// The properties that are the same each time. `None` for a usual run.
+    /// The properties that are the same each time the script runs. `None` for an ordinary run.
     pub fixed: Option<Fixed>,
     /// The length of the input that follows the order, in bytes. The input is the bootstrap's marshalled code, and the
     /// script.
     pub input_bytes: usize,
 }
 
-/// The properties of a run that are the same each time the program runs. All threads of such a run share one processor.
+/// The properties of a run that are the same each time the script runs. All threads of such a run share one
+/// processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fixed {
-    /// True if the addresses are the same.
+    /// True if memory addresses are the same, without address space randomization.
     pub addresses: bool,
     /// The start of the clocks, and the seed of random bits. `None` if both come from the machine.
     pub clock: Option<FixedClock>,
@@ -82,22 +83,22 @@ pub struct FixedClock {
     pub seed: u64,
 }
 
-/// The paths of the parts of macOS that confine a run.
+/// The settings of a run in Seatbelt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeatbeltOrder {
     /// Apple's program that sets the memory limit of the program that it executes.
     pub taskpolicy: PathBuf,
     /// The library that contains the sandbox functions.
     pub library: PathBuf,
-    /// The real interpreter, if the plan's program is another program that only executes it.
+    /// The real interpreter, if the plan's program is a wrapper that executes it.
     pub program_file: Option<PathBuf>,
     /// The length of the marshalled code by which Python enters the sandbox, in bytes. The input starts with this code.
     pub(crate) entry_bytes: usize,
 }
 
 impl SeatbeltOrder {
-    /// Returns the order with the paths of Apple's files. If tests pass the folder `stand_ins`, its files replace
-    /// Apple's.
+    /// Returns the order with the paths of Apple's files. Tests pass a folder with replacements for these files,
+    /// `stand_ins`.
     pub fn new(
         stand_ins: Option<&Path>,
         program_file: Option<PathBuf>,

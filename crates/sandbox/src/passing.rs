@@ -12,15 +12,14 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The number of the descriptor for pictures in Python, where the bootstrap expects it. The number is above all
+/// The number under which the bootstrap in Python expects the descriptor for pictures. The number is above all
 /// descriptors that the launcher has open, and below the limit for the script's descriptors (`RLIMIT_NOFILE`).
 pub(crate) const PICTURES_FD: RawFd = 20;
 
 /// The content of each message: one byte, with or without a descriptor.
 const BYTE: [u8; 1] = [b'+'];
 
-/// Sends a descriptor, or only the byte if there is no descriptor. Does not block on a socket to which nothing was sent
-/// before.
+/// Sends one byte, and `descriptor` with it if given. Does not block on a socket to which nothing was sent before.
 pub fn send(socket: impl AsFd, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut rights = SendAncillaryBuffer::new(&mut room);
@@ -56,7 +55,7 @@ pub fn receive(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     Ok(descriptor)
 }
 
-/// Gives the descriptor the number [`PICTURES_FD`], and leaves it open for the program that this process becomes or
+/// Duplicates the descriptor as [`PICTURES_FD`], without close-on-exec, for the program that this process becomes or
 /// starts.
 pub(super) fn hand_down(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
     let numbered = fcntl_dupfd_cloexec(descriptor, PICTURES_FD)?;

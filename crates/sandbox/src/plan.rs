@@ -1,4 +1,4 @@
-//! The whole policy for a run, as data: its readable and writable paths and its limits. This module enforces nothing.
+//! Defines the plan of a run as data: its readable and writable paths and its limits. This module enforces nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ struct SystemPath {
     why: &'static str,
 }
 
-/// Paths that the machine's programs need besides their own files. None of them is private: every user of the machine
+/// Paths that programs need in addition to their own files. They are not private, because every user of the machine
 /// can read them.
 const SYSTEM_PATHS: [SystemPath; 10] = [
     SystemPath { path: "/lib", why: "shared libraries" },
@@ -38,21 +38,21 @@ const MUSL_PATHS: &str = if cfg!(target_arch = "aarch64") {
     "/etc/ld-musl-x86_64.path"
 };
 
-/// Stores of package managers that keep each package in a folder of its own. A program in a store may need any package
-/// of this store, so a run of such a program may read the whole store. All packages are public.
+/// The package stores of Nix and Guix. If the interpreter is in a store, a run may read the whole store, because the
+/// interpreter may need any package in it. All packages are public.
 const STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
 
-/// Candidates for the scratch folder in the run's own file tree. The first candidate that does not overlap a readable
-/// path is taken, because rights in the scratch folder are rights in everything below it.
+/// Candidates for the path of the scratch folder in the run's own file tree. The first candidate that does not
+/// overlap a readable path is taken, because the run's rights to the scratch folder apply to everything below it.
 const SCRATCH_PLACES: [&str; 3] = ["/tmp", "/scratch", "/run/qwed-mcp/scratch"];
 
-/// Folders that are never readable, with everything below them: they are interfaces to the kernel, not files.
+/// Folders that are never readable, with everything below them, because they are interfaces to the kernel.
 const NEVER_READABLE: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// The paths that an interpreter reads, as it reports them itself.
+/// The paths that an interpreter reads, as the interpreter itself reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// The path by which the interpreter is called. From this path it locates its environment.
+    /// The path by which the interpreter is called. The interpreter locates its environment from this path.
     pub program: PathBuf,
     /// The dynamic loader, which the kernel executes together with the interpreter.
     pub loader: Option<PathBuf>,
@@ -79,7 +79,8 @@ pub struct Plan {
     pub readable: Vec<PathBuf>,
     /// The symlinks that lead to readable paths: the path and the target of each.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Folders on the way to readable paths. They are empty in the run's file tree.
+    /// Folders that the resolution of a readable path leaves by `..`. The run's file tree contains them without their
+    /// files.
     pub folders: Vec<PathBuf>,
     /// A folder of the machine in which the run may leave files and folders. `None` for scripts.
     pub artifacts: Option<ArtifactFolder>,
@@ -89,14 +90,14 @@ pub struct Plan {
     pub limits: Limits,
 }
 
-/// A folder of the machine that keeps its content after the run.
+/// A folder of the machine, in which files remain after the run.
 ///
-/// If the run has a file tree of its own, the run writes to a separate file system at the path of the folder. This file
-/// system enforces the limits. Its content is copied to the machine's folder after every process of the run is dead. So
-/// the folder never holds more than its limits.
+/// If the run has a file tree of its own, the run writes to a separate file system at the path of the folder. This
+/// file system enforces the limits. Its content is copied to the machine's folder after every process of the run is
+/// dead. So the machine's folder never exceeds the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactFolder {
-    /// The canonical path of the folder. It is the same in the machine's file tree and in the run's.
+    /// The canonical path of the folder, both in the machine's file tree and in the run's file tree.
     pub path: PathBuf,
     /// The maximum size of the folder's content, in bytes.
     pub bytes_max: u64,
@@ -145,9 +146,10 @@ impl Limits {
             memory_bytes,
             // Allow this much, because NumPy, Z3 and threads reserve gigabytes of address space that they never touch.
             address_space_bytes: (2 * memory_bytes).max(4096 * MIB),
-            // This number is enough for a thread pool of the default size (at most 32) and a process pool.
+            // Enough for a thread pool of the default size (at most 32) and a process pool.
             processes: 64,
-            // This number must stay below `syscalls::PROGRAM_FD`, so that no second program can be executed.
+            // Must stay below `syscalls::PROGRAM_FD`. Otherwise a script could reopen that descriptor and execute a
+            // program.
             open_files: 256,
             file_bytes: 64 * MIB,
             scratch_bytes: 128 * MIB,
@@ -174,19 +176,19 @@ pub enum PlanError {
     /// The interpreter was removed after it was found.
     #[error("the interpreter {0} no longer exists")]
     ProgramMissing(PathBuf),
-    /// A relative path. Its meaning would depend on the server's current folder.
+    /// A path from the admin is relative, so its meaning would depend on the server's current folder.
     #[error("QWED_MCP_READ_PATHS lists {0}, which is not an absolute path")]
     ReadPathRelative(PathBuf),
-    /// A path from the admin that does not exist. It is an error, so that a typing error is noticed.
+    /// A path from the admin does not exist. This is an error, so that the admin notices a typing error.
     #[error("QWED_MCP_READ_PATHS lists {0}, which does not exist")]
     ReadPathMissing(PathBuf),
-    /// A path that is not UTF-8, so it cannot be sent as text.
+    /// A path from the admin is not UTF-8, so it cannot be sent as text.
     #[error("QWED_MCP_READ_PATHS lists {0:?}, which is not UTF-8")]
     ReadPathNotText(PathBuf),
     /// Every candidate for the scratch folder overlaps a readable path.
     #[error("there is no place for the scratch folder, because scripts can read all candidates")]
     NoScratchPlace,
-    /// A path from the admin that no run may read: the root folder, or an interface to the kernel.
+    /// No run may read a path from the admin: it is the root folder, or an interface to the kernel.
     #[error("QWED_MCP_READ_PATHS lists {0}, which no script may read")]
     ReadPathRefused(PathBuf),
 }
@@ -277,16 +279,16 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns whether the run must stay one process, which may have threads. This applies to a confined script without
-    /// a PID namespace, so that killing its only process ends the run.
+    /// Returns whether the run must stay one process, which may have threads. This is true for a confined script
+    /// without a PID namespace, because killing its only process must end the run.
     pub fn is_one_process(&self) -> bool {
         self.tier < Tier::T3 && self.tier > Tier::Off && self.programs == Programs::None
     }
 
     /// Returns this plan for a run that may write to the artifact folder and may start the interpreter again. The
-    /// folder must exist and must not be a symlink. `None` if the folder's path is relative. Also `None` if the folder
-    /// overlaps a readable path or every candidate for the scratch folder: rights in one folder would be rights in the
-    /// other.
+    /// folder must exist and must not be a symlink. Returns `None` if the folder's path is relative. Also returns
+    /// `None` if the folder overlaps a readable path or every candidate for the scratch folder, because the rights to
+    /// one folder would apply to the other.
     pub fn for_project(mut self, artifacts: ArtifactFolder) -> Option<Self> {
         let folder = &artifacts.path;
         let taken = || taken(&self.readable, &self.links, &self.folders);
@@ -298,7 +300,7 @@ impl Plan {
             self.readable.iter().cloned().chain([folder.clone()]).collect();
         self.scratch = scratch_place(&with_folder, &self.links, &self.folders)?;
         if self.tier < Tier::T3 {
-            // Limit the size of each file, because at these tiers nothing else limits the folder's size during the run.
+            // Limit the size of each file, because below tier 3 nothing else limits the folder's size during the run.
             self.limits.file_bytes = self.limits.file_bytes.min(artifacts.bytes_max);
         }
         self.artifacts = Some(artifacts);
@@ -307,7 +309,7 @@ impl Plan {
     }
 }
 
-/// Returns whether a path is the store of a package manager that never changes a package.
+/// Returns whether a path is a package store, in which installed packages never change.
 pub fn is_store(path: &Path) -> bool {
     STORES.iter().any(|store| path == Path::new(store))
 }
@@ -318,7 +320,7 @@ pub fn may_be_readable(path: &Path) -> bool {
     real.parent().is_some() && !NEVER_READABLE.iter().any(|door| real.starts_with(door))
 }
 
-/// Returns the first candidate for the scratch folder that neither contains nor lies in any of these paths.
+/// Returns the first candidate for the scratch folder that neither contains any of these paths nor is below one.
 fn scratch_place(
     readable: &[PathBuf],
     links: &[(PathBuf, PathBuf)],

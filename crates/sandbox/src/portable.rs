@@ -10,16 +10,16 @@ use super::{GroupLimits, GroupOrder, Tier};
 /// False, because the tiers of Linux do not exist on this system.
 pub const IS_SUPPORTED: bool = false;
 
-/// True if this system has Seatbelt. Debug builds on Linux have stand-ins for it, for tests.
+/// True if this system has Seatbelt. Debug builds on Linux have replacements for Seatbelt, for tests.
 pub const HAS_SEATBELT: bool =
     cfg!(any(target_os = "macos", all(target_os = "linux", debug_assertions)));
 
-/// Returns 0, because there is no Landlock.
+/// Returns 0, because this system has no Landlock.
 pub fn supported_abi() -> u8 {
     0
 }
 
-/// Returns false, because no way is known here to make addresses the same in each run.
+/// Returns false, because the server cannot turn off address space randomization on this system.
 pub fn can_fix_addresses() -> bool {
     false
 }

@@ -1,4 +1,4 @@
-//! Finds the admin's remedy for a missing layer. It only reads settings and never changes one.
+//! Finds the admin's remedy for a missing layer. It only reads settings, and never changes a setting.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ macro_rules! load_profile {
     };
 }
 
-/// The options of a container that permit namespaces, and what works without them.
+/// The container options that permit namespaces, and the alternative without these options.
 macro_rules! container_options {
     () => {
         "--security-opt seccomp=unconfined --security-opt apparmor=unconfined \
@@ -42,8 +42,9 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 4] = [
         forbids: |value| value == "0",
         remedy: "run: sysctl -w user.max_user_namespaces=1000",
     },
-    // With this setting, the default of Ubuntu 25.10 and later, a profile that a process changes to is added to its
-    // unconfined one instead of replacing it, and both must allow namespaces. A profile for a path replaces it.
+    // This setting is the default of Ubuntu 25.10 and later. If an unconfined process changes its profile, the new
+    // profile is added to the unconfined profile, and both must allow namespaces. If the profile is selected by the
+    // program's path, it replaces the unconfined profile.
     ForbiddingSetting {
         file: "/proc/sys/kernel/apparmor_restrict_unprivileged_unconfined",
         forbids: |value| value == "1" && apparmor_label().contains("//&"),
@@ -57,7 +58,8 @@ const FORBIDDING_SETTINGS: [ForbiddingSetting; 4] = [
     },
 ];
 
-/// Returns the name of this process's `AppArmor` profile. A name with `//&` has several profiles, which all apply.
+/// Returns the name of this process's `AppArmor` profile. `//&` in a name separates several profiles, which all
+/// apply.
 fn apparmor_label() -> String {
     fs::read_to_string("/proc/self/attr/apparmor/current").unwrap_or_default()
 }
@@ -119,7 +121,7 @@ fn namespaces_remedy() -> &'static str {
         }
     }
     if CONTAINER_MARKS.iter().any(|mark| Path::new(mark).exists()) {
-        // A root server does not create a user namespace, so it needs a capability that containers do not have.
+        // A server that runs as root does not create a user namespace, so it needs a capability that containers lack.
         return if geteuid().is_root() {
             concat!(
                 "this is a container, whose root may not create namespaces: start it as an ordinary \

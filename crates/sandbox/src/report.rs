@@ -1,9 +1,10 @@
-//! Defines the protocol between the server and the supervisor of a run, over a socket pair. The supervisor's standard
-//! input is one end of the pair. This module only defines types, and performs no I/O.
+//! Defines the messages between the server and the supervisor of a run. They use a socket pair; one socket is the
+//! supervisor's standard input. This module only defines types, and performs no I/O.
 //!
-//! The server sends one [`Order`](crate::Order) and Python's input. The supervisor sends [`SETTLED`] as soon as the run
-//! has its weight. When every process of the run is dead, it replies with one [`Report`] as a line of JSON. It exits
-//! after it has removed the run's folder. If the server closes its sending side or dies, the supervisor kills the run.
+//! The server sends one [`Order`](crate::Order) and Python's input. The supervisor sends [`SETTLED`] as soon as the
+//! run's scheduler weight is set. When every process of the run is dead, the supervisor replies with one [`Report`]
+//! as a line of JSON. Then it removes the run's folder and exits. If the server dies, or shuts down its socket for
+//! writing (`shutdown(2)`), the supervisor kills the run.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,8 @@ use super::LaunchError;
 /// The maximum length of a [`Report`], in bytes. A report may contain a path.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
-/// The byte that announces that the run has the weight that the number of runs requires, or cannot have it. In JSON this
-/// byte is white space, so it is no part of the report. A run that ends early does not announce it.
+/// The byte that the supervisor sends before the report when the run's scheduler weight (`nice(2)`) fits the number
+/// of runs, or cannot be set. It is not sent for a run that ends early. JSON parsers skip it as white space.
 pub const SETTLED: u8 = b' ';
 
 /// The exit code of a supervisor that could not remove the run's folder completely.
@@ -25,11 +26,11 @@ pub const LEFT_BEHIND: u8 = 3;
 pub enum Report {
     /// Python ended with this exit code. A negative number is the signal that killed Python.
     Exited(i32),
-    /// The run was killed because the server asked for this or is gone.
+    /// The run was killed because the server requested this or died.
     Killed {
-        /// True if other processes kept the run from the processors for longer than it had one.
+        /// True if the run waited for a processor longer than it used one, because of other processes.
         is_starved: bool,
-        /// True if the run neither had nor wanted a processor for most of the time.
+        /// True if the run neither used a processor nor waited for one, for most of the time.
         has_slept: bool,
     },
     /// The run was killed because it exceeded its memory limit.

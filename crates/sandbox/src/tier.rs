@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The first Landlock ABI that restricts signals to a domain (Linux 6.12).
+/// The first Landlock ABI that can restrict signals to the processes of a Landlock domain (Linux 6.12).
 pub const SIGNAL_SCOPE_ABI: u8 = 6;
 
 /// The set of layers that confine a run. A tier with more layers is greater.
@@ -20,8 +20,8 @@ pub enum Tier {
     Seatbelt,
     /// The layers of [`Self::T1`], and Landlock with its scopes (ABI 6, Linux 6.12).
     T2,
-    /// The layers of [`Self::T2`], but with any Landlock ABI, and namespaces: the run has a file tree, PIDs, a network
-    /// and users of its own.
+    /// The layers of [`Self::T2`], but with any Landlock ABI, and namespaces: the run has its own file tree, PIDs,
+    /// network and users.
     T3,
 }
 
@@ -29,8 +29,8 @@ impl Tier {
     /// Returns the oldest Landlock ABI that is enough for this tier, or 0 if it needs none.
     ///
     /// Without namespaces, Landlock is the only barrier for files, signals and abstract sockets. ABI 6 is the first
-    /// that contains signals and abstract sockets. With namespaces, signals and sockets are contained already, so any
-    /// ABI is enough as a second barrier around the files.
+    /// ABI that restricts signals and abstract sockets. Namespaces restrict both already, so with namespaces any ABI
+    /// is enough, as a second barrier for files.
     pub fn landlock_abi_min(self) -> u8 {
         match self {
             Self::Off | Self::T1 | Self::Seatbelt => 0,
@@ -39,7 +39,8 @@ impl Tier {
         }
     }
 
-    /// Returns whether scripts cannot read the files of the server's user, except for the readable paths.
+    /// Returns whether this tier prevents scripts from reading files of the server's user outside of the readable
+    /// paths.
     pub fn hides_files(self) -> bool {
         match self {
             Self::Off | Self::T1 => false,

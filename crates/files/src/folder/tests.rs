@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 
-/// Creates a folder that contains a folder `tree`. Returns it with its open `Folder` and the path of `tree`.
+/// Creates a folder with a subfolder `tree`. Returns the folder, its open `Folder`, and the path of `tree`.
 fn with_tree() -> (tempfile::TempDir, Folder, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let tree = parent.path().join("tree");
@@ -38,7 +38,8 @@ fn a_file_that_becomes_a_link_while_it_is_opened_is_not_followed() {
                 renameat_with(CWD, &own, CWD, &link, RenameFlags::EXCHANGE).unwrap();
             }
         });
-        // On a busy machine, the other thread can stand still for many rounds. Go on until both kinds were seen.
+        // Go on until the file was both read and refused. On a busy machine, the other thread can stand still for
+        // many rounds.
         let mut rounds = 0;
         while rounds < 100_000 || (rounds < 5_000_000 && (read == 0 || refused == 0)) {
             rounds += 1;
@@ -73,9 +74,9 @@ fn whatever_is_in_a_tree_is_removed_and_nothing_else() {
     }
     folder.remove_tree(OsStr::new("tree")).unwrap();
     assert!(!tree.exists() && kept.join("file").exists());
-    // The folder no longer exists, which must not be an error.
+    // The removal of a folder that does not exist must not be an error.
     folder.remove_tree(OsStr::new("tree")).unwrap();
-    // A symlink to a folder is not a folder, so its removal must fail.
+    // The removal of a symlink to a folder must fail.
     symlink(&kept, &tree).unwrap();
     folder.remove_tree(OsStr::new("tree")).unwrap_err();
     assert!(kept.join("file").exists());

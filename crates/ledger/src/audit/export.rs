@@ -1,4 +1,4 @@
-//! Verification of an exported audit log, on any machine. An export is a file with one JSON object per row.
+//! Verifies an exported audit log, without access to the store. An export is a file with one JSON object per row.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -9,19 +9,20 @@ use thiserror::Error;
 use super::rows::AuditRow;
 use super::verification::{AuditHash, BrokenRow, Flaw, KnownHead, KnownHeads};
 
-/// The maximum length of a line, in bytes. A row has at most 16 KiB of details, and JSON may escape each byte.
+/// The maximum length of a line, in bytes. A row has at most 16 KiB of details, but JSON may escape each byte.
 const LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The result of verifying an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ExportVerification {
     pub rows: u64,
-    /// The chain, if the export has only one.
+    /// The chain of an embedded store. Its rows do not name a replica.
     #[serde(flatten)]
     pub chain: ExportedChain,
-    /// The place of the latest known head, if all known heads were found.
+    /// The position of the latest known head, or [`KnownHead::Missing`] if a known head was not found. `None` if no
+    /// heads are known.
     pub known_head: Option<KnownHead>,
-    /// The chains of replicas, by the names of the replicas.
+    /// The chain of each replica, by the replica's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub instances: BTreeMap<String, ExportedChain>,
 }
@@ -31,7 +32,7 @@ pub struct ExportVerification {
 pub struct ExportedChain {
     /// The number of the first row. It is greater than 1 if the export continues an earlier export.
     pub first: Option<i64>,
-    /// The previous hash of the first row, which is the head of the previous export.
+    /// The value of `previous` in the first row. It is the head of the previous export, if this export continues one.
     pub follows: Option<String>,
     /// The hash of the last intact row.
     pub head: Option<String>,
@@ -60,7 +61,7 @@ pub enum ExportError {
 }
 
 /// Verifies an export. The rows of each chain must be consecutive. Each of `heads` must be the hash of a row, or the
-/// previous hash of the first row. Calls `each` with every row.
+/// value of `previous` in the first row of a chain. Calls `each` with every row.
 pub fn verify_export(
     mut lines: impl BufRead,
     heads: &[AuditHash],

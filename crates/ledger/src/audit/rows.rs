@@ -1,4 +1,4 @@
-//! Rows of the audit log, as they are read.
+//! Rows of the audit log as the store returns them, and filters for rows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::{AuditEvent, canonical_json, sha256_hex};
 use crate::user_name::UserName;
 
-/// The maximum number of rows that are held in memory at once.
+/// The maximum number of rows that a query returns. It bounds the memory for the rows.
 pub const AUDIT_ROWS_MAX: u16 = 10_000;
 
-/// A row exactly as it is in the log. An attacker may have changed it, so no field is parsed.
+/// A row exactly as it is in the log. No field is parsed, because an attacker may have changed the row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditRow {
@@ -51,7 +51,7 @@ impl AuditRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunIdStart(String);
 
-/// A text that no run id starts with.
+/// A text that is not the start of a run id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a run id is a UUID, or at least its first eight digits")]
 pub struct InvalidRunIdStart;
@@ -73,7 +73,7 @@ impl FromStr for RunIdStart {
 }
 
 impl RunIdStart {
-    /// Returns the run id if it is complete.
+    /// Returns the run id. `None` if this is only the start of a run id.
     pub fn whole(&self) -> Option<Uuid> {
         self.0.parse().ok()
     }

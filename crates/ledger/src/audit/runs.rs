@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::AuditEvent;
 
-/// The rows of the audit log about a run.
+/// The state of a run, according to its rows in the audit log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoggedRun {
-    /// The number of the row about the run's end, or about its start if it has no end. Runs are ordered by this number,
+    /// The number of the row about the run's end, or about its start if the run has not ended. Sort runs by it,
     /// because the clock may have been set back.
     pub seq: Option<i64>,
     pub has_ended: bool,
@@ -24,7 +24,7 @@ pub struct RecordedRun {
     pub evidence: RecordedEvidence,
     /// Whether retention has removed the run's files.
     pub is_removed: bool,
-    /// The replica that has the files; `None` if it is this replica.
+    /// The replica that has the run's files. `None` if this replica has them.
     pub elsewhere: Option<String>,
 }
 
@@ -36,21 +36,21 @@ pub enum RecordedEvidence {
     NoRun,
     /// The run has no row about its end.
     NoEnd,
-    /// The row about the end was written before such rows had the hash.
+    /// The row about the end has no hash, because an earlier version wrote the row.
     NoHash,
     /// The run ended without evidence.
     NotWritten,
-    /// The SHA-256 of the file, in lower-case hexadecimal.
+    /// The SHA-256 of the evidence file, in lower-case hexadecimal.
     Sha256(String),
 }
 
-/// The name of the tool for tests. Its calls count against quotas, and its runs leave evidence.
+/// The name of the tool that runs tests. Its calls count towards quotas. Its runs leave evidence.
 pub const RUN_PYTEST: &str = "run_pytest";
-/// The key, in the details of `TOOL_FINISHED`, for the hash of the evidence.
+/// The key of the evidence's hash in the details of a `TOOL_FINISHED` row.
 pub const EVIDENCE_SHA256: &str = "evidence_sha256";
 
 impl RecordedEvidence {
-    /// Reads the details of the row about a run's end. A value that is not a hash becomes a hash that no evidence has.
+    /// Reads the details of the row about a run's end. An invalid value becomes an empty hash, which no evidence has.
     pub(crate) fn of_end(details: &str) -> Self {
         let details: Result<Map<String, Value>, _> = serde_json::from_str(details);
         match details.as_ref().map(|details| details.get(EVIDENCE_SHA256)) {
@@ -96,6 +96,6 @@ pub(crate) struct RunRow {
     pub(crate) tool: String,
     pub(crate) outcome: String,
     pub(crate) details: String,
-    /// The replica that appended the row; `None` if it is this replica.
+    /// The replica that appended the row. `None` if this replica appended it.
     pub(crate) elsewhere: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! Tokens in the audit log. Every creation and revocation has a row, and verification compares the table of tokens with
-//! these rows.
+//! Tokens in the audit log. Every creation and revocation of a token has a row. Verification compares the table of
+//! tokens with these rows.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ impl RecordedToken {
     }
 }
 
-/// The table of tokens, compared with the rows about them.
+/// The comparison of the table of tokens with the rows about tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TokenComparison {
     /// The number of tokens that match the log.
@@ -94,7 +94,7 @@ pub enum TokenFlaw {
     Unrecorded,
 }
 
-/// The tokens that the rows read so far describe, by their numbers.
+/// The tokens according to the rows that were read so far. The keys are the numbers of the tokens.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedTokens(BTreeMap<String, RecordedToken>);
 
@@ -109,8 +109,8 @@ impl RecordedTokens {
         }
     }
 
-    /// Adds the tokens of another chain. A token is created once and revoked once. So if both chains have a row about a
-    /// token, the row with the revocation is the later one.
+    /// Adds the tokens of another chain. If both chains have a row about a token, uses the row with the revocation.
+    /// That row is the later one, because a token is created once and revoked once.
     pub(super) fn add(&mut self, other: Self) {
         for (token, recorded) in other.0 {
             let is_known = self.0.get(&token).is_some_and(|known| known.revoked.is_some());

@@ -15,7 +15,7 @@ use super::tokens::{RecordedToken, RecordedTokens, TokenComparison};
 /// The maximum number of unfinished runs that the result lists.
 const RUNS_NAMED_MAX: usize = 100;
 
-/// The largest backward step of the clock that is not reported. Time synchronization makes such steps.
+/// The largest backward step of the clock that is not reported. Time synchronization causes such small steps.
 const CLOCK_STEP_MAX: TimeDelta = TimeDelta::seconds(5);
 /// The maximum number of backward steps of the clock that the result lists.
 const CLOCK_STEPS_NAMED_MAX: usize = 20;
@@ -24,19 +24,20 @@ const CLOCK_STEPS_NAMED_MAX: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditVerification {
     pub rows: u64,
-    /// The hash of the last intact row, or the hash of all heads if there are several chains. A head that is noted
-    /// elsewhere protects the log from attackers who can write its file.
+    /// The hash of the last intact row, or the hash of all heads if the log has several chains. An admin can store
+    /// this head elsewhere, to detect a replaced log later.
     pub head: String,
     /// The first row that is not intact.
     pub broken: Option<BrokenRow>,
-    /// The place of the latest known head, if all known heads were found.
+    /// The position of the latest known head, or [`KnownHead::Missing`] if a known head was not found. `None` if no
+    /// heads are known.
     pub known_head: Option<KnownHead>,
     /// The chains of replicas, if replicas share the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<ChainVerification>,
     pub unfinished: UnfinishedRuns,
-    /// The comparison of the tokens. `None` if the chain is broken or the file is damaged, because then the rows prove
-    /// nothing.
+    /// The comparison of the tokens with the log. `None` if the chain is broken or the file is damaged, because the
+    /// rows then prove nothing.
     pub tokens: Option<TokenComparison>,
     #[serde(flatten)]
     pub database: DatabaseFlaws,
@@ -58,7 +59,7 @@ pub struct ChainVerification {
 /// Defects of the database itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DatabaseFlaws {
-    /// Damage that the database's own check finds.
+    /// Damage that SQLite's integrity check finds.
     pub damage: Vec<String>,
     /// Tables, indexes and triggers that differ from the schema of this program.
     pub schema: Vec<String>,
@@ -137,7 +138,7 @@ pub enum Flaw {
     Removed,
     /// The row does not follow the previous row.
     Inserted,
-    /// This is the last row, but not the recorded head of the log.
+    /// The last row does not match the recorded head of the log.
     Head,
 }
 
@@ -155,17 +156,17 @@ impl fmt::Display for BrokenRow {
     }
 }
 
-/// The place of a known head.
+/// The position of a known head in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KnownHead {
-    /// The row with this number has the known hash. The number 0 is the start of the chain.
+    /// The row with this number has the known hash. The number 0 means the start of the chain.
     Row(i64),
-    /// No intact row has the hash. The log was replaced or truncated.
+    /// No intact row has the known hash, for example because the log was replaced or truncated.
     Missing,
 }
 
-/// Runs that waited or started, but did not end. They are still running, or their server was killed.
+/// Runs that waited or started, but have no row about their end. They are still running, or their server was killed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct UnfinishedRuns {
     pub count: u64,
@@ -173,7 +174,7 @@ pub struct UnfinishedRuns {
     pub runs: Vec<String>,
 }
 
-/// Rows that are older than the previous row. This is not tampering if the machine's clock was set back.
+/// Rows with an earlier time than the previous row. They are not flaws, because the clock may have been set back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ClockSteps {
     pub count: u64,
@@ -214,7 +215,7 @@ impl FromStr for AuditHash {
     }
 }
 
-/// Known heads, each with the number of the row that has this hash; `None` if it was not found so far.
+/// Known heads. Each has the number of the row with this hash, or `None` if no such row was found so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownHeads(Vec<(AuditHash, Option<i64>)>);
 
@@ -232,7 +233,7 @@ impl KnownHeads {
         }
     }
 
-    /// Adds the rows that were found in another chain.
+    /// Adds the row numbers that were found in another chain.
     fn add(&mut self, other: Self) {
         if self.0.is_empty() {
             self.0 = other.0;
@@ -243,7 +244,8 @@ impl KnownHeads {
         }
     }
 
-    /// Returns the place of the latest known head, if all were found. `None` if no heads are known.
+    /// Returns the position of the latest known head, or [`KnownHead::Missing`] if one was not found. `None` if no
+    /// heads are known.
     pub(super) fn place(&self) -> Option<KnownHead> {
         if self.0.is_empty() {
             return None;
@@ -254,7 +256,7 @@ impl KnownHeads {
     }
 }
 
-/// The state of the verification of a chain, after the rows that were read so far.
+/// The state of a chain's verification, after the rows that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     rows: u64,
@@ -270,7 +272,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Creates the state before the first row. `known` are heads that were noted earlier.
+    /// Creates the state before the first row. `known` contains heads that an admin stored earlier.
     pub(crate) fn new(known: &[AuditHash]) -> Self {
         let mut walk =
             Self { hash: NO_HASH.to_owned(), known: KnownHeads::new(known), ..Self::default() };

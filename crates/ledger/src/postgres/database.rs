@@ -17,7 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// A database. Cheap to clone, and all clones share its connections.
+/// A database. All clones share its connections.
 #[derive(Clone)]
 pub struct Database {
     url: Arc<DatabaseUrl>,
@@ -34,8 +34,8 @@ struct Shared {
     notices: Option<mpsc::Receiver<Notice>>,
 }
 
-/// A right of the database role that no server needs. With such a right, the server could change the guards in the
-/// database that other servers rely on.
+/// A right of the database role that no server needs. With such a right, the server could remove the triggers and
+/// grants that protect the data of other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Excess {
     #[error("it is a superuser of the database")]
@@ -49,7 +49,7 @@ const EXCESS: &str = "SELECT rolsuper, EXISTS (SELECT FROM pg_class JOIN pg_name
     WHERE nspname = 'qwed_mcp' AND relkind = 'r' AND pg_has_role(current_user, relowner, 'MEMBER')) \
     FROM pg_roles WHERE rolname = current_user";
 
-/// Exclusive use of the connection for transactions. Dropping it ends the use.
+/// Exclusive use of the connection for transactions. Dropping this value ends the exclusive use.
 pub struct Exclusive(OwnedMutexGuard<Option<Session>>);
 
 impl Exclusive {
@@ -90,7 +90,7 @@ impl Database {
         let place = url.to_string();
         let database = Self::at(url);
         let mut exclusive = database.exclusive().await?;
-        // The session exists, because it was connected just now.
+        // The session exists, because `Self::exclusive` has just connected it.
         if let Some(session) = exclusive.session() {
             migrations::migrate(session.client_mut(), MIGRATIONS).await?;
         }

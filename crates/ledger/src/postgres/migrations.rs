@@ -21,8 +21,8 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { name: "job_subjects", sql: include_str!("migrations/0006_job_subjects.sql") },
 ];
 
-/// The key of the advisory lock that a process holds while it changes the schema. The number is arbitrary, so that no
-/// other program uses it.
+/// The key of the advisory lock that a process holds while it changes the schema. The number is arbitrary, so other
+/// programs are unlikely to use it.
 const LOCK: i64 = 0x7177_6564_6d63_7001;
 
 /// Returns whether the table of migrations exists. Queries the catalog instead of calling `to_regclass`, which may not
@@ -35,7 +35,8 @@ const IS_THERE: &str = "SELECT EXISTS (SELECT FROM pg_class JOIN pg_namespace AS
 ///
 /// # Errors
 ///
-/// [`DatabaseError`] if the schema is newer than the last version, or if a migration fails. Then nothing has changed.
+/// [`DatabaseError`] if the schema is newer than the last version, or if a migration fails. After an error, nothing
+/// has changed.
 pub(super) async fn migrate(
     client: &mut Client,
     migrations: &[Migration],

@@ -1,8 +1,8 @@
 //! The connection to a PostgreSQL database that replicas share, and the database's schema.
 //!
 //! `url` parses the setting, `tls` checks certificates as `sslmode` requires, `session` is one connection, `database`
-//! reconnects after a loss, and `migrations` updates the schema. This module knows nothing about the meaning of the
-//! tables: `jobs` and the other users of the database have their own statements.
+//! reconnects after a loss, and `migrations` updates the schema. This module defines the tables, but does not use
+//! them: `jobs` and other modules have their own statements.
 
 mod database;
 mod migrations;

@@ -1,4 +1,4 @@
-//! One connection to the database. A lost connection is never replaced here.
+//! One connection to the database. This module never reconnects.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -85,8 +85,8 @@ impl DatabaseError {
     pub fn is_passing(&self) -> bool {
         let of_server = |error: &tokio_postgres::Error| {
             error.as_db_error().is_none_or(|error| {
-                // These classes of errors may be temporary: connection errors, insufficient resources, operator
-                // intervention, and serialization failures or deadlocks.
+                // Errors of these SQLSTATE classes may be temporary: connection errors, insufficient resources,
+                // operator intervention, and serialization failures or deadlocks.
                 let class = error.code().code();
                 ["08", "53", "57", "40"].iter().any(|start| class.starts_with(start))
             })
@@ -118,7 +118,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes one attempt to connect, and sets the connection up. Notices arrive at the returned receiver.
+    /// Makes one attempt to connect, and applies the settings of [`SETUP`]. Notices arrive at the returned receiver.
     pub(super) async fn connect(
         url: &DatabaseUrl,
     ) -> Result<(Self, mpsc::Receiver<Notice>), DatabaseError> {

@@ -1,4 +1,4 @@
-//! TLS to the database with rustls, which checks as much of the certificate as `sslmode` requires.
+//! TLS to the database, with rustls. Checks as much of the server's certificate as `sslmode` requires.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,6 @@ pub enum TlsError {
     Versions(#[source] Error),
 }
 
-/// Returns the TLS connector for `security`.
 pub(super) fn connector(security: &Security) -> Result<MakeRustlsConnect, TlsError> {
     let provider = Arc::new(ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match security {
@@ -64,7 +63,7 @@ fn verifier(
     let place = match roots {
         Roots::File(file) => {
             for certificate in certificates(file)? {
-                // Skip a certificate that is not usable. If none is usable, the function fails below.
+                // Skip an unusable certificate. If no certificate is usable, the function fails below.
                 let _ = store.add(certificate);
             }
             file.display().to_string()

@@ -1,4 +1,4 @@
-//! Parses the setting that selects a database, and that selects how the connection to the database is secured.
+//! Parses `QWED_MCP_STORE`, which selects a database and the TLS settings of the connection to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -66,8 +66,8 @@ pub enum UrlError {
     /// The mode is `verify-ca`, but `sslrootcert` is missing.
     #[error("QWED_MCP_STORE has sslmode=verify-ca, which needs sslrootcert=FILE")]
     NoAuthority,
-    /// `sslrootcert=system` is used with a mode that does not check the server's name. Anyone can get a certificate of
-    /// a public authority, so only the name identifies the server.
+    /// `sslrootcert=system` is used with a mode that does not check the server's name. A public authority signs
+    /// certificates for any server, so only the name identifies the server.
     #[error("QWED_MCP_STORE has sslrootcert=system, which needs sslmode=verify-full")]
     SystemWithoutName,
     /// A required part of the URL is missing. The value names the part.
@@ -96,7 +96,7 @@ impl DatabaseUrl {
                 _ => drop(rest.append_pair(&key, &value)),
             }
         }
-        // The parser of `tokio_postgres` does not decode `+` as a space, so `%20` replaces it.
+        // Replace `+` by `%20`, because the parser of `tokio_postgres` does not decode `+` as a space.
         let rest = rest.finish().replace('+', "%20");
         let config: Result<Config, _> = format!("{place}?{rest}").parse();
         let mut config = config.map_err(UrlError::Unreadable)?;

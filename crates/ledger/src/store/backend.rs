@@ -1,7 +1,7 @@
 //! The interface of a store.
 //!
-//! A method that returns [`Pending`] returns at once; all others block. A write is durable when its result arrives. If
-//! a row cannot be written, the caller must not perform the action that the row records.
+//! A method that returns [`Pending`] does not block; all others do. A write is durable when its result arrives. If a
+//! row cannot be written, the caller must not perform the action that the row records.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::user_name::UserName;
 
 /// A store of tokens, of the audit log, and of the runs in the audit log.
 pub trait Backend: TokenStore + AuditLog + RunLog + fmt::Debug + Send + Sync {
-    /// Limits running and further operations to two seconds, because the server is stopping.
+    /// Limits running and later operations to two seconds, because the server is stopping.
     fn hurry(&self) {}
 
     /// Returns the current time of the clock that rows, quotas and expiry use.
@@ -39,7 +39,7 @@ pub trait TokenStore {
     /// Adds a token to the store.
     fn add_token(&self, token: NewToken) -> Result<TokenRecord, StoreError>;
 
-    /// Replaces a token by a new one of the same user and role.
+    /// Replaces a token by a new token of the same user and role.
     fn replace_token(&self, new: Replacement) -> Result<Replaced, StoreError>;
 
     /// Revokes a token, with immediate effect.
@@ -48,7 +48,7 @@ pub trait TokenStore {
     /// Returns all tokens, the oldest first.
     fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError>;
 
-    /// Returns the current record of the token with this hash, and the token's hash as it is in the store.
+    /// Returns the current record of the token with this hash, and the hash in this record.
     fn token_of(&self, hash: TokenHash) -> Result<Option<(TokenRecord, TokenHash)>, StoreError>;
 
     /// Returns the current record of the token with this number.
@@ -60,15 +60,16 @@ pub trait TokenStore {
 
 /// The audit log.
 pub trait AuditLog {
-    /// Appends all entries as consecutive rows, or none, after all earlier submissions. Returns the place of the last
-    /// row.
+    /// Appends all entries as consecutive rows, or none, after all earlier submissions. Returns the number and the
+    /// hash of the last row.
     fn submit_entries(&self, entries: Vec<AuditEntry>) -> Pending<AuditPlace>;
 
     /// Appends entries after all earlier submissions, if the user's quota of the day permits another run. Otherwise
-    /// appends nothing and returns `None`. Count and append are atomic, across processes too.
+    /// appends nothing and returns `None`. The count and the append are one atomic operation, even if several
+    /// processes share the store.
     fn submit_within(&self, entries: Vec<AuditEntry>, quota: Quota) -> Pending<Option<AuditPlace>>;
 
-    /// Appends a row and rolls it back, but writes to the disk. If this succeeds, appends may work again.
+    /// Tests whether appends work: appends a row, writes to the disk, and rolls the row back.
     fn rehearse_append(&self) -> Result<(), StoreError>;
 
     /// Appends an entry with the given time.
@@ -98,7 +99,7 @@ pub trait AuditLog {
     /// Returns the last row of every other replica's chain.
     fn other_heads(&self) -> Result<Vec<AuditPlace>, StoreError>;
 
-    /// Verifies the whole log in one snapshot. `known` are heads that were noted earlier.
+    /// Verifies the whole log in one snapshot. `known` contains heads that an admin stored earlier.
     fn verify_audit(&self, known: &[AuditHash]) -> Result<AuditVerification, StoreError>;
 }
 
@@ -107,7 +108,7 @@ pub trait RunLog {
     /// Returns the record of a run. Uses an index.
     fn recorded_run(&self, run_id: Uuid) -> Result<RecordedRun, StoreError>;
 
-    /// Returns the outcome of a call of `run_pytest`, from its last row.
+    /// Returns the outcome in the last row about a call of `run_pytest`.
     fn recorded_call(&self, run_id: Uuid) -> Result<Option<String>, StoreError>;
 
     /// Returns the records of the given runs, in the given order. Retention uses the records to decide which runs it
@@ -116,7 +117,7 @@ pub trait RunLog {
 
     /// Calls `each` with the id of every run of this replica that has evidence, oldest first, until `each` breaks.
     /// Skips runs that retention removed, and runs that ended at or before row `after`. Returns the number of the row
-    /// about the last run's end; `None` if no runs are left.
+    /// about the end of the run at which `each` broke. `None` if `each` did not break.
     fn runs_with_evidence(
         &self,
         after: i64,
@@ -130,7 +131,7 @@ pub trait RunLog {
 /// The position of a reader in the log: the number of the last row that was read of each chain.
 #[derive(Debug, Clone)]
 pub struct RowsAfter {
-    /// The position in a chain if no row of it was read.
+    /// The position in a chain before its first row is read.
     start: i64,
     last: HashMap<Option<String>, i64>,
 }

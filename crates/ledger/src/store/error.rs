@@ -9,14 +9,14 @@ use qwed_files::strict_modes::Unprotected;
 use rand::rngs::SysError;
 use thiserror::Error;
 
-/// The version of the schema of the embedded store, in `user_version`.
+/// The version of the embedded store's schema (`user_version`).
 pub(crate) const SCHEMA_VERSION: i32 = 1;
 
 /// The timeout for a lock that another process holds on the embedded store.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An error of the store. The texts name files, so they are for logs and the admin. All calls with rows in one failed
-/// transaction get the same error.
+/// An error of the store. The texts contain paths, so they are for logs and the admin only. All calls with rows in
+/// one failed transaction get the same error.
 #[derive(Debug, Clone, Error)]
 pub enum StoreError {
     #[error("failed to create the data folder {folder}")]

@@ -22,7 +22,6 @@ pub struct Pending<T> {
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl<T> Pending<T> {
-    /// Creates a sender and its receiver.
     pub(super) fn new() -> (Reply<T>, Self) {
         let (sender, reply) = oneshot::channel();
         (sender, Self { reply, timer: None, is_done: None })
@@ -33,7 +32,7 @@ impl<T> Pending<T> {
         Self { timer: Some(timer), ..self }
     }
 
-    /// Stores in `is_done` whether the operation succeeded.
+    /// Stores in `is_done` whether the operation succeeded, when the result arrives.
     pub(super) fn noted(self, is_done: &Arc<AtomicBool>) -> Self {
         Self { is_done: Some(Arc::clone(is_done)), ..self }
     }
@@ -44,7 +43,7 @@ impl<T> Pending<T> {
         count(timer, is_done, reply.blocking_recv().unwrap_or(Err(StoreError::GivenUp)))
     }
 
-    /// Waits for the result in a task.
+    /// Waits for the result without blocking the thread.
     pub async fn done(self) -> Result<T, StoreError> {
         let Self { reply, timer, is_done } = self;
         count(timer, is_done, reply.await.unwrap_or(Err(StoreError::GivenUp)))

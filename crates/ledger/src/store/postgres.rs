@@ -1,7 +1,8 @@
-//! The store in PostgreSQL. Replicas share it: each has its own chain in the audit log, and all use the same tokens.
+//! The store in PostgreSQL, which replicas share. Each replica has its own chain in the audit log. All replicas use
+//! the same tokens.
 //!
-//! One thread owns two connections: one pipelines all queries, the other is for writes, see `writer`. Callers block, or
-//! wait in a task.
+//! One thread owns two connections. One connection pipelines all queries. The other connection is for writes, see
+//! `writer`.
 
 mod audit;
 mod instance;
@@ -39,7 +40,7 @@ use writer::{Job, OwnChain, write_all};
 /// A query, together with the sender for its result.
 type Question = Box<dyn FnOnce(Database) -> BoxFuture<'static, ()> + Send>;
 
-/// The limit for waiting queries and for waiting jobs, each. It is larger than the number of calls that can be in
+/// The maximum number of waiting queries, and of waiting jobs. It is larger than the number of calls that can be in
 /// flight.
 const WAITING_MAX: usize = 1024;
 
@@ -62,7 +63,7 @@ pub(crate) struct PostgresStore {
 
 /// The thread that owns the connections.
 struct Thread {
-    /// The senders of queries and jobs. When they are dropped, the thread finishes all earlier work and ends.
+    /// The senders of queries and jobs. When both senders are dropped, the thread finishes all earlier work and ends.
     channels: Option<(Sender<Question>, Sender<Job>)>,
     hurry: CancellationToken,
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -96,12 +97,11 @@ fn is_lost_connection(error: &StoreError) -> bool {
     matches!(**error, DatabaseError::Statement(_)) && error.is_passing()
 }
 
-/// Returns the error for a value that this program never writes.
+/// Returns the error for a database value that this program never writes.
 fn unreadable(source: tokio_postgres::Error) -> StoreError {
     DatabaseError::Statement(source).into()
 }
 
-/// Returns a value of a row.
 fn value<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T, StoreError> {
     row.try_get(column).map_err(unreadable)
 }
@@ -116,8 +116,8 @@ impl Backend for PostgresStore {
     }
 }
 
-/// Waits for `work`. After `hurry`, the work has two seconds, so that an unreachable database does not delay the end of
-/// the server. Then this returns `None`.
+/// Waits for `work`. After `hurry`, waits at most two more seconds, so that an unreachable database does not delay
+/// the shutdown. Returns `None` if `work` has not finished by then.
 async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     let is_over = async {
         hurry.cancelled().await;
@@ -130,8 +130,8 @@ async fn hurried<T>(hurry: &CancellationToken, work: impl Future<Output = T>) ->
     }
 }
 
-/// The clock of the database, which all replicas share. It shows the last time from the database plus the time that has
-/// passed since then.
+/// The clock of the database, which all replicas share. Its time is the last time that the database returned, plus
+/// the time that has passed since then.
 #[derive(Debug)]
 struct Clock {
     shown: Mutex<(DateTime<Utc>, Instant)>,
@@ -204,7 +204,7 @@ impl PostgresStore {
         })
     }
 
-    /// Runs a query over the `Database`, and waits for its result.
+    /// Runs a query that opens its own session, and waits for its result. Does not retry.
     fn ask_database<T, F>(
         &self,
         question: impl FnOnce(Database) -> F + Send + 'static,
@@ -213,7 +213,7 @@ impl PostgresStore {
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send,
     {
-        // Do not use a Tokio channel, because the waiting caller may be a task of another runtime.
+        // Do not use a Tokio channel, because its blocking receive panics if the caller is a task of a Tokio runtime.
         let (reply, answer) = mpsc::channel();
         let question: Question = Box::new(move |database| {
             Box::pin(async move {
@@ -229,7 +229,7 @@ impl PostgresStore {
         answer.recv().unwrap_or(Err(StoreError::GivenUp))
     }
 
-    /// Appends a job to the queue of the writer.
+    /// Appends a job to the queue of the writer. If the queue is full, the job fails.
     fn submit(&self, job: Job) {
         if let Some((_, jobs)) = &self.thread.channels
             && let Err(TrySendError::Full(job)) = jobs.try_send(job)

@@ -8,7 +8,7 @@ use crate::secret::Secret;
 
 use super::{Store, StoreError};
 
-/// Fails.
+/// Always fails, because this program cannot use PostgreSQL.
 pub(super) fn open(url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
     match DatabaseUrl::parse(url) {
         Ok(url) => match url {},
@@ -16,7 +16,7 @@ pub(super) fn open(url: &Secret, _folder: &Path) -> Result<Store, StoreError> {
     }
 }
 
-/// Fails.
+/// Always fails, because this program cannot use PostgreSQL.
 pub(super) fn open_to_read(url: &Secret, folder: &Path) -> Result<Store, StoreError> {
     open(url, folder)
 }

@@ -1,7 +1,7 @@
 //! The embedded store: a SQLite file, created, opened and shared between processes.
 //!
-//! Only the file's owner can read it. Creation is atomic. A damaged or foreign file is never changed. With such a file
-//! there are no tokens and no audit log, so no governed tool runs.
+//! Only the file's owner can read the file. Creation is atomic. A damaged or foreign file is never changed. It cannot
+//! be opened either, so no governed tool runs.
 
 mod audit;
 mod chain;
@@ -37,11 +37,11 @@ const OWN_FILES: [&str; 5] =
 const APPLICATION_ID: i32 = 0x5157_4544;
 const SCHEMA: &str = include_str!("sqlite/schema.sql");
 
-/// The pause between two attempts to lock the database. SQLite's own pauses grow to 100 ms. They are too long, because
-/// they may always miss the short gaps between the transactions of a busy writer.
+/// The pause between two attempts to lock the database. SQLite's own pauses grow to 100 ms. Such long pauses can miss
+/// all of the short gaps between the transactions of a busy writer.
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
-/// The maximum number of attempts to check a file. They can fail because SQLite removes and recreates the file.
+/// The maximum number of attempts to check a file. An attempt can fail because SQLite removes and recreates the file.
 const PROTECTION_TRIES_MAX: u32 = 100;
 
 /// A handle to the tokens and the audit log. Clones share one store.
@@ -107,13 +107,14 @@ impl SqliteStore {
         if !exists(&file) {
             return Err(StoreError::Missing { file });
         }
-        // SQLite treats an empty file as a database without tables. A store has tables from its creation, so refuse the
+        // SQLite treats an empty file as a database without tables. A store always has tables, so refuse an empty
         // file.
         if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
             return Err(StoreError::Empty { file });
         }
         let failed = |source| error_of(&file, source);
-        // Check the owner first, because the settings below could change a foreign database.
+        // Check the application id first, because the settings below could change the database of another
+        // application.
         let opened = connect(&file).and_then(|connection| Ok((owner(&connection)?, connection)));
         let (owner, connection) = opened.map_err(failed)?;
         require_ours(&file, owner)?;
@@ -203,12 +204,12 @@ fn require_protected_if_there(file: &Path) -> Result<(), Unprotected> {
     }
 }
 
-/// Creates an empty store in a temporary file, and moves it to its place when it is complete. If another process has
-/// created a store there before, the other store is kept.
+/// Creates an empty store in a temporary file, and renames the file when it is complete. If another process has
+/// created a store meanwhile, keeps that store.
 fn create(folder: &Path) -> Result<(), StoreError> {
     let create_file =
         |source| StoreError::CreateFile { folder: folder.to_owned(), source: Arc::new(source) };
-    // The file has mode 0600, which SQLite copies to its other files. It must be closed before SQLite opens it, because
+    // The file has mode 0600, which SQLite copies to its other files. Close the file before SQLite opens it, because
     // closing a file drops all locks that this process holds on it.
     let draft = tempfile::Builder::new()
         .prefix(".governance-")
@@ -235,14 +236,15 @@ fn write_schema(draft: &Path) -> rusqlite::Result<()> {
 }
 
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
-    // Do not add `SQLITE_OPEN_CREATE`, which would create a file with the mode that the umask leaves.
+    // Do not add `SQLITE_OPEN_CREATE`, because SQLite would then create a file with a mode that depends on the umask.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(file, flags)?;
     connection.busy_handler(Some(patience(|| false)))?;
     Ok(connection)
 }
 
-/// Returns a busy handler. It waits for other processes up to [`BUSY_TIMEOUT`], and gives up when `is_over`.
+/// Returns a busy handler that waits for other processes. It gives up after [`BUSY_TIMEOUT`], or when `is_over`
+/// returns `true`.
 fn patience(is_over: impl Fn() -> bool) -> impl FnMut(i32) -> bool {
     let mut since = Instant::now();
     move |asked_before| {
@@ -262,7 +264,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "trusted_schema", false)
 }
 
-/// Reads the application id and the version of a database.
+/// Reads the application id and the schema version of a database.
 fn owner(connection: &Connection) -> rusqlite::Result<(i32, i32)> {
     Ok((pragma(connection, "application_id")?, pragma(connection, "user_version")?))
 }
@@ -286,7 +288,7 @@ fn error_of(file: &Path, source: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Locked { file, source }
         }
-        // `None` is not an error of SQLite: a row has a value that this program never writes.
+        // `None` means that the error is not from SQLite: a row has a value that this program never writes.
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) | None => {
             StoreError::Damaged { file, source }
         }

@@ -34,7 +34,7 @@ impl Timed {
         Self { store: Box::new(store), has_appended: Arc::default() }
     }
 
-    /// Returns whether rows can be appended: the last append succeeded, or a trial append succeeds now.
+    /// Fails if rows cannot be appended: the last append did not succeed, and a trial append fails now.
     pub(super) fn can_append(&self) -> Result<(), StoreError> {
         if !self.has_appended.load(Ordering::Relaxed) {
             self.rehearse_append()?;
@@ -43,7 +43,6 @@ impl Timed {
         Ok(())
     }
 
-    /// Calls the store, and measures the time.
     fn timed<T>(
         &self,
         operation: &'static str,

@@ -312,7 +312,7 @@ fn the_log_tells_what_became_of_runs() {
             elsewhere: None,
         };
         assert_eq!(run, expected, "{}", shared.kind());
-        // The other server has no files of this run, but knows which server has them.
+        // The other server does not have the files of this run, but knows the server that has them.
         let seen = there.recorded_run(Uuid::from_u128(1)).unwrap();
         assert_eq!(seen.elsewhere.is_some(), shared.url.is_some());
         assert_eq!(RecordedRun { elsewhere: None, ..seen }, expected);
@@ -420,7 +420,7 @@ fn a_changed_byte_of_any_row_is_found_with_its_chain() {
 fn what_is_done_to_whole_chains_tokens_and_triggers_is_found() {
     let server = scratch::shared();
     for (sql, expected) in [
-        // These statements remove the end of a chain, or the whole chain.
+        // These statements remove rows of a chain, or remove or change its head.
         ("DELETE FROM qwed_mcp.audit WHERE seq = 3", "Removed"),
         ("DELETE FROM qwed_mcp.audit", "Removed"),
         ("DELETE FROM qwed_mcp.audit_heads", "Head"),
@@ -503,7 +503,7 @@ fn the_database_itself_refuses_what_is_no_append() {
     }
     let refused = as_role("qwed_server", no_follower).unwrap_err();
     assert!(refused.contains("follows its head"), "{refused}");
-    // A row with a hash of other content would end the chain, because the next row would have to contain this hash.
+    // A row with the wrong hash would break the chain for ever, because the next row would have to contain this hash.
     let other_hash = "INSERT INTO qwed_mcp.audit SELECT head.instance, head.seq + 1, time, run_id, event, \
          user_name, tool, arguments_hash, outcome, details, head.hash, repeat('f', 64) \
          FROM qwed_mcp.audit JOIN qwed_mcp.audit_heads AS head USING (instance) WHERE audit.seq = 1";
@@ -629,7 +629,7 @@ fn heads_move_with_rows_of_the_log_only() {
         CREATE TRIGGER rows BEFORE INSERT ON rows FOR EACH ROW EXECUTE FUNCTION qwed_mcp.audit_follows_its_head(); \
         INSERT INTO rows VALUES ('never-was', 1, repeat('e', 64), repeat('0', 64))";
     let heads = "SELECT count(*) FROM qwed_mcp.audit_heads";
-    // There are three guards. Each one still refuses the statement after the previous ones were removed.
+    // Three guards refuse the statement. Each step after the first removes one guard.
     let (temporary, call) = (
         format!("GRANT TEMPORARY ON DATABASE {database} TO qwed_server"),
         "GRANT EXECUTE ON FUNCTION qwed_mcp.audit_follows_its_head() TO qwed_server",
@@ -644,7 +644,7 @@ fn heads_move_with_rows_of_the_log_only() {
         assert!(refused.contains(reason), "{refused}");
         assert_eq!(server.sql(&url, heads), "0");
     }
-    // The control: without its check, the function moves the head.
+    // The control: the first version of the function does not check the table, so the statement moves the head.
     let before = include_str!("../postgres/migrations/0002_governance.sql");
     let function = before.split("CREATE FUNCTION ").find(|it| it.contains("SECURITY DEFINER"));
     let function = function.unwrap().split_inclusive("$$;").next().unwrap();

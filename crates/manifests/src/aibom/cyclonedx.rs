@@ -1,4 +1,4 @@
-//! Converts the bill of materials to a `CycloneDX` 1.6 document, for programs that read inventories.
+//! Converts the bill of materials to a `CycloneDX` 1.6 document, for programs that read software inventories.
 //!
 //! Source: ECMA-424, `CycloneDX` bill of materials specification, 1st edition (version 1.6).
 
@@ -19,9 +19,9 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 impl AiBom {
     /// Returns the bill of materials as a `CycloneDX` 1.6 document.
     ///
-    /// In the document, models are components of the type `machine-learning-model`. Verification engines are libraries,
-    /// with a package URL if the version is known. Tools are services. The hash of the manifest is a property. A part
-    /// that is listed twice appears once. Each document has a new serial number.
+    /// In the document, models are components of the type `machine-learning-model`. Verification engines are
+    /// libraries, with a package URL if the version is known. Tools are services. The hash of the manifest is a
+    /// property. Duplicate components are left out. Each document has a new serial number.
     pub fn to_cyclonedx(&self) -> Value {
         let parts = &self.components;
         let mut seen = HashSet::new();
@@ -40,8 +40,8 @@ impl AiBom {
             .with_version(Some(env!("CARGO_PKG_VERSION").to_owned()));
         let mut tool = as_component(&server);
         if let Some(fields) = tool.as_object_mut() {
-            // Remove the server's reference here. The list of components may also contain the server, and references
-            // must be unique within a document.
+            // Remove the server's reference here, because references must be unique within a document, and the list
+            // of components may also contain the server.
             fields.remove("bom-ref");
         }
         let property = |name: &str, value: &str| json!({ "name": name, "value": value });
@@ -92,7 +92,7 @@ fn as_component(component: &Component) -> Value {
         fields.insert("purl".to_owned(), json!(package_url(distribution, version)));
     }
     if component.kind == ComponentType::Generator {
-        // The model card contains only the task, because nothing else is known about the model.
+        // The model card contains only the task, because the bill contains no other facts about the model.
         let card = json!({ "modelParameters": { "task": "text-generation" } });
         fields.insert("modelCard".to_owned(), card);
     }

@@ -1,5 +1,4 @@
-//! Defines the manifest of a bill of materials, with the documented field names and words. It never looks up a
-//! component.
+//! Defines the bill of materials, with the documented field names and values. It never looks up a component.
 
 use chrono::{SecondsFormat, Utc};
 use serde::Serialize;
@@ -31,7 +30,7 @@ pub struct AiBom {
     pub components: Components,
     /// The compliance profile. It is always [`COMPLIANCE`].
     pub compliance: &'static str,
-    /// Whether the versions of some used parts are unknown. True only in the bill of a session.
+    /// Whether versions are missing, because a look-up of packages has not ended. True only in the bill of a session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
     /// The SHA-256 hash of all fields except `timestamp` and this field, in lower-case hexadecimal digits. It is
@@ -145,8 +144,8 @@ impl AiBom {
         Self::build(components, false)
     }
 
-    /// Creates the bill of these components, with the current time. Marks the bill as incomplete, because versions are
-    /// missing.
+    /// Creates the bill of these components, with the current time. Marks the bill as incomplete, because versions
+    /// are missing.
     pub(super) fn incomplete(components: Components) -> Self {
         Self::build(components, true)
     }
@@ -167,7 +166,7 @@ impl AiBom {
     }
 }
 
-/// The entry point under its documented name. It calls [`AiBom::from_names`].
+/// The documented name for [`AiBom::from_names`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AiBomGenerator;
 

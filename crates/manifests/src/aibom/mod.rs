@@ -1,7 +1,7 @@
 //! The AI bill of materials: the model, the verification engines and the tools that produced a result.
 //!
 //! [`AiBom::from_names`] creates a bill from names, with the same hash as the Python implementation. In the server,
-//! `Session` records the parts that a session really uses, and writes a bill of them. Each of these bills can also be
+//! `Session` records the components that a session really uses, and writes a bill of them. Each bill can also be
 //! written as a `CycloneDX` document.
 
 mod cyclonedx;
@@ -16,5 +16,5 @@ pub use manifest::{
 #[doc(hidden)]
 pub use session::{InstalledPackages, Package, Session, UnusableFile, destination, engines};
 
-/// The server's name in bills of materials. The version next to it is the version of this crate.
+/// The server's name in bills of materials. The bills contain it with the version of this crate.
 const SERVER: &str = "qwed-mcp";

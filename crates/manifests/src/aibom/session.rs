@@ -1,5 +1,5 @@
-//! Records the parts that one session of a server really uses, and writes the bill of materials. It never looks up the
-//! versions of packages itself. The caller looks them up.
+//! Records the components that one session of a server really uses, and writes the bill of materials. It never looks
+//! up the versions of packages; its caller does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -18,19 +18,20 @@ const ENGINES: [&str; 3] = ["qwed", "sympy", "z3"];
 /// The prefix in the names of QWED's packages.
 const ENGINE_PREFIX: &str = "qwed_";
 
-/// The maximum number of names of each kind. It is limited because scripts, clients and callers choose the names.
+/// The maximum number of recorded names of each kind. Without it, a script or client could fill the memory with
+/// names.
 const NAMES_MAX: usize = 1000;
 /// The maximum length of a name, in characters. A longer name is cut.
 const NAME_CHARS_MAX: usize = 200;
 
-/// The recommended suffix of `CycloneDX` files. A file with this suffix gets the bill as a `CycloneDX` document.
+/// The recommended suffix of `CycloneDX` files. In a file with this suffix, the bill is a `CycloneDX` document.
 const CYCLONEDX_ENDING: &str = ".cdx.json";
 
 /// A record of the models, tools and engines that one session used. The bill is created from this record. All threads
 /// share it.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// The name of the model in the bill, if no caller names one.
+    /// The name of the model in the bill, if no caller names a model.
     model: Option<String>,
     used: Mutex<Used>,
 }
@@ -45,7 +46,7 @@ struct Used {
     has_run: bool,
     /// The modules for which a look-up of their packages was requested.
     asked: BTreeSet<String>,
-    /// The number of look-ups that [`Session::record_script`] requested and that have not returned versions yet.
+    /// The number of look-ups that [`Session::record_script`] requested and that have no result yet.
     unanswered: usize,
     python: Option<String>,
     /// The packages that provide modules, with the modules as keys.
@@ -76,10 +77,11 @@ pub enum UnusableFile {
     /// The folder that should contain the file does not exist.
     #[error("its folder does not exist")]
     NoFolder,
-    /// The path leads to a device, a pipe or a socket. A bill must not replace it, because other programs may use it.
+    /// The path leads to a device, a pipe or a socket. A bill must not replace these, because other programs may use
+    /// them.
     #[error("it is not a regular file")]
     NotAFile,
-    /// The path is a symlink that leads to no file.
+    /// The path is a symlink, and its target does not exist.
     #[error("it is a broken symlink")]
     Dangling,
     /// The metadata of the path cannot be read.
@@ -87,8 +89,8 @@ pub enum UnusableFile {
     Unknown(#[source] io::Error),
 }
 
-/// Returns the path of the file or folder to which `path` leads. If nothing exists at `path`, returns `path` itself. A
-/// bill replaces only regular files. If `path` is a symlink, the bill replaces the target and not the symlink.
+/// Returns the path to which a bill is written: the canonical path of `path`, so that the bill replaces the target of
+/// a symlink and not the symlink. If nothing exists at `path`, returns `path` itself.
 ///
 /// # Errors
 ///
@@ -118,7 +120,8 @@ pub fn destination(path: &Path) -> Result<PathBuf, UnusableFile> {
 }
 
 impl Session {
-    /// Creates a session that has used no parts yet. `model` is the name of the model for callers that do not name one.
+    /// Creates a session that has used no components yet. `model` is the name of the model if no caller names a
+    /// model.
     pub fn new(model: Option<String>) -> Self {
         Self { model, used: Mutex::default() }
     }
@@ -143,8 +146,8 @@ impl Session {
         }
     }
 
-    /// Records a script that has run and imports `engines`. [`engines`] returns these names. Returns the modules for
-    /// which the caller must look up the packages, or `None` if no look-up is needed.
+    /// Records a script that has run and imports `engines`, the result of the function [`engines`]. Returns the
+    /// modules for which the caller must look up the packages, or `None` if no look-up is needed.
     pub fn record_script(&self, engines: &[String]) -> Option<Vec<String>> {
         let mut used = self.used();
         let mut new = Vec::new();
@@ -171,7 +174,7 @@ impl Session {
         used.packages.extend(installed.packages);
     }
 
-    /// Returns the bill of all parts that were recorded so far.
+    /// Returns the bill of all components that were recorded so far.
     pub fn manifest(&self) -> AiBom {
         let used = self.used();
         let all = |names: &BTreeSet<String>, kind| -> Vec<Component> {
@@ -227,7 +230,7 @@ impl Session {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut file = tempfile::Builder::new()
             .prefix(".aibom-")
-            // Let other users read the bill, because they may collect it and it contains no secrets.
+            // Let other users read the bill. It contains no secrets, and another user's program may collect it.
             .permissions(Permissions::from_mode(0o644))
             .tempfile_in(folder.unwrap_or(Path::new(".")))?;
         file.write_all(format!("{text}\n").as_bytes())?;
@@ -241,9 +244,9 @@ impl Session {
     }
 }
 
-/// Returns the imported names that are verification engines, in the form that a bill contains. `sympy` and `z3` are
-/// returned as the name of the module. For a package of QWED, the full imported name is returned, such as
-/// `qwed_legal.FairnessGuard`.
+/// Returns the imported names that are verification engines, in the form that a bill contains. For a package of QWED
+/// this is the full imported name, such as `qwed_legal.FairnessGuard`. For other engines it is the name of the
+/// module, such as `sympy`.
 pub fn engines<'i>(imports: impl Iterator<Item = &'i str>) -> Vec<String> {
     let named: BTreeSet<&str> = imports
         .filter_map(|import| match module_of(import) {

@@ -22,8 +22,8 @@ pub(super) struct Artifact {
 enum Place {
     /// The caller named this path.
     Anywhere(PathBuf),
-    /// The manifest named this path. The file must be below the manifest's folder, because a manifest must not cause
-    /// this program to read other files of the machine.
+    /// The manifest named this path. The file must be below the manifest's folder, because a manifest must not make
+    /// this program read other files.
     Within { folder: PathBuf, path: PathBuf },
 }
 
@@ -96,7 +96,7 @@ impl Artifact {
                 path
             }
         };
-        // Check the kind of file before opening it, because opening a pipe would wait for a writer.
+        // Check the file type before opening the file, because opening a pipe would wait for a writer.
         if !path.metadata().map_err(reason)?.is_file() {
             return Err("it is not a regular file".to_owned());
         }

@@ -19,7 +19,7 @@ const TRUSTED_DOMAINS: &[&str] =
 /// The minimum number of downloads. With fewer downloads, it is unlikely that people have reviewed the skill.
 const DOWNLOADS_MIN: i128 = 10;
 
-/// The divisor of suspiciously round download counts. Real counts are rarely divisible by it, but the targets of
+/// Download counts that are divisible by this number are suspicious. Real counts rarely are, but the targets of
 /// download bots often are.
 const DOWNLOADS_ROUND: i128 = 1000;
 
@@ -29,8 +29,8 @@ const UNSEEN: &str = "contains invisible or control characters";
 /// The text of a finding about a value that an installer may use as a path to other folders.
 const PATH: &str = "is a path to other folders";
 
-/// Checks the fields `name` and `version`. People must see each character of these texts, and the texts must be safe as
-/// the name of a folder. A version must be ASCII, because digits of other scripts look similar and sort differently.
+/// Checks the fields `name` and `version`. Each character must be visible, and the texts must be safe as a folder
+/// name. A version must be ASCII, because digits of other writing systems look similar and sort differently.
 pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     let fault = |field| {
         let Some(text) = filled_text(manifest, field) else {
@@ -54,22 +54,20 @@ pub(super) fn required_fields(manifest: &Map<String, Value>) -> Vec<Finding> {
     ["name", "version"].into_iter().filter_map(fault).collect()
 }
 
-/// Returns whether a text, used as a path, leads out of the folder to which it is joined. `@org/skill` does not lead
-/// out.
+/// Returns whether a text, joined to a folder as a path, may lead out of the folder. `@org/skill` does not.
 fn leads_elsewhere(text: &str) -> bool {
     text.contains('\\') || text.split('/').any(|part| matches!(part, "" | "." | ".."))
 }
 
 /// Returns whether a character is visible on its own. White space, the two joiners, the variation selectors and the
-/// empty Braille pattern are not visible on their own. Characters that are hidden in every text cause a different
-/// finding.
+/// empty Braille pattern are not. Characters that are hidden in every text cause a different finding.
 fn is_drawn(character: char) -> bool {
     let is_blank =
         matches!(character, '\u{200c}' | '\u{200d}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}');
     !is_blank && !character.is_whitespace()
 }
 
-/// Returns the trimmed text of a field. Returns `None` if the value is not a text, or if the text is blank.
+/// Returns the trimmed text of a field. Returns `None` if the value is not a string, or if the string is blank.
 pub(super) fn filled_text<'m>(manifest: &'m Map<String, Value>, field: &str) -> Option<&'m str> {
     manifest.get(field)?.as_str().map(str::trim).filter(|text| !text.is_empty())
 }
@@ -91,8 +89,8 @@ pub(super) fn registry(
         let shown = excerpt(&text);
         Finding::high(format!("Skill loaded from untrusted registry: {shown} ({reason})"))
     };
-    // Parse the original field and not `text`, which is in lower case for findings. An allowlist distinguishes upper
-    // and lower case in a path.
+    // Parse the original field and not `text`, which is in lower case, because an allowlist distinguishes upper and
+    // lower case in a path.
     let Some(registry) = filled_text(manifest, "registry").and_then(Registry::parse) else {
         return vec![untrusted("not a host name")];
     };
@@ -107,8 +105,8 @@ pub(super) fn registry(
         .filter(|blocked| registry.host.is_within(blocked))
         .map(|blocked| untrusted(&format!("blocked: {blocked}")))
         .collect();
-    // Reject internationalised names, because a blocklist cannot contain every look-alike of a well-known registry. If
-    // such a name is intended, an allowlist can contain it.
+    // Reject internationalised names, because a blocklist cannot contain every look-alike of a well-known registry. A
+    // caller that needs such a name can use an allowlist.
     if registry.host.is_internationalised() {
         findings.push(untrusted("internationalised host name, possible look-alike"));
     }
@@ -144,7 +142,7 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
     };
 
     let mut findings = Vec::new();
-    // Report white space around the URL. A program that does not trim the URL would read a different URL.
+    // Report white space around the URL, because a program that does not trim it would read a different URL.
     if text != raw {
         findings.push(Finding::medium(format!(
             "Invalid source URL: {shown} (has white space around it)"
@@ -158,8 +156,8 @@ pub(super) fn source_url(manifest: &Map<String, Value>, trusted: &[HostName]) ->
         findings.push(insecure_scheme(url.scheme()));
     }
     findings.extend(host.and_then(|host| disguise(text, &url, &host)).map(Finding::medium));
-    // Report hidden characters only if nothing else was found, because the checks above report them more precisely for
-    // the host.
+    // Report hidden characters only if nothing else was found, because the checks of the host report them more
+    // precisely.
     if findings.is_empty() && text.contains(is_unseen) {
         findings.push(Finding::medium(format!("Invalid source URL: {shown} ({UNSEEN})")));
     }
@@ -180,10 +178,11 @@ fn is_trusted(host: &HostName, trusted: &[HostName]) -> bool {
         || trusted.iter().any(|domain| host.is_within(domain.as_str()))
 }
 
-/// Checks how `text` spells the `host`. Returns the fault in the spelling, even if the host is trusted.
+/// Checks the spelling of the host in `text`, even if the host is trusted. Returns the text of a finding if the
+/// spelling is faulty.
 ///
 /// The spelling must be exactly the parsed host. Then the program that later downloads the skill cannot parse a
-/// different host, and a person that reads the URL sees the real host.
+/// different host. A person reading the URL sees the real host.
 fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     let written = host::authority_as_written(text, url).unwrap_or_default();
     if written.contains('@') || host::has_user_information(url) {
@@ -207,8 +206,8 @@ fn disguise(text: &str, url: &Url, host: &HostName) -> Option<String> {
     Some(format!("Source URL host '{shown}' is not written as '{host}' — possible look-alike"))
 }
 
-/// Parses the digest. The finding in an error is for a digest that cannot be compared, or that is required and missing.
-/// Returns `None` for a missing digest that is not required.
+/// Parses the digest. Fails with a finding if the digest is invalid, or is required and missing. Returns `None` for a
+/// missing digest that is not required.
 pub(super) fn digest(
     manifest: &Map<String, Value>,
     is_required: bool,
@@ -253,14 +252,14 @@ pub(super) fn download_count(manifest: &Map<String, Value>) -> Vec<Finding> {
     findings
 }
 
-/// Returns a number as an integer. Returns `None` if it has a fraction. A number out of range becomes the nearest bound
-/// of the range. The bound is still far higher than any real count, so the findings stay correct.
+/// Returns a number as an integer, or `None` if it has a fraction. A number out of range becomes the nearest bound of
+/// the range, which is also far from any real count.
 fn whole_count(number: &Number) -> Option<i128> {
     if let Some(count) = number.as_i128() {
         return Some(count);
     }
     let count = number.as_f64().filter(|count| count.fract() == 0.0)?;
-    // This format has no exponent, so the digits of a whole number parse as an integer.
+    // This format has no exponent, so the text parses as an integer.
     let digits = format!("{count:.0}");
     let bound = if count < 0.0 { i128::MIN } else { i128::MAX };
     Some(digits.parse().unwrap_or(bound))

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::finding::excerpt;
 
-/// The maximum number of characters that a finding shows of a digest that is not hexadecimal.
+/// The maximum number of characters in a finding that quotes a digest that is not hexadecimal.
 const DIGITS_SHOWN: usize = 32;
 
 /// The number of bytes that are read and hashed at a time.
@@ -30,7 +30,7 @@ static ALGORITHMS: [Algorithm; 3] = [
     Algorithm { name: "sha512", hex_digits: 128, hash: hashed::<Sha512> },
 ];
 
-/// A digest in lower-case digits. Its `Display` form is the form in manifests.
+/// A digest in lower-case digits. Its `Display` form is the form in manifests, `algorithm:hex_digest`.
 #[derive(Debug, Clone)]
 pub(super) struct Digest {
     algorithm: &'static Algorithm,
@@ -75,7 +75,7 @@ impl Digest {
         Ok(Self { algorithm: self.algorithm, hex: (self.algorithm.hash)(&mut content)? })
     }
 
-    /// Returns whether the digests are equal. The time of the comparison does not depend on where they differ.
+    /// Returns whether the digests are equal, with a constant-time comparison.
     pub(super) fn matches(&self, other: &Self) -> bool {
         self.algorithm.name == other.algorithm.name
             && self.hex.as_bytes().ct_eq(other.hex.as_bytes()).into()

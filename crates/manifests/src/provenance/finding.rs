@@ -8,8 +8,7 @@ use crate::hidden::is_hidden;
 
 /// The maximum number of characters from a manifest that an excerpt contains.
 const EXCERPT_CHARS_MAX: usize = 200;
-/// The maximum length of an excerpt's source in bytes: a longer text has more than [`EXCERPT_CHARS_MAX`] characters,
-/// because a character has at most four bytes.
+/// The length in bytes above which an excerpt certainly cuts a text, because a character has at most four bytes.
 pub(super) const EXCERPT_BYTES_MAX: usize = 4 * EXCERPT_CHARS_MAX;
 
 /// One reason not to load a skill.
@@ -20,8 +19,8 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding of high risk: the finding alone marks the skill as an attack, or it makes the content of the
-    /// skill uncertain.
+    /// Creates a finding of high risk: a sign of an attack, or a fault that leaves the content of the skill
+    /// uncertain.
     pub(super) fn high(text: impl Into<String>) -> Self {
         Self { risk: SkillRisk::High, text: text.into() }
     }
@@ -47,7 +46,7 @@ pub enum SkillRisk {
 }
 
 impl SkillRisk {
-    /// Returns the word for the risk in the documentation.
+    /// Returns the documented text of the risk.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -68,8 +67,8 @@ pub(super) fn is_unseen(character: char) -> bool {
     character.is_control() || is_hidden(character)
 }
 
-/// Returns the beginning of `text`, on one line and with hidden characters escaped. The author of a manifest must be
-/// able neither to inject lines into a log nor to make a finding as long as the manifest.
+/// Returns the beginning of `text`, on one line and with hidden characters escaped. So a manifest can neither inject
+/// lines into a log nor make a finding very long.
 pub(super) fn excerpt(text: &str) -> String {
     let mut shown = String::new();
     for (count, character) in text.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! Defines the guard, which runs all checks of a manifest in their order, with options. It never loads a skill.
+//! Defines the guard, which runs all checks of a manifest in order. It never loads a skill.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::finding::{Finding, excerpt};
 use super::host::{HostName, Registry};
 use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 
-/// A guard that runs all checks of a skill manifest, with options.
+/// A guard that runs all checks of a skill manifest, according to its options.
 ///
 /// ```
 /// use qwed_manifests::provenance::SkillProvenanceGuard;
@@ -40,16 +40,15 @@ use super::{ManifestError, SkillManifest, SkillVerification, checks, scan};
 /// ```
 #[derive(Debug, Clone)]
 pub struct SkillProvenanceGuard {
-    /// The registries from which a skill may come. `None` allows all registries except those that are known for poor
-    /// vetting.
+    /// The registries from which a skill may come. `None` allows all registries except the built-in blocklist.
     registries: Option<Vec<Registry>>,
     /// The domains that are trusted in source URLs, in addition to the built-in domains.
     trusted_domains: Vec<HostName>,
-    /// Whether a skill must have a digest. If a skill has a digest, it must be well-formed in any case.
+    /// Whether a skill must have a digest. If this is false, a digest may be missing but not malformed.
     requires_digest: bool,
 }
 
-/// The error for an entry of an allowlist that would cover nothing, or too much.
+/// The error for an entry of an allowlist that would allow nothing, or too much.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("'{}' {reason}", excerpt(.entry))]
 pub struct InvalidEntry {
@@ -66,7 +65,7 @@ impl InvalidEntry {
         Self { entry: entry.to_owned(), reason }
     }
 
-    /// Returns the entry in the spelling of the caller.
+    /// Returns the entry exactly as the caller passed it.
     pub fn entry(&self) -> &str {
         &self.entry
     }
@@ -85,8 +84,9 @@ impl SkillProvenanceGuard {
 
     /// Accepts only skills from the given registries. The built-in blocklist of registries no longer applies.
     ///
-    /// An entry is a host, optionally with a port or a path. The host, the port and the path must be equal in the
-    /// manifest. An entry does not cover subdomains. An empty list accepts no skill.
+    /// An entry is a host, optionally with a port or a path. The manifest's registry must have the same host and
+    /// port, and the same path if the entry has a path. An entry does not cover subdomains. An empty list accepts no
+    /// skill.
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ impl SkillProvenanceGuard {
     ///
     /// # Errors
     ///
-    /// If an entry contains more than a host, or is an internationalised host, because no manifest with such a host
-    /// passes. If an entry has no dot, such as `com`, because it would trust hosts of other parties.
+    /// If an entry contains more than a host. If an entry is an internationalised host, because no manifest with such
+    /// a host passes. If an entry has no dot, such as `com`, because it would trust hosts of other parties.
     pub fn with_trusted_domains<S: AsRef<str>>(
         mut self,
         domains: impl IntoIterator<Item = S>,
@@ -135,25 +135,26 @@ impl SkillProvenanceGuard {
     /// Verifies the skill that `manifest` describes.
     ///
     /// This function cannot fail: an unreadable field is a finding. All checks run, even after a finding. The time is
-    /// linear in the size of the manifest. This function does not read the file to which the digest applies.
+    /// linear in the size of the manifest. This function does not compare the digest with a file.
     /// [`SkillProvenanceGuard::verify_file`] does.
     pub fn verify_skill(&self, manifest: &Map<String, Value>) -> SkillVerification {
         self.verify(manifest, Vec::new(), Ok(None))
     }
 
-    /// Verifies a manifest in its original form, in which fields can occur twice. A duplicate field is also a finding.
+    /// Verifies a manifest that was parsed from text. In addition to the checks of
+    /// [`SkillProvenanceGuard::verify_skill`], a duplicate field is a finding.
     pub fn verify_manifest(&self, manifest: &SkillManifest) -> SkillVerification {
         self.verify(manifest.fields(), manifest.duplicate_members().collect(), Ok(None))
     }
 
-    /// Verifies the skill with the manifest in the file at `path`, and compares its digest with the file of the skill,
-    /// if that file is named. The parameter `artifact` names it, or else the manifest's field `artifact`. The field
-    /// must contain a path relative to the manifest's folder, and the path must not lead out of the folder.
+    /// Verifies the skill with the manifest in the file at `path`. Also compares the digest with the skill's file, if
+    /// `artifact` or else the manifest's field `artifact` contains its path. The path in the field must be relative
+    /// to the manifest's folder, and must not lead out of the folder.
     ///
     /// # Errors
     ///
-    /// If the file contains nothing that can be verified. A skill that must not be loaded is not an error. An artifact
-    /// that cannot be read is a finding, not an error.
+    /// If the manifest cannot be read or parsed. A skill that must not be loaded, or an artifact that cannot be read,
+    /// is a finding and not an error.
     pub fn verify_file(
         &self,
         path: &Path,
@@ -183,7 +184,7 @@ impl SkillProvenanceGuard {
         let artifact = artifact.map_or_else(Some, |artifact| match (&digest, artifact?) {
             (Ok(Some(digest)), artifact) => artifact.compare(digest),
             (Ok(None), artifact) => Some(artifact.without_digest()),
-            // Add no finding about the artifact, because the faulty digest is already a finding.
+            // Add no finding about the artifact, because the missing or invalid digest is already a finding.
             (Err(_), _) => None,
         });
         let findings: Vec<Finding> = [

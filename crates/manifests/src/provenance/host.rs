@@ -1,8 +1,8 @@
-//! Parses hosts and compares them in their parsed form. It never compares parts of texts.
+//! Parses hosts and compares them in their parsed form. It never searches unparsed text for a host.
 //!
-//! The `url` crate reads a host as a browser does. It maps full-width letters and dot-like characters to ASCII, decodes
-//! percent-encoding, and converts other non-ASCII characters to Punycode. As a result, two spellings of the same host
-//! are equal, and two different hosts are never equal.
+//! The `url` crate reads a host as a browser does. It maps full-width letters and dot-like characters to ASCII,
+//! decodes percent-encoding, and converts other non-ASCII characters to Punycode. So two spellings of a host become
+//! equal, and two different hosts stay different.
 
 use url::{Host, Url};
 
@@ -11,8 +11,8 @@ use url::{Host, Url};
 pub(super) struct HostName(String);
 
 impl HostName {
-    /// Returns the host of `url`. Returns `None` if the URL has no host, or if the host can be neither an address nor a
-    /// registered name.
+    /// Returns the host of `url`. Returns `None` if the URL has no host, or if the host is not a valid address or
+    /// name.
     pub(super) fn of(url: &Url) -> Option<Self> {
         let name = match url.host()? {
             Host::Domain(domain) => domain.trim_end_matches('.').to_ascii_lowercase(),
@@ -35,7 +35,7 @@ impl HostName {
         !self.0.contains(['.', ':'])
     }
 
-    /// Returns whether people see different letters than the letters that are compared.
+    /// Returns whether the host contains Punycode. People then see other letters than the compared letters.
     pub(super) fn is_internationalised(&self) -> bool {
         self.0.split('.').any(|label| label.starts_with("xn--"))
     }
@@ -56,8 +56,8 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Parses the name of a registry. Returns `None` if the text does not name a host unambiguously. Two parsers may
-    /// read an ambiguous text differently, and a blocked registry must not pass because of this difference.
+    /// Parses the name of a registry. Returns `None` if the host is ambiguous. Another parser could read an ambiguous
+    /// text as a blocked registry.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if is_ambiguous(text) || text.contains(char::is_whitespace) {
@@ -67,8 +67,7 @@ impl Registry {
         if location.contains("://") {
             return None;
         }
-        // Parse the host by the rules for HTTPS URLs, because these rules are strict. The scheme in the text does not
-        // matter.
+        // Parse the host by the strict rules for HTTPS URLs, whichever scheme the text has.
         let url = Url::parse(&format!("https://{location}")).ok()?;
         if has_user_information(&url) {
             return None;
@@ -104,8 +103,8 @@ pub(super) fn has_user_information(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Returns the part of `text` between the scheme and the path, in its original spelling. `url` must be the URL that was
-/// parsed from `text`.
+/// Returns the authority of the URL in `text`: the text between `://` and the path, in its original spelling. `url`
+/// must be the URL that was parsed from `text`.
 pub(super) fn authority_as_written<'text>(text: &'text str, url: &Url) -> Option<&'text str> {
     text.get(url.scheme().len()..)?.strip_prefix("://")?.split(['/', '?', '#']).next()
 }

@@ -1,4 +1,4 @@
-//! Reads a manifest from a text or a file, and records duplicate members of its objects. It never judges the values.
+//! Reads a manifest from text or a file, and records duplicate members of its objects. It never judges the values.
 
 use std::fmt;
 use std::fs::File;
@@ -11,14 +11,14 @@ use thiserror::Error;
 
 use super::finding::{Finding, excerpt};
 
-/// The maximum size of a manifest, in bytes: 1 MiB. Real manifests have some hundred bytes.
+/// The maximum size of a manifest, in bytes (1 MiB). Real manifests have a few hundred bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The maximum number of duplicate members that are reported. One duplicate is enough to block a skill.
 const DUPLICATES_MAX: usize = 20;
 
-/// The reason why a file cannot be judged as a manifest. The text completes a message that starts with "skill manifest:
-/// ", and never contains the path.
+/// The reason why a file cannot be verified as a manifest. Its text continues a message that starts with "skill
+/// manifest: ", and never contains the path.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManifestError {
@@ -36,7 +36,7 @@ pub enum ManifestError {
     NotAnObject,
 }
 
-/// A manifest in its original form: the fields, and the names of duplicate members.
+/// A parsed manifest: its fields, and the names of its duplicate members.
 #[derive(Debug, Clone)]
 pub struct SkillManifest {
     fields: Map<String, Value>,
@@ -49,7 +49,7 @@ impl SkillManifest {
     ///
     /// # Errors
     ///
-    /// If the content cannot be judged as a manifest.
+    /// If the content is too large, is not JSON, or is not a JSON object.
     pub fn parse(content: &[u8]) -> Result<Self, ManifestError> {
         if u64::try_from(content.len()).unwrap_or(u64::MAX) > MANIFEST_BYTES_MAX {
             return Err(ManifestError::TooLarge);
@@ -68,8 +68,8 @@ impl SkillManifest {
     pub(super) fn read(path: &Path) -> Result<Self, ManifestError> {
         let file = File::open(path).map_err(ManifestError::Read)?;
         let mut content = Vec::new();
-        // Read at most one byte more than allowed, to detect a file that is too large. Do not rely on the size in the
-        // file system, because a pipe or a device has none.
+        // Read at most one byte more than allowed, to detect a file that is too large. Do not use the size in the
+        // file's metadata, because a pipe or a device has no size.
         let read = file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(ManifestError::Read)?;
         Self::parse(&content)
@@ -80,8 +80,8 @@ impl SkillManifest {
         &self.fields
     }
 
-    /// Returns a finding for each duplicate member. JSON does not define which of two members with the same name counts
-    /// (RFC 8259, section 4), so an installer may use a value that was not checked here.
+    /// Returns a finding for each duplicate member. JSON does not define which of two members with the same name
+    /// counts (RFC 8259, section 4). So an installer may use a value that was not checked here.
     pub(super) fn duplicate_members(&self) -> impl Iterator<Item = Finding> {
         self.duplicates
             .iter()
@@ -89,7 +89,7 @@ impl SkillManifest {
     }
 }
 
-/// A reader of any JSON value. It gives the same value as `serde_json`, and also records duplicate members.
+/// A reader of any JSON value. It returns the same value as `serde_json`, and also records duplicate members.
 struct Reading<'d> {
     duplicates: &'d mut Vec<String>,
 }

@@ -1,11 +1,11 @@
-//! Verifies a skill's manifest before the skill is loaded: checks the source and the digest, and searches for dangerous
-//! texts.
+//! Verifies a skill's manifest before the skill is loaded: checks the source and the digest, and searches for
+//! dangerous text.
 //!
-//! A manifest is a claim by a party that wants to be trusted. This module judges only the claim: it never contacts a
-//! registry and never downloads anything. If the file of the skill is available, its digest is compared. An unreadable
-//! or ambiguous value is a finding. Only a manifest without findings is trusted.
+//! A manifest is a claim by a party that wants to be trusted. This module checks only the claim, and the digest of
+//! the skill's file if the file is available. It never contacts a registry and never downloads anything. An
+//! unreadable or ambiguous value is a finding. Only a manifest without findings is trusted.
 //!
-//! From the rest of the crate, this module uses only the table of hidden characters.
+//! From the rest of the crate, this module uses only `hidden`.
 
 mod artifact;
 mod checks;

@@ -1,4 +1,4 @@
-//! Contains the table of dangerous patterns, which match texts that no manifest should contain. Each row has a reason,
+//! Contains the table of dangerous patterns, which match text that no manifest should contain. Each row has a reason,
 //! and examples that a test checks.
 
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use regex::RegexSet;
 pub struct DangerousPattern {
     /// The regular expression, in the syntax of Python's `re`. Findings show it in this form.
     pub expression: &'static str,
-    /// Whether the expression also matches if upper and lower case differ.
+    /// Whether the expression ignores case.
     pub ignores_case: bool,
     /// The reason why a manifest should not contain a text that matches.
     pub why: &'static str,
@@ -102,8 +102,8 @@ pub(super) fn patterns_in(text: &str) -> impl Iterator<Item = &'static Dangerous
 /// part of a word, and the four ASCII separators are white space. If case is ignored, the letters `İ` and `ı` match
 /// `i`.
 fn translated(pattern: &DangerousPattern) -> String {
-    // Every `\b` in the table is directly before or after a word character of the expression. So it is enough to check
-    // that the character on the other side is not part of a word.
+    // Every `\b` in the table is next to a word character of the expression. So it is enough to check that the
+    // character on the other side of the `\b` is not part of a word.
     let no_word = r"(?-i:[^\p{L}\p{N}_\n])";
     let (mut start, mut end) = ("", "");
     let mut expression = pattern.expression;

@@ -5,16 +5,16 @@ use serde_json::{Map, Value};
 use super::finding::{EXCERPT_BYTES_MAX, Finding, excerpt};
 use super::patterns::patterns_in;
 
-/// The top-level fields that are not searched. They describe the skill in prose, where words about credentials are not
-/// an attack, or a separate check verifies their format.
+/// The top-level fields that are not searched. Some contain prose, in which words about credentials are not an
+/// attack. The others have a separate check of their format.
 const FIELDS_NOT_SCANNED: &[&str] =
     &["author", "description", "digest", "license", "name", "registry", "source_url", "version"];
 
 /// Returns a finding for each dangerous pattern in each text of the manifest. The findings are in the order of the
 /// field names.
 ///
-/// This function does not recurse, because the stack could overflow: a manifest from a caller may be nested deeper than
-/// a manifest from a file.
+/// This function does not recurse, because a deeply nested manifest could overflow the stack. Only for a manifest
+/// from a file is the depth limited.
 pub(super) fn suspicious_values(manifest: &Map<String, Value>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let scanned = members(manifest).filter(|(step, _)| !is_excluded(step));
@@ -76,8 +76,7 @@ fn is_excluded(step: &Step<'_>) -> bool {
     }
 }
 
-/// Returns the path of a value within the manifest, such as `hooks.install[0]`. Called only for a value with a finding,
-/// because a manifest has many more values.
+/// Returns the path of a value within the manifest, such as `hooks.install[0]`.
 fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
     let mut place = String::new();
     let steps = containers.iter().filter_map(|container| container.step.as_ref()).chain([last]);
@@ -87,8 +86,7 @@ fn place(containers: &[Container<'_>], last: &Step<'_>) -> String {
             Step::Member(name) => place.extend([".", &excerpt(name)]),
             Step::Index(index) => place.extend(["[", &index.to_string(), "]"]),
         }
-        // Stop here, because `excerpt` would cut off all further steps, and a deeply nested value can have very many
-        // findings.
+        // Stop here to save time, because `excerpt` would cut off all further steps.
         if place.len() > EXCERPT_BYTES_MAX {
             break;
         }

@@ -60,8 +60,8 @@ fn check(
     assert_eq!(verification.status, status);
 }
 
-/// Asserts the risk and the finding of the documented manifest with a different value for one field, under the default
-/// options. `None` means that the manifest is trusted.
+/// Asserts the risk and the finding of the documented manifest with a different value for one field. Uses the default
+/// options. If `expected` is `None`, the manifest must be trusted.
 #[track_caller]
 fn check_field(field: &str, value: Value, expected: Option<(SkillRisk, &str)>) {
     let guard = SkillProvenanceGuard::new();
@@ -444,13 +444,12 @@ fn a_source_url_in_disguise_is_never_trusted() {
         ("https://github.com:8443/x", "Source URL names a port: 8443".to_owned()),
         ("https://github.com:443/x", "Source URL names a port: 443".to_owned()),
         ("https://github.com:/x", "Source URL names a port: ".to_owned()),
-        // For this group, the Python implementation also removes all trailing dots and ignores case. It does so even
-        // for the Kelvin sign in the second URL.
+        // For this group, the Python implementation also removes all trailing dots and ignores case, even for the
+        // Kelvin sign in the second URL.
         ("https://github.com./x", lookalike("github.com.", "github.com")),
         ("https://bitbuc\u{212a}et.org/x", lookalike("bitbuc\u{212a}et.org", "bitbucket.org")),
         ("https://GitHub.com/x", lookalike("GitHub.com", "github.com")),
-        // For this group, the Python implementation reads a part of the URL as the host, and other parsers read that
-        // part as the path, or the reverse.
+        // For this group, other parsers treat the backslash or the control character differently from Python.
         (
             r"https://evil.io\@github.com/x",
             r"Invalid source URL: https://evil.io\@github.com/x (contains control characters or backslashes)"
@@ -669,8 +668,8 @@ fn patterns_are_matched_as_python_matches_them() {
         ("credential\u{17f}", 1),
         ("__\u{131}mport__('os')", 0),
         ("o\u{17f}.system('id')", 0),
-        // Letters and numbers of any script are part of a word, so no word begins or ends next to them. Marks and
-        // joiners are not part of a word.
+        // Letters and numbers of any writing system are part of a word, so no word begins or ends next to them. Marks
+        // and joiners are not part of a word.
         ("\u{e9}eval(x)", 0),
         ("\u{661}eval(x)", 0),
         ("\u{2167}eval(x)", 0),
@@ -696,8 +695,8 @@ fn patterns_are_matched_as_python_matches_them() {
 #[test]
 fn no_manifest_takes_long_or_makes_long_findings() {
     let guard = SkillProvenanceGuard::new();
-    // This value is nested deeper than a value from a file can be. A recursive scan would overflow the stack of a test
-    // at this depth. The destructor of the value does not.
+    // This value is nested deeper than a value from a file can be. A recursive scan would overflow the stack of a
+    // test at this depth, but the value's destructor does not.
     let mut nested = json!("eval(x)");
     for _ in 0..5_000 {
         nested = Value::Array(vec![nested]);
@@ -841,7 +840,7 @@ fn a_manifest_names_no_artifact_outside_of_its_folder() {
         let shown = name.replace('\0', "\\u{0}");
         assert_eq!(verification.findings, [format!("Artifact '{shown}' {reason}")]);
         assert_eq!(verification.risk_level, SkillRisk::High);
-        // If the caller names the file, it may be any file, even a symlink.
+        // A file that the caller names may be any file, even a symlink.
         if name == "link" {
             let link = folder.path().join("link");
             let guard = SkillProvenanceGuard::new();

@@ -1,4 +1,4 @@
-//! Defines the result of a verification, with the documented field names and words.
+//! Defines the result of a verification, with the documented field names and values.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::finding::{Finding, SkillRisk, excerpt};
 pub struct SkillVerification {
     /// Whether the skill passed all checks.
     pub verified: bool,
-    /// Whether the skill may be loaded, as a word. It agrees with `verified`.
+    /// Whether the skill may be loaded. `Trusted` exactly if `verified` is true.
     pub status: SkillStatus,
     /// The name of the skill in the manifest, or `unknown` if the manifest contains no name.
     pub skill_name: String,
@@ -69,7 +69,7 @@ pub enum SkillStatus {
 }
 
 impl SkillStatus {
-    /// Returns the word for the status in the documentation.
+    /// Returns the documented text of the status.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trusted => "TRUSTED",

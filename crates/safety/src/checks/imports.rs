@@ -1,6 +1,6 @@
 //! Resolves the names of functions and exceptions to the modules and members that the script imports.
 //!
-//! An import counts in the whole script, wherever it is. That is enough to recognize assertion functions.
+//! An import in any scope counts for the whole script. This is precise enough to recognize assertion functions.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "only names and attributes have a path")]
 

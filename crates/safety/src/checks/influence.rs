@@ -1,4 +1,4 @@
-//! Finds the names on which the checks of a script depend, by the names alone.
+//! Finds the names on which the checks of a script depend. Equal names count as the same variable in all scopes.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few statements bind names")]
 
@@ -14,7 +14,7 @@ use crate::work::Work;
 pub(super) struct Influence<'a> {
     /// For each name, the names that its value depends on.
     sources: HashMap<&'a str, Vec<&'a str>>,
-    /// The names on which a condition depends that can still end the script.
+    /// The names that influence a condition that can still end the script.
     reaching: HashSet<&'a str>,
 }
 
@@ -55,7 +55,7 @@ struct Reader<'a, 'w> {
     function: Option<&'a str>,
     /// The names in the conditions around the current statement.
     tests: Vec<Vec<&'a str>>,
-    /// The names on which conditions of checks depend.
+    /// The names in conditions of checks, without the names from which their values are computed.
     todo: Vec<&'a str>,
     work: &'w Work,
 }
@@ -133,7 +133,7 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
         }
         match expr {
             Expr::Named(it) => self.flows(&it.target, Some(&it.value)),
-            // A method may change its object, with its arguments.
+            // A method call may store its arguments in its object.
             Expr::Call(call) => {
                 if let Expr::Attribute(attribute) = &*call.func {
                     for argument in &call.arguments.args {
@@ -150,7 +150,6 @@ impl<'a> Visitor<'a> for Reader<'a, '_> {
     }
 }
 
-/// Returns the names in an expression.
 pub(super) fn names(expr: &Expr) -> Vec<&str> {
     struct Names<'a>(Vec<&'a str>);
     impl<'a> Visitor<'a> for Names<'a> {
@@ -166,17 +165,17 @@ pub(super) fn names(expr: &Expr) -> Vec<&str> {
     names.0
 }
 
-/// The names that statements bind or change, and the ways in which the statements end.
+/// The names that statements bind or change, and whether the statements leave a function or a loop.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
     pub(super) names: HashSet<&'a str>,
-    /// The names that statements bind, and not only change.
+    /// The names that statements bind, not only change.
     pub(super) bound: HashSet<&'a str>,
     /// The names in `global` and `nonlocal` statements.
     pub(super) globals: HashSet<&'a str>,
     /// Whether a statement returns from the function.
     pub(super) returns: bool,
-    /// Whether a statement continues or leaves a loop around the statements.
+    /// Whether a statement is a `continue` or a `break`.
     pub(super) leaves_loop: bool,
 }
 

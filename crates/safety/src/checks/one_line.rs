@@ -1,4 +1,4 @@
-//! Writes a part of a script on one line.
+//! Writes an expression or a statement of a script on one line.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few tokens are parts of string literals")]
 
@@ -10,9 +10,9 @@ use ruff_text_size::{Ranged as _, TextRange};
 
 /// Returns an expression or a statement on one line, with the same meaning in Python.
 ///
-/// White space and comments between two tokens become one space. A string literal stays as it is, unless it has line
-/// breaks. A line break becomes `\n`, and a line break after a backslash is left out, because Python ignores it. A raw
-/// literal, in which `\n` has another meaning, becomes an ordinary literal with the same value.
+/// White space and comments between two tokens become one space. In a string literal, a line break becomes `\n`. A
+/// line break after a backslash is left out, because Python ignores it. A raw literal with line breaks becomes an
+/// ordinary literal with the same value, because `\n` has another meaning in a raw literal.
 pub(super) fn one_line(source: &str, tokens: &Tokens, range: TextRange) -> String {
     let text_of = |range: TextRange| source.get(range.to_std_range()).unwrap_or_default();
     let has_breaks = |text: &str| text.contains(['\n', '\r']);
@@ -34,7 +34,7 @@ pub(super) fn one_line(source: &str, tokens: &Tokens, range: TextRange) -> Strin
             line.push_str(text);
             continue;
         };
-        // The parts of an f-string are several tokens. Only the first one has the prefix.
+        // An f-string consists of several tokens. Only the first token has the prefix.
         let (opener, content, closer) = match token.kind() {
             TokenKind::String if has_breaks(text) => {
                 let (opener, rest) = text.split_at(flags.opener_len().into());
@@ -77,9 +77,10 @@ fn push_content(line: &mut String, content: &str, is_raw: bool) {
                 if escaped == '\r' {
                     chars.next_if_eq(&'\n');
                 }
-                // Without the line break, the next character could end the literal, or continue an octal escape.
+                // Without the line break, the next character could end the literal or continue an octal escape, so it
+                // is escaped.
                 if let Some(c) = chars.next_if(|c| matches!(c, '"' | '\'' | '0'..='7')) {
-                    // Writing to a string does not fail.
+                    // Writing to a string never fails.
                     let _ = write!(line, "\\x{:02x}", u32::from(c));
                 }
             }

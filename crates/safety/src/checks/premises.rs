@@ -1,5 +1,5 @@
-//! Judges whether the constraints that a script gives to a solver of Z3 contradict each other, or hold for every value.
-//! Only decides propositions over few variables, and bounds of single values.
+//! Judges whether the constraints that a script gives to a solver of Z3 contradict each other, or hold for every
+//! value. Decides only propositions with few variables, and bounds of single values.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other constraints are not decided")]
 
@@ -15,7 +15,7 @@ const VARIABLES_MAX: usize = 8;
 /// The maximum nesting of a constraint.
 const DEPTH_MAX: usize = 24;
 
-/// A lower and an upper bound of a value, each with whether the bound itself is allowed.
+/// The lower and the upper bound of a value. Each Boolean is true if the value may equal the bound.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     lower: (f64, bool),
@@ -30,13 +30,14 @@ impl Judge<'_, '_> {
             || self.propositions_contradict(constraints)
     }
 
-    /// Returns whether a constraint holds for no value, as its form shows: `x != x`.
+    /// Returns whether a constraint can never hold because of its form, for example `x != x`.
     pub(super) fn is_any_false(&self, constraints: &[Id]) -> bool {
         let is_false = |id: &Id| matches!(self.proposition(*id, &[], DEPTH_MAX), Some(false));
         constraints.iter().any(is_false)
     }
 
-    /// Returns whether the last constraint is the negation of an earlier constraint. The claim is then one of its own premises.
+    /// Returns whether the last constraint, which is the negated claim, negates an earlier constraint. The claim is
+    /// then one of its own premises.
     pub(super) fn negates_premise(&self, constraints: &[Id]) -> bool {
         let Some((last, premises)) = constraints.split_last() else { return false };
         let negated = match self.values.node(*last) {
@@ -56,13 +57,13 @@ impl Judge<'_, '_> {
         !constraints.is_empty() && constraints.iter().all(is_valid)
     }
 
-    /// Returns the parts of a constraint.
+    /// Splits a constraint into constraints that must all hold.
     pub(super) fn parts_of_constraint(&self, id: Id) -> Vec<Id> {
         let parts = match self.values.node(id) {
             Node::Op(Op::List | Op::Tuple | Op::And, parts) => &**parts,
             Node::Op(Op::Call, _) => match self.values.call(id) {
                 Some((path, arguments)) if path == "z3.And" => arguments,
-                // The premise, and the negation of the conclusion.
+                // The premise of a negated implication must hold, and its conclusion must not.
                 Some((path, [of])) if path == "z3.Not" => match self.values.call(*of) {
                     Some((path, [premise, _])) if path == "z3.Implies" => {
                         let mut parts = self.parts_of_constraint(*premise);
@@ -135,7 +136,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the truth value of a constraint, with these values of its variables.
+    /// Returns the truth value of a constraint, given the values of its variables in `known`.
     fn proposition(&self, id: Id, known: &[(Id, bool)], depth: usize) -> Option<bool> {
         let depth = depth.checked_sub(1)?;
         self.spend()?;

@@ -12,25 +12,25 @@ pub enum Vacuity {
     SameValue,
     /// The condition is an object that is always true.
     TrueObject,
-    /// The condition follows from the types of its values, or from the way in which they are computed.
+    /// The condition follows from the types of its values, or from how the script computes them.
     AlwaysTrue,
-    /// One part of a disjunction always holds.
+    /// One operand of an `or` always holds.
     OrTrue,
     /// The tolerance accepts any plausible value.
     Tolerance,
     /// Rounding removes the difference that the check is about.
     Rounding,
-    /// A failure is caught, and the script ends successfully.
+    /// The script catches the failure, and still ends successfully.
     Swallowed,
     /// The script replaces the assertion function by a function that cannot fail.
     Replaced,
     /// The condition is about the elements of an empty collection.
     Empty,
-    /// The condition only depends on whether an exception was raised.
+    /// The condition depends only on whether an exception was raised.
     NoException,
     /// The premises of a proof contradict each other.
     Premises,
-    /// The condition also held in variants of the script with other numbers. Only runs of variants find this.
+    /// The condition also held in variants of the script with other numbers. Only runs of variants find this reason.
     Unchanged,
 }
 
@@ -64,7 +64,7 @@ impl Vacuity {
         self.row().1
     }
 
-    /// Returns the explanation for the author of the script, as the end of a sentence about the check.
+    /// Returns the explanation for the author of the script, as a clause about the check: "it reads only literals".
     pub fn why(self) -> &'static str {
         self.row().2
     }

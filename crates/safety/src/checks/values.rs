@@ -1,4 +1,5 @@
-//! Numbers the values of a script's expressions: two expressions have the same number only if they have the same value.
+//! Assigns numbers to the values of a script's expressions (value numbering). Two expressions get the same number only
+//! if they have the same value.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values have no literal and no type")]
 
@@ -7,7 +8,7 @@ use std::borrow::Cow;
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 use ruff_python_ast::{CmpOp, Operator};
 
-/// Constants of modules that are floats.
+/// Module constants that are floats.
 const FLOATS: &[&str] = &["math.pi", "math.e", "math.tau", "math.inf", "math.nan", "numpy.pi"];
 
 /// The number of a value.
@@ -16,7 +17,7 @@ pub(super) type Id = u32;
 /// The maximum number of attributes in a qualified name.
 const PATH_PARTS_MAX: usize = 16;
 
-/// The type of a value, as far as conditions depend on it.
+/// The type of a value. Types on which no judgement depends are `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Type {
     Unknown,
@@ -33,13 +34,13 @@ pub(super) enum Type {
     Set,
     Dict,
     Generator,
-    /// A solver of Z3.
+    /// A Z3 solver.
     Solver,
-    /// The result of a solver's `check`.
+    /// The result of a Z3 solver's method `check`.
     CheckResult,
-    /// An object of a class of the script, or of another class, that is always true.
+    /// An object that is always true, for example a function.
     Object,
-    /// A sequence matcher of `difflib`.
+    /// A `difflib.SequenceMatcher`.
     Matcher,
 }
 
@@ -52,7 +53,7 @@ pub(super) enum Of {
     Generator,
 }
 
-/// The operation of a value that has operands.
+/// The operation that computes a value from its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Op<'a> {
     Binary(Operator),
@@ -61,47 +62,47 @@ pub(super) enum Op<'a> {
     Invert,
     And,
     Or,
-    /// The condition, the value if it is true, and the value if it is false.
+    /// Operands: the condition, the value if it is true, and the value if it is false.
     IfElse,
     Compare(CmpOp),
     Tuple,
     List,
     Set,
-    /// Keys and values in turn.
+    /// Operands: keys and values in turn.
     Dict,
-    /// The function and the arguments.
+    /// Operands: the function and its arguments.
     Call,
     Keyword(&'a str),
     Starred,
     Attribute(&'a str),
-    /// The container and the key.
+    /// Operands: the container and the key.
     Item,
     Slice,
-    /// The elements, and for each `for` its iterable and its conditions.
+    /// Operands: the element expressions, and for each `for` its iterable and its conditions.
     Comprehension(Of),
     /// An equal copy of the operand.
     Copy,
-    /// One of the operands. The number distinguishes loops over the same elements.
+    /// One of the operands, as the value of a loop variable. The number identifies the loop.
     OneOf(u32),
-    /// An element of the operand. The number distinguishes loops over the same elements.
+    /// An element of the operand, as the value of a loop variable. The number identifies the loop.
     Element(u32),
     /// A condition of a comprehension.
     Test,
-    /// The value of a field of an object, which is equal to the operand.
+    /// The value of an object's field. It equals the operand.
     Field,
-    /// Two dictionaries. The items of the second one replace items of the first one.
+    /// The union of two dictionaries. Items of the second dictionary replace items of the first.
     Merged,
     Formatted,
-    /// A name with a value that only depends on whether an exception was raised. The operand is its value if none was.
+    /// The value of a name that depends only on whether an exception was raised. The operand is the value without an
+    /// exception.
     Flag,
-    /// The value 0, or an empty set: the difference of a value and itself.
+    /// The difference of a value and itself: 0, or an empty set.
     Zero,
 }
 
-/// A value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Node<'a> {
-    /// A value about which only its type is known. The number distinguishes it from other values.
+    /// A value with only a known type. The number distinguishes unknown values.
     Unknown(u32, Type),
     /// A number literal, as the bits of an `f64`. The Boolean is true for an integer.
     Number(u64, bool),
@@ -113,15 +114,14 @@ pub(super) enum Node<'a> {
     Ellipsis,
     /// A builtin, or an imported module, function or class, by its qualified name.
     Path(Box<str>),
-    /// A function of the script, by its place in the list of closures.
+    /// A function of the script, by its index in the interpreter's list of closures.
     Function(usize),
     Class(usize),
-    /// An object of a class of the script, by the place of the class. The second number distinguishes objects.
+    /// An instance of a class of the script, by the index of the class. The second number distinguishes instances.
     Instance(usize, u32),
     Op(Op<'a>, Box<[Id]>),
 }
 
-/// Facts about a value.
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     of: Type,
@@ -129,19 +129,18 @@ struct Facts {
     is_literal: bool,
 }
 
-/// All values of a script.
 #[derive(Debug, Default)]
 pub(super) struct Values<'a> {
     nodes: Vec<Node<'a>>,
-    /// The types, the numbers, and whether they are literals, of the values in `nodes`.
+    /// The facts about the values in `nodes`, at the same indices.
     facts: Vec<Facts>,
     ids: HashMap<Node<'a>, Id>,
-    /// The literals that names, parameters and elements have as their values.
+    /// The literals that are values of names, parameters or elements.
     inputs: HashSet<Id>,
     /// The literals that assignments have bound to names.
     named: HashSet<Id>,
     unknown: u32,
-    /// Unknown values that loops over generated collections have computed.
+    /// The unknown values that loops over generated collections compute.
     general: HashSet<Id>,
 }
 
@@ -164,7 +163,7 @@ impl<'a> Values<'a> {
         }
         let id = Id::try_from(self.nodes.len()).unwrap_or(Id::MAX);
         self.nodes.push(node.clone());
-        // All operands were added before, so nothing is computed twice.
+        // The facts about the operands are known, because operands are added before their operation.
         self.facts.push(Facts { of: Type::Unknown, number: None, is_literal: false });
         let facts = Facts {
             of: self.find_type(id),
@@ -178,12 +177,11 @@ impl<'a> Values<'a> {
         id
     }
 
-    /// Returns the number of values.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Notes that a name, a parameter or an element has this value.
+    /// Records that a name, a parameter or an element has this value.
     pub(super) fn note_input(&mut self, id: Id) {
         if self.is_literal(id) {
             self.inputs.insert(id);
@@ -194,7 +192,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Notes that a loop over a generated collection has computed a value.
+    /// Records that a loop over a generated collection computes this value.
     pub(super) fn note_general(&mut self, id: Id) {
         self.general.insert(id);
     }
@@ -203,7 +201,7 @@ impl<'a> Values<'a> {
         self.general.contains(&id)
     }
 
-    /// Notes that an assignment has bound a name to this value.
+    /// Records that an assignment binds a name to this value.
     pub(super) fn note_named(&mut self, id: Id) {
         self.note_input(id);
         if self.is_literal(id) {
@@ -211,12 +209,10 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns whether an assignment has bound a name to a literal.
     pub(super) fn is_named(&self, id: Id) -> bool {
         self.named.contains(&id)
     }
 
-    /// Returns whether a literal is the value of a name, a parameter or an element.
     pub(super) fn is_input(&self, id: Id) -> bool {
         self.inputs.contains(&id)
     }
@@ -248,7 +244,6 @@ impl<'a> Values<'a> {
         usize::try_from(id).ok().and_then(|id| self.nodes.get(id)).unwrap_or(&Node::Ellipsis)
     }
 
-    /// Returns the number of operands of a value.
     pub(super) fn operand_count(&self, id: Id) -> usize {
         match self.node(id) {
             Node::Op(_, operands) => operands.len(),
@@ -256,7 +251,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the operands of a value with this operation.
+    /// Returns the operands of a value if its operation is `of`.
     pub(super) fn operands(&self, id: Id, of: Op<'_>) -> Option<&[Id]> {
         match self.node(id) {
             Node::Op(op, operands) if *op == of => Some(operands),
@@ -264,7 +259,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the qualified name of a builtin or an imported object. For a member of an imported object, joins both.
+    /// Returns the qualified name of a builtin, of an imported object, or of a member of an imported object.
     pub(super) fn path_of(&self, id: Id) -> Option<Cow<'_, str>> {
         let mut names = Vec::new();
         let mut at = id;
@@ -284,13 +279,13 @@ impl<'a> Values<'a> {
         Some(Cow::Owned(names.join(".")))
     }
 
-    /// Returns the function of a call by its qualified name, and its positional arguments.
+    /// Returns the qualified name of a call's function, and all arguments of the call.
     pub(super) fn call(&self, id: Id) -> Option<(Cow<'_, str>, &[Id])> {
         let (function, arguments) = self.operands(id, Op::Call)?.split_first()?;
         Some((self.path_of(*function)?, arguments))
     }
 
-    /// Returns the object, the name and the arguments of a call of a method.
+    /// Returns the object, the method's name and the arguments of a method call.
     pub(super) fn method(&self, id: Id) -> Option<(Id, &'a str, &[Id])> {
         let (function, arguments) = self.operands(id, Op::Call)?.split_first()?;
         match self.node(*function) {
@@ -299,7 +294,6 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the value of a keyword argument.
     pub(super) fn keyword(&self, arguments: &[Id], name: &str) -> Option<Id> {
         arguments.iter().find_map(|argument| match self.node(*argument) {
             Node::Op(Op::Keyword(keyword), value) if *keyword == name => value.first().copied(),
@@ -307,7 +301,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Returns the number of a literal.
+    /// Returns the numeric value of a number literal, which may be negated.
     pub(super) fn literal(&self, id: Id) -> Option<f64> {
         match self.node(id) {
             Node::Number(bits, _) => Some(f64::from_bits(*bits)),
@@ -352,12 +346,11 @@ impl<'a> Values<'a> {
         id
     }
 
-    /// Returns the value of a field if `id` is one, otherwise `id` itself.
+    /// Returns the operand if `id` is an `Op::Field`, otherwise `id` itself.
     pub(super) fn field(&self, id: Id) -> Id {
         self.operands(id, Op::Field).and_then(|of| of.first().copied()).unwrap_or(id)
     }
 
-    /// Returns the type of a value, as far as it is known.
     pub(super) fn type_of(&self, id: Id) -> Type {
         self.facts(id).map_or(Type::Unknown, |facts| facts.of)
     }
@@ -444,7 +437,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns a number for a value that consists of literals and well-known operations.
+    /// Returns the numeric value of an expression that consists of literals and well-known operations.
     pub(super) fn number(&self, id: Id) -> Option<f64> {
         self.facts(id)?.number
     }
@@ -544,7 +537,7 @@ fn type_of_arithmetic(operator: Operator, left: Type, right: Type) -> Type {
     match (left, right) {
         (one, other) if int(one) && int(other) => match operator {
             Operator::Div => Type::Float,
-            // A negative exponent makes a float.
+            // With a negative exponent, the result is a float.
             Operator::Pow => Type::Unknown,
             _ => Type::Int,
         },
@@ -565,7 +558,7 @@ fn type_of_arithmetic(operator: Operator, left: Type, right: Type) -> Type {
     }
 }
 
-/// Returns the comparison with exchanged sides.
+/// Returns the equivalent operator for a comparison with exchanged operands.
 pub(super) fn mirrored(op: CmpOp) -> CmpOp {
     match op {
         CmpOp::Lt => CmpOp::Gt,

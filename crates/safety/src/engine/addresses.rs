@@ -1,5 +1,5 @@
-//! Records uses with a result that depends on the addresses of objects, on uninitialised memory, or on a missing seed.
-//! Never refuses a script because of such a use.
+//! Records uses with a result that may differ from run to run, because it depends on the addresses of objects, on
+//! uninitialised memory, on the time, or on a missing seed. Never refuses a script because of such a use.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few kinds of values have addresses")]
 
@@ -9,8 +9,8 @@ use crate::knowledge::objects;
 use crate::knowledge::value::{Value, Values};
 use crate::symbols::Definition;
 
-/// The recorded name for a set of objects that are hashed by their addresses, so that the order of the set depends on
-/// the addresses.
+/// The recorded name for a set of objects that are hashed by their addresses. The order of such a set depends on the
+/// addresses.
 pub(super) const SET_OF_OBJECTS: &str = "builtins.set()";
 /// The recorded name for the hash of an object that is neither a string nor a number.
 const HASH_OF_OBJECT: &str = "builtins.hash()";
@@ -20,8 +20,8 @@ const SHOWN_OBJECT: &str = "builtins.repr()";
 /// Array types that return uninitialised memory when they are called. Other uses of these types only name a type.
 const ARRAYS: [&str; 3] = ["numpy.chararray", "numpy.ndarray", "numpy.recarray"];
 
-/// Functions with a result that differs from run to run, if they are called without arguments: without a seed, or for the
-/// current time.
+/// Functions with a result that differs from run to run if they are called without arguments. They then use a random
+/// seed or the current time.
 const WITHOUT_ARGUMENTS: [&str; 8] = [
     "numpy.random.RandomState",
     "numpy.random.SeedSequence",
@@ -83,8 +83,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Records the conversion of an object to a string that shows its address. The object is a function, or an instance
-    /// of a script's class that defines no conversion to a string.
+    /// Records a conversion of an object to a string that contains the object's address. The object is a function, or
+    /// an instance of a script's class that defines no conversion to a string.
     pub(super) fn record_shown(&mut self, values: &Values<'a>) {
         if self.is_quiet {
             return;

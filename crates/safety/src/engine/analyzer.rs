@@ -1,4 +1,5 @@
-//! Holds the state of the analysis of one syntax tree, its modes, and its reports. Never evaluates an expression.
+//! Contains the state of the analysis of one syntax tree, the modes of the analysis, and the functions that report
+//! findings. Never evaluates an expression.
 //!
 //! Each mode has a function that runs a closure in the mode, and leaves the mode when the closure returns.
 
@@ -16,14 +17,14 @@ use crate::rules::Rule;
 use crate::symbols::{self, BindingId, ScopeId, SymbolId, Symbols};
 use crate::work::Work;
 
-/// The maximum number of values that are followed from one to the next, for example from a name to the name that it is
+/// The maximum length of a chain of values that the analysis follows, for example from a name to the name that it is
 /// bound to.
 const DEPTH_MAX: usize = 64;
 /// The maximum number of findings that are collected. One finding is enough to refuse the script.
 const FOUND_MAX: usize = 1_000;
 /// The maximum number of names that are recorded as used.
 const USES_MAX: usize = 10_000;
-/// The maximum length of a part of a recorded name, in bytes.
+/// The maximum length of a recorded name, in bytes.
 const USE_BYTES_MAX: usize = 160;
 /// The maximum length of the source text that a finding repeats, in bytes including white space.
 const WRITTEN_BYTES: usize = 400;
@@ -31,13 +32,13 @@ const WRITTEN_BYTES: usize = 400;
 /// The kind of the analysed source, and its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pass<'w> {
-    /// The maximum nesting of expressions, including the names in them that are followed.
+    /// The maximum nesting of expressions. Following a name to its value counts as nesting.
     pub(super) level_max: usize,
     /// The number of strings of code around the analysed source.
     pub(super) text_depth: usize,
-    /// True for a formula, in which a name that is not called is only a symbol.
+    /// True if the source is a formula. In a formula, a name that is not called is only a symbol.
     pub(super) is_formula: bool,
-    /// The names of the files that the script may read. A string of code in the script may read none.
+    /// The names of the files that the script may read. Empty for a string of code in the script.
     pub(super) inputs: &'w [&'w str],
     /// The step counter and the cached judgements of strings.
     pub(super) work: &'w Work,
@@ -52,7 +53,7 @@ pub(super) enum Flow {
     Symbol(SymbolId),
     /// The result of the function that opens a scope.
     Result(ScopeId),
-    /// The attribute with a name, by the index of the name.
+    /// The attributes with a name on all objects of the script, by the index of the name.
     Attribute(usize),
     /// The contents of all containers with a name, by the index of the name.
     Contents(usize),
@@ -69,10 +70,11 @@ pub(super) enum Flow {
 /// The state of a value that is computed once and then cached.
 #[derive(Debug, Clone)]
 enum Memo<'a> {
-    /// The value is not computed yet. The number counts the attempts that depended on a pending value.
+    /// The value is not computed yet. The number counts the previous attempts, which failed because they depended on a
+    /// pending value.
     NotYet(u8),
-    /// The value is being computed. The number counts the values that were pending before it. A value that meets this
-    /// state depends on itself.
+    /// The value is being computed. The number counts the values that were already pending. If a computation needs a
+    /// value in this state, the value depends on itself.
     Pending(usize),
     Done(Values<'a>),
 }
@@ -104,29 +106,26 @@ pub(super) struct Analyzer<'a, 's> {
     pub(super) is_annotation: bool,
     /// The nesting depth of f-strings that the script runs as code.
     pub(super) code_depth: usize,
-    /// The number of values that are being followed from one to the next.
+    /// The length of the chain of values that is being followed.
     depth: usize,
     /// The nesting depth of the expressions that are being evaluated.
     pub(super) level: usize,
-    /// The cached states of values that are computed once.
     memos: Vec<Memo<'a>>,
     /// For each binding, symbol, result, attribute and container: the index of its state in `memos`, plus one. Zero if
     /// it has no state yet.
     places: Vec<usize>,
-    /// For each expression, by its range: the index of its state in `memos`, plus one.
+    /// The same index for each expression, by the expression's range.
     expressions: HashMap<TextRange, usize>,
-    /// The index in `memos` of the state of the script's own namespace, plus one. Zero if it has no state yet.
+    /// The same index for the script's own namespace.
     namespace: usize,
-    /// The index in `memos` of the state of the exceptions that the script raises, plus one. Zero if it has no state
-    /// yet.
+    /// The same index for the exceptions that the script raises.
     caught: usize,
-    /// The index in `memos` of the state of the attributes that the script defines, plus one. Zero if it has no state
-    /// yet.
+    /// The same index for the attributes that the script defines.
     members: usize,
-    /// The number of values that are being followed in other ways than by a name, for example as the result of a
-    /// function.
+    /// The number of values in the current chain that were reached in another way than by a name, for example as the
+    /// result of a function.
     flowing: usize,
-    /// The number of values that are being computed, one for another.
+    /// The number of values that are being computed. Each is needed for the previous value.
     pending: usize,
     /// The outermost pending value on which the current value depends, as the number of values that were pending before
     /// it. `usize::MAX` if there is none.
@@ -238,8 +237,8 @@ impl<'a> Analyzer<'a, '_> {
         done
     }
 
-    /// Returns the value of `flow`. Unless the value is cached, computes it with `work`, but never inside of its own
-    /// computation.
+    /// Returns the cached value of `flow`, or computes the value with `work`. If the value is already being computed,
+    /// returns an unknown value.
     pub(super) fn flowing(
         &mut self,
         flow: Flow,
@@ -276,7 +275,7 @@ impl<'a> Analyzer<'a, '_> {
         };
         let is_by_name = matches!(flow, Flow::Binding(_) | Flow::Symbol(_));
         if self.depth == DEPTH_MAX || self.level > self.pass.level_max {
-            // Only a chain that consists of names alone must be followed to its end, so only such a chain is refused.
+            // Refuse a chain that consists of names alone, because such a chain must be followed to its end.
             if self.flowing == 0 && is_by_name {
                 self.report(FindingKind::TooIndirect, None, None);
             }
@@ -472,7 +471,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the start of the source text at `range`, on one line.
+    /// Returns the start of the text at `range`, on one line.
     pub(super) fn written(&self, range: TextRange) -> String {
         let text = self.source.get(range.to_std_range()).unwrap_or_default();
         let text = text.get(..text.floor_char_boundary(WRITTEN_BYTES)).unwrap_or_default();

@@ -22,7 +22,7 @@ use crate::rules::inputs::WITH_INPUTS;
 use crate::rules::{Condition, Rule, Severity, Special};
 use crate::symbols::last_name;
 
-/// Methods that do not evaluate the strings in their arguments, regardless of their object.
+/// Methods that do not evaluate the strings in their arguments, whichever object they belong to.
 #[rustfmt::skip]
 const KEEPS_TEXT: &[&str] = &[
     "append", "debug", "endswith", "error", "execute", "extend", "format", "info", "join",
@@ -51,7 +51,6 @@ fn keeps(builtin: &str, place: usize) -> bool {
 pub(super) const GETTER: &str = "__getattribute__";
 
 impl<'a> Analyzer<'a, '_> {
-    /// Evaluates a call. Returns its result as far as it is known.
     pub(super) fn call(&mut self, call: &'a ExprCall, expr: &'a Expr) -> Values<'a> {
         if self.describes_frame(call) {
             return Values::unknown();
@@ -144,7 +143,7 @@ impl<'a> Analyzer<'a, '_> {
             let is_kept = builtin.is_some_and(|name| keeps(name, index));
             let role = match builtin {
                 _ if is_kept || (reduces && index == 0) => Role::Harmless,
-                // A set that is made from a namespace holds only its names, so the namespace is only read.
+                // A set that is made from a namespace contains only names, so the namespace is only read.
                 Some("frozenset" | "set") if argument.is_call_expr() => Role::Harmless,
                 // The type of a module is harmless. The type of a dangerous object can create more such objects.
                 Some("type") => Role::Alias,
@@ -187,7 +186,6 @@ impl<'a> Analyzer<'a, '_> {
         arguments
     }
 
-    /// Reports `call` if a rule finds it.
     fn check_call(
         &mut self,
         call: &'a ExprCall,
@@ -213,7 +211,7 @@ impl<'a> Analyzer<'a, '_> {
         for value in &callee.known {
             match value {
                 Value::Object(path) if self.check_function(call, path, arguments) => return,
-                // The call is a call of a namespace's method, such as `os.__dict__.values()`.
+                // The callee is a method of a namespace, such as `os.__dict__.values()`.
                 Value::Namespace(path) if !value.is_globals() && !objects::is_plain(path) => {
                     let rule = objects::rule_of_namespace(path);
                     self.report_reference(format!("{path}[…]"), rule, call.range());
@@ -234,8 +232,8 @@ impl<'a> Analyzer<'a, '_> {
             return;
         }
         self.check_passed(call, callee, arguments);
-        // `judges` is true if the callee does not evaluate strings. For example, the SDK's verifiers receive code in
-        // order to judge it.
+        // `judges` is true if the callee does not evaluate strings. For example, the verifiers of the QWED SDK receive
+        // code in order to judge it.
         let judges = base.is_some_and(|(base, name)| {
             let is_text = |value: &Value<'_>| matches!(value, Value::Text(_));
             name.starts_with("verify")
@@ -273,7 +271,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Reports `call` if a rule about methods with this name finds it. Returns whether a rule does.
+    /// Reports `call` if a rule about methods with this name finds the call. Returns whether a rule does.
     fn check_method(
         &mut self,
         call: &'a ExprCall,
@@ -328,7 +326,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges values that become special attributes through a call: by keyword, through a dictionary, or by name.
+    /// Judges values that a call stores in special attributes: by keyword, through a dictionary, or by name.
     fn check_special_arguments(
         &mut self,
         call: &'a ExprCall,
@@ -662,8 +660,8 @@ impl<'a> Analyzer<'a, '_> {
         if let Some(default) = default {
             values.add(default.clone());
         }
-        // A member that is taken from an unknown object by an unknown name may be anything. It is marked with `TAKEN`,
-        // so that the next step towards a dangerous object stays visible.
+        // A member that is taken from an unknown object by an unknown name may be anything. Mark it with `TAKEN`, so
+        // that the analysis can judge attributes that are taken from the member.
         if name.is_open && name.known.is_empty() {
             if base.known.iter().any(passing::is_own) {
                 let mut contents = self.own_contents();
@@ -673,7 +671,8 @@ impl<'a> Analyzer<'a, '_> {
                 values.add(Values::object(TAKEN));
             }
         }
-        // The name is not the name of an internal, so a function of the script does not lead to other objects by it.
+        // True if the name cannot be the name of an internal. Functions of the script lead to other objects only
+        // through internals.
         let is_no_internal = |name: &Value<'_>| {
             matches!(name, Value::Text(_))
                 || matches!(name, Value::Start(start) if INDEX.starts_no_attribute(start))
@@ -777,8 +776,8 @@ fn is_module(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns the name of an object that leads to other objects. Taking an attribute of such an object by an unknown name
-/// is refused.
+/// Returns the name of an object that leads to other objects. The analysis refuses to take an attribute of such an
+/// object by an unknown name.
 fn hides(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => Some(objects::shown(path)).filter(|_| !objects::is_plain(path)),
@@ -789,8 +788,9 @@ fn hides(value: &Value<'_>) -> Option<String> {
     }
 }
 
-/// Evaluates `__import__`. Returns the topmost module. If the call has more arguments, it may have a list of members,
-/// so the named module is added. A module that must not be imported is already a finding.
+/// Evaluates `__import__`. Returns the topmost module. If the call has more arguments, one may be a `fromlist`. The
+/// call then returns the named module, so that module is added. A module that must not be imported is already a
+/// finding.
 fn imported<'a>(name: &Values<'a>, has_more: bool) -> Values<'a> {
     let (names, is_complete) = name.texts();
     let mut modules = Values::only_open(!is_complete || has_more);

@@ -95,7 +95,6 @@ impl<'a> Arguments<'a> {
         !self.hides_some() && self.evaluated.iter().all(|(name, ..)| name.is_none())
     }
 
-    /// Returns the possible values of each argument.
     pub(super) fn all(&self) -> impl Iterator<Item = &Values<'a>> {
         self.evaluated.iter().map(|(_, _, values)| values)
     }
@@ -116,7 +115,6 @@ impl<'a> Arguments<'a> {
         self.unknown_from.is_some()
     }
 
-    /// Returns the keyword arguments with their names and possible values.
     pub(super) fn keywords(&self) -> impl Iterator<Item = (&str, &'a Expr, &Values<'a>)> {
         self.evaluated
             .iter()
@@ -130,20 +128,20 @@ impl<'a> Arguments<'a> {
         given.find_map(|(name, ..)| INDEX.keyword(name))
     }
 
-    /// Assumes from now on that the call has no unseen arguments.
+    /// Assumes that `*` and `**` arguments of the call contain no further arguments.
     pub(super) fn forget_unpacked(&mut self) {
         self.unknown_from = None;
         self.has_unpacked_keywords = false;
     }
 
-    /// Returns the argument at `index`, or with the keyword `name`.
+    /// Returns the argument at `index`, or the argument with the keyword `name`.
     pub(super) fn get(&self, index: usize, name: &str) -> Option<&Values<'a>> {
         let named = self.keywords().find(|(of, ..)| *of == name);
         named.map(|(_, _, values)| values).or_else(|| self.positional(index))
     }
 
-    /// Returns the first positional argument, or the argument with this keyword. Returns `None` if the call may pass the
-    /// argument in another way too.
+    /// Returns the first positional argument, or the argument with this keyword. Returns `None` if the call has both,
+    /// or may have unseen arguments.
     pub(super) fn first(&self, keyword: &str) -> Option<&'a Expr> {
         let mut all = self.at_or_named(0, keyword).filter(|_| !self.hides_some());
         let (_, expr, _) = all.next()?;
@@ -160,12 +158,11 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Returns whether the call may have unseen arguments.
     fn hides_some(&self) -> bool {
         self.unknown_from.is_some() || self.has_unpacked_keywords
     }
 
-    /// Returns the arguments at `index`, or with one of the keywords in `names`.
+    /// Returns the argument at `index`, and the arguments with one of the keywords in `names`.
     fn at_or_named(&self, index: usize, names: &str) -> impl Iterator<Item = &Argument<'a>> {
         let positional = self.evaluated.iter().filter(|(name, ..)| name.is_none()).nth(index);
         let by_name = self
@@ -175,12 +172,13 @@ impl<'a> Arguments<'a> {
         positional.into_iter().chain(by_name)
     }
 
-    /// Returns whether `is_such` holds for the argument at `index`, or with one of the keywords in `names`.
+    /// Returns whether `is_such` is true for the argument at `index`, or for an argument with one of the keywords in
+    /// `names`.
     fn any_at(&self, index: usize, names: &str, is_such: impl Fn(&Values<'a>) -> bool) -> bool {
         self.at_or_named(index, names).any(|(.., values)| is_such(values))
     }
 
-    /// Returns whether the argument at `index`, or with one of the keywords in `names`, may name a file.
+    /// Returns whether the argument at `index`, or an argument with one of the keywords in `names`, may name a file.
     fn name_file(&self, index: usize, names: &str) -> bool {
         let is_file = |(_, expr, values): &Argument<'a>| {
             !expr.is_none_literal_expr() && !is_in_memory(values)
@@ -215,10 +213,10 @@ impl<'a> Arguments<'a> {
             })
     }
 
-    /// Returns whether the argument at `index`, or with one of the keywords in `names`, may be a string.
+    /// Returns whether the argument at `index`, or an argument with one of the keywords in `names`, may be a string.
     fn take_text(&self, base: Option<&Values<'a>>, index: usize, names: &str) -> bool {
-        // A function of a module has a different argument at this index than the method. So the function's argument
-        // must be known to be a string.
+        // The rule is about a method. A function of a module may have a different argument at this index, so its
+        // argument counts only if it is known to be a string.
         let is_member = matches!(base.and_then(Values::single), Some(Value::Object(_)));
         self.hides_some()
             || self.any_at(index, names, |values| {
@@ -314,12 +312,12 @@ impl<'a> Analyzer<'a, '_> {
         self.pass.text_depth > 0 || self.symbols.imported.contains(library)
     }
 
-    /// Returns whether the script sets an attribute with this name, or contains the name in quotes or as a keyword. A
-    /// name that the script composes may come later in the source, so it is not checked here.
+    /// Returns whether the script sets an attribute with this name, or contains the name in quotes or as a keyword.
+    /// Does not check names that the script composes, because they may come later in the source.
     fn sets(&self, name: &str) -> bool {
         self.work().spend(self.source.len() / 64);
         let is_quoted = |quote| self.source.contains(&format!("{quote}{name}{quote}"));
-        // A script can make a namespace from its own variables, so that a variable becomes an attribute.
+        // A script can create an object from its own namespace, so that a variable becomes an attribute.
         let is_variable =
             || self.symbols.is_bound(name) && self.uses_any(&["globals", "locals", "vars"]);
         self.symbols.own_attributes.contains(name)
@@ -329,8 +327,8 @@ impl<'a> Analyzer<'a, '_> {
             || is_quoted('\'')
     }
 
-    /// Returns whether the first argument is SQL that reaches files. If `has_files` is true, SQL for which `is_hidden`
-    /// holds counts too.
+    /// Returns whether the first argument is SQL that reaches files. If `has_files` is true, unknown SQL counts too,
+    /// for which `is_hidden` returns true.
     fn reaches_files_by(
         &self,
         arguments: &Arguments<'a>,
@@ -374,8 +372,8 @@ impl<'a> Analyzer<'a, '_> {
             if texts.any(|text| is_dangerous_code(text, self.pass)) {
                 return true;
             }
-            // If the argument is not completely known, it counts only if it is certainly a string. A name with known
-            // values may stand for a function, but a value composed of strings is a string.
+            // An argument with unknown alternatives counts only if it is certainly a string. A name with known values
+            // may stand for a function, but a value composed of strings is a string.
             let is_text_method = |call: &ExprCall| {
                 last_name(&call.func).is_some_and(|name| TEXT_METHODS.contains(&name))
             };
@@ -398,8 +396,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Returns whether `values` contains an attribute path that names internals, or a list of attribute names that
-    /// does. The names in a list are taken one after the other.
+    /// Returns whether `values` contains an attribute path, or a list of attribute names, with the name of an internal.
+    /// The script takes the attributes in a list one after the other.
     fn names_internals(&mut self, values: &Values<'a>, others: &Arguments<'a>) -> bool {
         values.known.iter().any(|value| match value {
             Value::Text(text) => {
@@ -498,7 +496,7 @@ fn is_member_of_another(base: &Values<'_>, module: &str) -> bool {
     matches!(base.single(), Some(Value::Object(path)) if path != module && stdlib::contains(path))
 }
 
-/// Returns whether the object before the dot is an external module or class. Functions of modules have their own rows,
+/// Returns whether the object before the dot is an external module or class. Functions of modules have their own rules,
 /// so rules about methods skip them.
 fn is_member(base: &Values<'_>) -> bool {
     matches!(base.known.first(), Some(Value::Object(_)))
@@ -513,8 +511,8 @@ fn may_name_found(values: &Values<'_>) -> bool {
     !is_environment && (!is_complete || names.any(|name| INDEX.is_found(name)))
 }
 
-/// Returns whether one of these styles is the name of a file. A dictionary contains only names of settings, so it is
-/// not a file.
+/// Returns whether one of these styles is the name of a file. A dictionary is not, because it contains only names of
+/// settings.
 fn names_style_file(styles: &Values<'_>) -> bool {
     styles.known.iter().any(|value| match value {
         Value::Text(name) => name.contains(['/', '\\', ':', '.']),
@@ -543,7 +541,7 @@ fn is_stream(value: &Value<'_>) -> bool {
     }
 }
 
-/// Returns whether this is the name of an image directly in the current folder, which is the script's own folder.
+/// Returns whether `name` is the name of an image directly in the current folder, which is the script's own folder.
 fn is_picture_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || " _-.,()+=".contains(c);
     let has_ending = [".png", ".svg"].iter().any(|ending| name.ends_with(ending));
@@ -562,7 +560,7 @@ fn may_be_name(values: &Values<'_>) -> bool {
     values.is_open || !values.known.iter().all(is_other)
 }
 
-/// Returns whether this is the name of a database in memory. The default of a parameter counts as the parameter's
+/// Returns whether `values` are names of databases in memory. The default of a parameter counts as the parameter's
 /// value, although an unseen caller may pass a different name.
 fn is_memory(values: &Values<'_>) -> bool {
     let is_memory = |value: &Value<'_>| match value {
@@ -572,7 +570,7 @@ fn is_memory(values: &Values<'_>) -> bool {
     !values.known.is_empty() && values.known.iter().all(is_memory)
 }
 
-/// Returns whether this is a class or module of a library that is not in the table of libraries.
+/// Returns whether `base` is a class or module of a library that is not in the table of libraries.
 fn is_of_unknown_library(base: &Values<'_>) -> bool {
     matches!(base.single(), Some(Value::Object(path)) if !objects::is_known_module(path))
 }
@@ -648,8 +646,8 @@ fn words_of_sql(mut sql: &str) -> String {
 }
 
 fn may_be_imported(module: &str) -> bool {
-    // The script must not import itself by name. A relative name does not show the module, because it starts in another
-    // module.
+    // The script must not import itself by name. A relative name does not identify the module, because it depends on
+    // the importing package.
     !matches!(module, "" | "__main__")
         && !module.starts_with('.')
         && INDEX.import_rule(module).is_none()

@@ -1,5 +1,5 @@
-//! Evaluates expressions: their possible values, and the references in them that the rules find. One walk does both, so
-//! that every expression is visited once. To evaluate a name, its bindings are evaluated, and these may use further
+//! Evaluates expressions. One walk computes the possible values and reports the references that the rules find, so that
+//! each expression is visited once. The value of a name comes from the bindings of the name, which may use further
 //! names.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums are the parser's, and long")]
@@ -59,7 +59,7 @@ pub(super) enum Role {
 }
 
 impl<'a> Analyzer<'a, '_> {
-    /// Checks `expr` and everything in it, and returns its possible values.
+    /// Checks `expr` and its subexpressions. Returns the possible values of `expr`.
     pub(super) fn evaluate(&mut self, expr: &'a Expr, role: Role) -> Values<'a> {
         if self.work().is_spent() {
             return Values::unknown();
@@ -231,7 +231,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates an expression in `scope` for its value alone, without reports.
+    /// Returns the value of an expression in `scope`. Reports no findings.
     pub(super) fn value_in(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
         self.in_scope(scope, |this| this.quietly(|this| this.evaluate(expr, Role::Alias)))
     }
@@ -254,8 +254,8 @@ impl<'a> Analyzer<'a, '_> {
         self.resolve_as(name, self.symbols.known(name), offset, true)
     }
 
-    /// Evaluates a name for a use at `offset`. If `matters` is true, a name that depends on its own value may be a
-    /// finding.
+    /// Evaluates a name for a use at `offset`. If `matters` is true, reports a name that depends on its own earlier
+    /// value.
     fn resolve_as(
         &mut self,
         name: &str,
@@ -316,7 +316,7 @@ impl<'a> Analyzer<'a, '_> {
         if !is_bound_somewhere && let Some(module) = objects::well_known_module(name) {
             return Values::object(module);
         }
-        // If the name is unbound at run time, using it is an error, so it has no value.
+        // If the name is unbound at run time, its use is an error. So it has no value.
         if is_bound_somewhere && stars.modules.is_empty() && !self.symbols.has_dynamic_names {
             return Values::default();
         }
@@ -336,7 +336,7 @@ impl<'a> Analyzer<'a, '_> {
         for module in objects::modules_with(name) {
             modules.extend(stars.modules.get_key_value(module).map(|(name, at)| (*at, *name)));
         }
-        // A name without a row may be a member of any module for which all calls are judged.
+        // A name without a rule may be a member of any module for which one rule covers the calls of all members.
         modules.extend(stars.judged_whole.iter().copied());
         self.work().spend(modules.len());
         modules.sort_unstable();
@@ -347,8 +347,8 @@ impl<'a> Analyzer<'a, '_> {
         values
     }
 
-    /// Evaluates a name for a use at any time, so that all its bindings count. Used if the use is in another scope, or
-    /// if the name has too many bindings to distinguish.
+    /// Evaluates a name with all its bindings, regardless of their order. Needed if the use is in another scope, or if
+    /// the name has too many bindings to distinguish.
     fn any_binding_of(&mut self, symbol: &Symbol, is_crowded: bool) -> Values<'a> {
         let flow = Flow::Symbol(symbol.id);
         if is_crowded && self.is_pending(flow) {
@@ -570,8 +570,8 @@ impl<'a> Analyzer<'a, '_> {
         if matches!(name, "detach" | "raw") {
             values.add(Values::one(Value::Instance(objects::FILE)));
         }
-        // Most modules hold other modules, as in `json.codecs`. So an attribute with the name of a module may be that
-        // module.
+        // Most modules have other modules as attributes, as in `json.codecs`. So an attribute with the name of a module
+        // may be that module.
         if let Some(module) = from.and_then(Expr::as_attribute_expr)
             && let Some(member) = objects::member_behind(module.attr.as_str(), name)
             && !self.is_self(&module.value)
@@ -629,7 +629,7 @@ impl<'a> Analyzer<'a, '_> {
         let names_member = |text: &str| text.starts_with("__") || is_namespace(&subscript.value);
         if let Some(text) = key.as_text().filter(|text| names_member(text))
             && let Some(rule) = INDEX.attribute(text)
-            // In a dictionary literal, the key is only a word.
+            // A key of a dictionary literal is not the name of an attribute.
             && (text == "__builtins__" || !matches!(base.single(), Some(Value::Map(_))))
         {
             self.report_reference(text.to_owned(), Some(rule), subscript.range());
@@ -656,7 +656,7 @@ impl<'a> Analyzer<'a, '_> {
                 }
                 Value::Own(_) | Value::OwnClass(_) => Values::default(),
                 Value::Namespace(path) => self.namespace_item(path, &key, subscript.range()),
-                // `__builtins__` is either a namespace or a module. This case is the module's item access.
+                // `__builtins__` can be a dictionary instead of a module. Its items are then the members of `builtins`.
                 Value::Object(path) if path == "builtins.__builtins__" => {
                     self.namespace_item("builtins", &key, subscript.range())
                 }
@@ -664,7 +664,7 @@ impl<'a> Analyzer<'a, '_> {
                 Value::Object(path) if path.ends_with("__") && INDEX.is_found(path) => {
                     Values::one(value.clone())
                 }
-                // A path has attributes with further paths as items, so an item of a path counts as a path.
+                // Some attributes of a path contain further paths. So an item of a path counts as a path.
                 Value::Instance(class) if objects::is_sticky(class) => Values::one(value.clone()),
                 _ => Values::unknown(),
             });
@@ -741,8 +741,8 @@ impl<'a> Analyzer<'a, '_> {
             })
     }
 
-    /// Reports `__subclasses__` or `__getattribute__` if the script does not call it. A call is harmless on a class of
-    /// the script, or with a known name.
+    /// Reports `__subclasses__` or `__getattribute__` if the script uses it as a value. A direct call is judged
+    /// elsewhere, because it is harmless on a class of the script or with a known name.
     fn report_attribute(&mut self, attribute: &'a ExprAttribute, base: &Values<'a>, role: Role) {
         let name = attribute.attr.as_str();
         let is_own = |value: &Value<'_>| matches!(value, Value::Own(_) | Value::OwnClass(_));
@@ -1006,8 +1006,8 @@ pub(super) fn escaping(
     value: &Value<'_>,
     used_as: Role,
 ) -> Option<(String, Option<&'static Rule>)> {
-    // A type in an annotation counts as a value, because it can be read back from the annotations. A module leads to
-    // other objects from there. A class is judged where it is used.
+    // A type in an annotation counts as a value, because the script can read the type from `__annotations__`. A module
+    // would then lead to other objects. A class is judged where the script uses it.
     let is_type = used_as == Role::Annotation;
     let is_value = used_as == Role::Value || is_type;
     match value {
@@ -1021,8 +1021,8 @@ pub(super) fn escaping(
             Verdict::Clear if is_value && GETTERS.contains(&&**path) => {
                 Some((objects::shown(path), INDEX.special(Special::ComputedName)))
             }
-            // The rules judge these functions by their arguments, which are unknown if other code calls them. So
-            // passing them on is a finding.
+            // The rules judge these functions by their arguments. The arguments are unknown if other code calls the
+            // functions, so passing the functions on is a finding.
             Verdict::Clear if is_value && !is_type => INDEX
                 .calls(path)
                 .find(|(_, condition)| {
@@ -1053,8 +1053,8 @@ pub(super) fn escaping(
     }
 }
 
-/// Returns whether an object that `rule` finds is harmless as a type. This is so for the type of functions, and for
-/// private classes.
+/// Returns whether an object that `rule` finds is harmless as a type. This applies to the types of functions and code
+/// objects, and to private classes.
 fn is_type_of_others(rule: &Rule, path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or_default().trim_start_matches('_');
     match rule.id {

@@ -1,8 +1,9 @@
 //! Follows values that reach their use in other ways than by a name: the results and arguments of the script's own
 //! functions, attributes, and the contents of containers.
 //!
-//! The result for a value joins all alternatives that the whole script shows. If some alternatives may be unseen, the
-//! result is open: other values are possible. Attributes and containers are distinguished only by their last name.
+//! The result joins all alternatives that occur anywhere in the script. It is open if the analysis may not see some
+//! alternatives. Attributes and containers are distinguished only by their last name, so `a.x` and `b.x` count as the
+//! same attribute.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the script's own values are of interest")]
 
@@ -38,8 +39,8 @@ impl<'a> Analyzer<'a, '_> {
                 values = Values::container(values);
             }
             values.is_open |= this.is_decorated(function);
-            // The mark of an unknown attribute is removed. A function that takes attributes by name may be meant for
-            // any object, so its result does not count as an unknown attribute.
+            // Remove the mark of an unknown attribute. Many honest functions take attributes by name from any object,
+            // so the result of a function does not count as an unknown attribute.
             values.known.retain(|value| *value != Value::Object(TAKEN.into()));
             values
         })
@@ -223,7 +224,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns a container of the arguments that a function's `*` or `**` parameter takes: the remaining positional
-    /// arguments, or the remaining keywords.
+    /// arguments, or the remaining keyword arguments.
     pub(super) fn rest_parameter(&mut self, function: ScopeId, is_named: bool) -> Values<'a> {
         let definition = self.symbols.definition(function);
         let mut values = Values::default();
@@ -289,7 +290,8 @@ impl<'a> Analyzer<'a, '_> {
             || self.is_decorated(function);
         let is_bound = class.is_some() && !self.has_decorator(function, &["staticmethod"]);
         let mut is_seen = !is_hidden;
-        // If the function is passed on, a call of another call's result, or of an item, may be a call of this function.
+        // If the script uses the function as a value, a call without a name, such as `f()()` or `d[k]()`, may be a call
+        // of this function.
         let indirect = symbols.uses("").filter(|_| uses.is_passed_on());
         let indirect = indirect.into_iter().flat_map(|uses| &uses.calls).take(CALLS_MAX);
         for (scope, call) in uses.calls.iter().take(CALLS_MAX).chain(indirect) {
@@ -302,7 +304,7 @@ impl<'a> Analyzer<'a, '_> {
         is_seen
     }
 
-    /// Evaluates an expression at most once, for its value alone, without reports.
+    /// Returns the value of an expression, which is evaluated at most once. Reports no findings.
     pub(super) fn flowing_value(&mut self, expr: &'a Expr, scope: ScopeId) -> Values<'a> {
         // Names are not cached here, because their bindings are cached.
         if expr.is_name_expr() || expr.is_literal_expr() {

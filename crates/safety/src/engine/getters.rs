@@ -44,8 +44,7 @@ impl<'a> Analyzer<'a, '_> {
         let unknown = Values::unknown();
         let (paths, is_complete) = path.texts();
         let mut values = Values::default();
-        // `__getattribute__` takes any attribute, and receives the attribute's name elsewhere. So it counts as an
-        // unknown name.
+        // `__getattribute__` receives the attribute's name elsewhere, so the name counts as unknown.
         let mut is_computed = !is_complete;
         for path in paths {
             is_computed |= path == GETTER;
@@ -106,8 +105,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns the name and the rule of a getter that is passed to code which the analysis does not follow, if the
-    /// getter may take a far-reaching module or any attribute there.
+    /// Returns the attribute's name and the rule, if a getter may take a dangerous module or any attribute. Used if the
+    /// getter is passed to code that the analysis does not follow.
     pub(super) fn escaping_getter(&self, getter: &Getter<'a>) -> Option<(String, &'static Rule)> {
         getter.names.iter().flat_map(|name| name.texts().0).find_map(|name| {
             let special = match name {
@@ -119,9 +118,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Reports a format string, or an attribute path, that takes a module from one of the arguments. The script can
-    /// then use the module if it defines a formatter class, because a formatter passes the objects that a field names
-    /// to its methods.
+    /// Reports a format string, or an attribute path, that takes a module from one of the arguments. A formatter class
+    /// of the script could then use the module, because its methods receive the objects that the fields name.
     pub(super) fn check_fields(
         &mut self,
         call: &'a ExprCall,
@@ -230,7 +228,8 @@ impl<'a> Formatted<'a, '_> {
         let place = name.parse::<usize>();
         match (&self.positional, place) {
             (None, Ok(place)) => self.all.positional(place.saturating_add(1)).cloned(),
-            // A field with an empty name takes the next argument. Its index is unknown here, so it may be any argument.
+            // A field with an empty name takes the next argument. The index of that argument is unknown here, so any
+            // argument is possible.
             (None, Err(_)) if name.is_empty() => {
                 Some(self.all.positionals().skip(1).cloned().collect())
             }
@@ -258,8 +257,8 @@ pub(super) fn getter<'a>(arguments: &Arguments<'a>, count: usize) -> Values<'a> 
     Values::one(Value::Getter(Rc::new(getter)))
 }
 
-/// Returns the name of an object that leads to objects which a rule finds. Either a rule finds this object itself, or
-/// it is a module with a member that has a row.
+/// Returns the name of the object if a rule finds the object, or if it is a module and a rule is about one of its
+/// members.
 fn module_of_rules(value: &Value<'_>) -> Option<String> {
     match value {
         Value::Object(path) => {

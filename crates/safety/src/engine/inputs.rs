@@ -1,8 +1,8 @@
-//! Recognises calls that open an input of the call: a file that the caller has passed with the script, under a name that
-//! the analysis receives. Never reports a finding.
+//! Recognises calls that open an input. An input is a file that the caller passes together with the script. The
+//! analysis receives the names of the inputs. Never reports a finding.
 //!
-//! Only a name in quotes counts, as in `open("data.csv")`. A variable could have another value than the analysis sees.
-//! The current folder cannot be changed, so the text names the file in the script's own folder.
+//! The name must be a string literal, as in `open("data.csv")`, because a variable could have a value that the analysis
+//! does not see. The name refers to the script's own folder, because a script cannot change its current folder.
 
 use std::sync::LazyLock;
 
@@ -69,12 +69,13 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a function runs files of the current folder, among which are inputs.
+    /// Returns whether a function runs files in the current folder, if that folder contains inputs.
     pub(super) fn runs_inputs(&self, path: &str) -> bool {
         !self.pass.inputs.is_empty() && RUNS_FILES.contains(&path)
     }
 
-    /// Returns the rule that a finding names. A file that is opened in a call with inputs has a remedy of its own.
+    /// Returns the rule that a finding names. If the script has inputs, the rules about opening files are replaced by a
+    /// rule with a remedy about inputs.
     pub(super) fn told(&self, rule: &'static Rule) -> &'static Rule {
         let is_replaced = !self.pass.inputs.is_empty() && REPLACED.contains(&rule.id);
         if is_replaced { &WITH_INPUTS } else { rule }
@@ -87,7 +88,7 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Returns whether the script may replace a function by which a reader in Python finds the file with a name.
+    /// Returns whether the script may replace a function that a library written in Python uses to open a file by name.
     fn may_redirect(&self) -> bool {
         let symbols = self.symbols;
         self.work().spend(symbols.assigned_attributes.len());
@@ -97,7 +98,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 }
 
-/// Returns the method and the call that makes the path, for a call such as `Path("data.csv").read_text()`.
+/// Returns the method and the call that creates the path, for a call such as `Path("data.csv").read_text()`.
 fn method_of_path(call: &ExprCall) -> Option<(&str, &ExprCall)> {
     let attribute = call.func.as_attribute_expr()?;
     let method = attribute.attr.as_str();
@@ -105,8 +106,8 @@ fn method_of_path(call: &ExprCall) -> Option<(&str, &ExprCall)> {
     PATH_READERS.contains(&method).then_some((method, path))
 }
 
-/// Returns whether the arguments open a file for reading. The mode is the argument at the index `place`, or with the
-/// keyword.
+/// Returns whether the arguments open a file for reading. The mode is the argument at the index `place`, or the
+/// argument with the keyword `keyword`.
 fn reads(arguments: &Arguments<'_>, place: usize, keyword: &str) -> bool {
     let is_mode = |mode: &Values<'_>| mode.as_text().is_some_and(|mode| MODES.contains(&mode));
     !arguments.has_unpacked()
@@ -116,7 +117,7 @@ fn reads(arguments: &Arguments<'_>, place: usize, keyword: &str) -> bool {
         })
 }
 
-/// Returns whether `open` gets no other arguments than file, mode, and what decodes the text.
+/// Returns whether `open` receives only the file, the mode, and arguments about the decoding of text.
 fn has_open_arguments(arguments: &Arguments<'_>, positionals_max: usize) -> bool {
     arguments.positionals().count() <= positionals_max
         && arguments.keywords().all(|(name, ..)| OPEN_KEYWORDS.contains(&name))

@@ -1,13 +1,14 @@
-//! Evaluates every expression in one walk over the syntax tree, as far as its value can be known, and reports each
-//! finding of the rules. Never runs any of the script's code.
+//! Walks the syntax tree once, evaluates each expression as far as its value can be known, and reports each use that a
+//! rule finds. Never runs any of the script's code.
 //!
-//! Any use of a dangerous object is a finding, called or not. So it does not matter where the script passes the object
-//! afterwards. The engine must only follow values that lead to dangerous objects: modules, namespaces, and strings that
-//! name attributes.
+//! Any use of a dangerous object is a finding, even if the script does not call the object. So the engine need not
+//! follow dangerous objects. It only follows the values that lead to them: modules, namespaces, and strings that name
+//! attributes. An object is external if the script does not define it. A value is open if it may have alternatives that
+//! the analysis does not know.
 //!
-//! `analyzer` holds the state, and is the only module that changes the modes of the analysis. `statements`,
-//! `expressions`, `calls` and `conditions` recurse into each other: a statement holds expressions, a call is an
-//! expression, and a condition of a call may be about a string of code, which is analysed like a script.
+//! `analyzer` contains the state, and is the only module that changes the modes of the analysis. `statements`,
+//! `expressions`, `calls` and `conditions` recurse into each other. Statements contain expressions, and calls are
+//! expressions. A condition of a rule may require the analysis of a string of code.
 
 mod addresses;
 mod analyzer;
@@ -32,8 +33,8 @@ use super::work::{Judgement, Work};
 use super::{bounds, checks, encoding, fallback, symbols};
 use analyzer::{Analyzer, Pass};
 
-/// The maximum nesting of expressions, including the names in them that are followed, for which an ordinary stack is
-/// large enough.
+/// The maximum nesting of expressions for which the default stack of a thread is large enough. Following a name to its
+/// value counts as nesting.
 pub(super) const LEVEL_MAX: usize = 150;
 /// The maximum nesting depth of strings of code in strings of code. A deeper string counts as dangerous.
 const TEXT_DEPTH_MAX: usize = 2;
@@ -75,7 +76,7 @@ fn is_dangerous_code(text: &str, around: Pass<'_>) -> bool {
 /// Returns whether a string that a library evaluates as a formula makes a forbidden call, or names the interpreter's
 /// internals.
 fn is_dangerous_formula(text: &str, work: &Work) -> bool {
-    // A string without any of these characters calls nothing and takes no attribute, so it is harmless.
+    // A string without any of these characters cannot call a function or take an attribute, so it is harmless.
     if !text.contains(['(', '.', '_', '\\', '@']) || text.len() > FORMULA_BYTES_MAX {
         return text.len() > FORMULA_BYTES_MAX;
     }
@@ -100,7 +101,8 @@ fn does_more_than_compute(text: &str, work: &Work) -> bool {
     walk(parsed.syntax(), text, pass).found.iter().any(is_blocking)
 }
 
-/// Returns whether a word of a string that does not parse is the name of one of the interpreter's internals.
+/// Returns whether a string contains a word that is the name of one of the interpreter's internals. Used for strings
+/// that cannot be parsed.
 fn names_internals(text: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {
         let is_dunder = word.len() > 4 && word.starts_with("__") && word.ends_with("__");
@@ -112,7 +114,8 @@ fn is_blocking(finding: &RawFinding) -> bool {
     finding.rule.is_none_or(|rule| rule.severity == Severity::Block)
 }
 
-/// Parses and walks a source. If it does not parse, searches it for the rules' patterns.
+/// Parses and walks a source. If the source has a syntax error, searches its text for the patterns of the rules
+/// instead.
 fn parse_and_walk(source: &str, pass: Pass<'_>) -> RawAnalysis {
     let mut found = Vec::from_iter(encoding::declared(source));
     let (mut imports, mut checks) = (Vec::new(), Vec::new());

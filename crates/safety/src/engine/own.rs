@@ -17,7 +17,7 @@ use crate::symbols::{Binding, BindingId, Definition, ScopeId, ScopeKind, Source,
 
 /// The maximum number of bindings of one name that are checked.
 const SOURCES_MAX: usize = 64;
-/// The maximum number of f-strings that are followed from one to the next.
+/// The maximum length of a chain of f-strings that contain each other by name.
 const CODE_DEPTH_MAX: usize = 4;
 
 /// External functions, each with the members of its result that are harmless to read. All other members of a frame, a
@@ -180,7 +180,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Returns whether `attribute` is a harmless read of the interpreter's internals, for example
-    /// `inspect.currentframe().f_code.co_name`. If it is, evaluates the arguments of the call.
+    /// `inspect.currentframe().f_code.co_name`. If so, evaluates the arguments of the call.
     pub(super) fn is_harmless_reading(&mut self, attribute: &'a ExprAttribute) -> bool {
         let Some(call) = source_of_reading(&attribute.value) else { return false };
         let name = attribute.attr.as_str();
@@ -232,14 +232,14 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Returns whether a condition holds. Returns `None` unless that is certain. It can be certain for a constant, a
+    /// Returns the truth value of a condition. Returns `None` if it is not certain. It can be certain for a constant, a
     /// name bound only to constants, or a comparison with the version of Python.
     pub(super) fn is_true(&mut self, test: &'a Expr) -> Option<bool> {
         match test {
             Expr::UnaryOp(not) if not.op == UnaryOp::Not => Some(!self.is_true(&not.operand)?),
             Expr::BoolOp(bool_op) => {
-                // One operand decides the result, wherever it stands: a true operand of `or`, and a false operand of
-                // `and`.
+                // One operand can decide the result, regardless of its position: a true operand of `or`, or a false
+                // operand of `and`.
                 let decides = bool_op.op == BoolOp::Or;
                 let mut parts = bool_op.values.iter().map(|part| self.is_true(part));
                 let all = parts.try_fold(true, |all, part| match part {
@@ -312,8 +312,8 @@ impl<'a> Analyzer<'a, '_> {
             .then_some(holds)
     }
 
-    /// Returns whether a call of `__import__` names only modules that are harmless because they have no rows in the
-    /// table. If it does, records the imports.
+    /// Returns whether a call of `__import__` names only harmless modules, about which no rule exists. If so, records
+    /// the imports.
     pub(super) fn imports_harmless(
         &mut self,
         callee: &Values<'a>,
@@ -337,8 +337,8 @@ impl<'a> Analyzer<'a, '_> {
         is_harmless
     }
 
-    /// Evaluates a part of an f-string that runs as code. The number 0 stands for any number, and a function of the
-    /// script counts as its name in `f.__name__`.
+    /// Evaluates a part of an f-string that runs as code. The number 0 stands for any number. `f.__name__` is the name
+    /// of `f`, if `f` is a function of the script.
     pub(super) fn part_of_code(&mut self, expr: &'a Expr) -> Values<'a> {
         match expr {
             Expr::Attribute(name) if name.attr.as_str() == "__name__" => {

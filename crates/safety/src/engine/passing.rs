@@ -1,5 +1,5 @@
-//! Evaluates arguments that functions of the standard library keep and return later: the function in a `partial`, a
-//! default in a signature, the argument of an exception, an attribute by its name.
+//! Evaluates values that functions of the standard library store and return later, for example the function in a
+//! `partial`, a default in a signature, or the argument of an exception.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few kinds of values are of interest")]
 
@@ -21,7 +21,8 @@ use crate::symbols::{Definition, ScopeId};
 const BASES_MAX: usize = 16;
 /// The maximum number of `raise` statements that are searched for arguments.
 const RAISED_MAX: usize = 32;
-/// The number of functions and modules in the script's attributes from which on they are no longer distinguished.
+/// If the script's attributes contain at least this number of functions and modules, the functions and modules are not
+/// distinguished.
 const CONTENTS_MAX: usize = 15;
 
 /// Predicates of `inspect`. Members for which one of these predicates holds do not lead to other modules.
@@ -79,8 +80,8 @@ impl<'a> Analyzer<'a, '_> {
         Some(passed.or_others())
     }
 
-    /// Evaluates a class that a call creates from `bases`. The class counts as those bases that a rule finds, or that
-    /// have rules about their calls.
+    /// Evaluates a class that a call creates from `bases`. The class counts as each base that a rule finds, or that has
+    /// a rule about its calls.
     pub(super) fn class_from(&mut self, bases: &Values<'a>) -> Values<'a> {
         let mut bases = self.any_element(bases).or_others();
         bases.known.retain(|base| {
@@ -102,7 +103,8 @@ impl<'a> Analyzer<'a, '_> {
                 this.work().spend(1 + stored.weight());
                 values.add(leading(&stored));
                 if values.known.len() >= CONTENTS_MAX {
-                    // The result must not depend on which of the functions and modules are kept.
+                    // Return only the mark of an unknown attribute. Otherwise the result would depend on the order of
+                    // the attributes.
                     return Values::object(TAKEN).or_others();
                 }
             }
@@ -131,8 +133,9 @@ impl<'a> Analyzer<'a, '_> {
         Values::container(Values::items([unknown, member]))
     }
 
-    /// Returns whether no member of `of` for which `predicate` holds leads to other objects. Either the table names no
-    /// member of `of`, or the predicate accepts only data of a builtin type.
+    /// Returns whether the members of `of` that `predicate` accepts do not lead to other objects. Returns true if the
+    /// predicate is in [`HARMLESS_PREDICATES`] and no rule is about a member of `of`, or if the predicate accepts only
+    /// data of a builtin type.
     fn is_harmless_predicate(&mut self, predicate: &Values<'a>, of: &Values<'a>) -> bool {
         match predicate.single() {
             Some(Value::Object(path)) => {
@@ -164,7 +167,7 @@ impl<'a> Analyzer<'a, '_> {
     }
 
     /// Reports the attribute that `patch.object(of, name)` would return, as for `getattr(of, name)`. A method of a
-    /// class is not reported, because a test that replaces the method does not pass it on.
+    /// class is not reported, because a test that patches the method does not use the original.
     fn check_patched(&mut self, arguments: &Arguments<'a>, expr: &'a Expr) {
         let Some(of) = arguments.get(0, "target").cloned() else { return };
         let name = arguments.get(1, "attribute").cloned();
@@ -177,8 +180,8 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the attribute `name` of an object that keeps other objects, for example the function of a `partial` or
-    /// the defaults of a function.
+    /// Evaluates the attribute `name` of an object that stores other objects, for example the function of a `partial`
+    /// or the defaults of a function.
     pub(super) fn stored_as(&mut self, base: &Values<'a>, name: &str) -> Values<'a> {
         let mut values = Values::default();
         match name {
@@ -240,8 +243,8 @@ impl<'a> Analyzer<'a, '_> {
         })
     }
 
-    /// Reports a call that constructs an instance of a script's class, if a rule is about the constructor of one of its
-    /// external bases. Includes calls that construct the same instance again.
+    /// Reports a call that constructs an instance of a script's class, if a rule is about the constructor of one of the
+    /// class's external bases. Also checks calls of `__init__`, which can initialise an instance again.
     pub(super) fn check_own_constructor(
         &mut self,
         call: &'a ExprCall,
@@ -266,8 +269,8 @@ impl<'a> Analyzer<'a, '_> {
         };
         for class in classes {
             let (bases, has_constructor) = self.bases_from_outside(class);
-            // The call passes its arguments to the class's own constructor. This constructor is judged by the arguments
-            // that it passes on to its base.
+            // The call passes its arguments to the class's own constructor. The body of this constructor is judged
+            // where it calls the constructor of the base.
             if has_constructor && of_super.is_none() {
                 continue;
             }
@@ -349,7 +352,7 @@ pub(super) fn is_own(value: &Value<'_>) -> bool {
 }
 
 /// Returns the rule about one of the keywords of a call. Returns `None` for the script's own functions, and for
-/// functions of `NumPy`, which have their own rows.
+/// functions of `NumPy`, which have their own rules.
 pub(super) fn rule_of_keyword(
     callee: &Values<'_>,
     arguments: &Arguments<'_>,
@@ -362,14 +365,15 @@ pub(super) fn rule_of_keyword(
     (!callee.known.iter().any(is_judged)).then_some(rule)
 }
 
-/// An external function may keep its arguments. Returns a container of those that may lead to other objects.
+/// Returns a container of the arguments that may lead to other objects, because an external function may store its
+/// arguments.
 pub(super) fn argument_values<'a>(arguments: &Arguments<'a>) -> Option<Values<'a>> {
     let kept: Values<'a> = arguments.all().map(leading).collect();
     (!kept.known.is_empty()).then(|| Values::container(kept))
 }
 
-/// Returns the functions and modules among `values` and in their containers. The attributes of such objects lead
-/// directly to other objects.
+/// Returns the functions and modules among `values` and in their containers. The attributes of functions and modules
+/// lead directly to other objects.
 pub(super) fn leading<'a>(values: &Values<'a>) -> Values<'a> {
     let mut all = values.within();
     all.is_open = false;

@@ -97,7 +97,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
             Expr::Name(name) if name.ctx != ExprContext::Load => {
                 self.check_docstring(name.id.as_str(), expr);
             }
-            // The attribute is the target of an assignment. It is checked, but it is not passed on.
+            // The attribute is the target of an assignment. It is judged, but not passed on.
             Expr::Attribute(attribute) if attribute.ctx != ExprContext::Load => {
                 self.check_docstring(attribute.attr.as_str(), expr);
                 let (_, values) = self.attribute(attribute);
@@ -171,7 +171,7 @@ impl<'a> Visitor<'a> for Analyzer<'a, '_> {
     }
 }
 
-/// Returns the rule about the raw file of a stream, if this is an attribute that leads there.
+/// Returns the rule about the raw file of a stream, if the attribute `name` leads to that file.
 fn of_raw_file(name: &str) -> Option<&'static Rule> {
     let is_such = matches!(name, "buffer" | "detach" | "fileobj" | "fp" | "raw");
     is_such
@@ -246,14 +246,14 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Judges a value that is assigned to a special attribute, or to an item of one.
+    /// Judges a value that is assigned to a special attribute, or to an item of a special attribute.
     fn check_target(&mut self, target: &'a Expr, values: &Values<'a>, value: &'a Expr) {
         let item = target.as_subscript_expr();
         let holder = item.map_or(target, |item| &item.value);
         if let Some(name) = self.special_name(holder) {
             self.check_special(name, values, value);
         }
-        // The holder may be a namespace, in which the key is the name of an attribute.
+        // The subscripted object may be a namespace. The key is then the name of an attribute.
         if let Some(Expr::StringLiteral(name)) = item.map(|item| &*item.slice) {
             self.check_special(name.value.to_str(), values, value);
         }
@@ -281,8 +281,7 @@ impl<'a> Analyzer<'a, '_> {
         }
     }
 
-    /// Evaluates the value of an assignment. If the value is bound to a name, it is judged where the name is used, and
-    /// is not passed on here.
+    /// Evaluates the value of an assignment. If the value is bound to a name, it is judged where the name is used.
     fn assigned(&mut self, value: &'a Expr, targets: &'a [Expr]) {
         let literal = symbols::elements(value);
         let is_taken_apart = !literal.is_empty()

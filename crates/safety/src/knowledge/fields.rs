@@ -5,7 +5,7 @@ use super::objects::far_reaching;
 
 /// Returns whether a replacement field of a format string (PEP 3101) reads one of the interpreter's internals:
 /// `{0.attribute[key]}`. Includes fields in the specification of another field. All other text is only printed, so it
-/// does not matter.
+/// is harmless.
 pub(crate) fn format_names_internals(text: &str) -> bool {
     // Every name of an internal contains an underscore, so a string without underscores counts as empty.
     let text = if text.contains('_') { text } else { "" };
@@ -14,9 +14,9 @@ pub(crate) fn format_names_internals(text: &str) -> bool {
 
 /// Returns the replacement fields of a format string. Each field ends before its conversion or specification.
 ///
-/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads `name` (PEP 3101). Python reads fields one
-/// after the other. If a bracket opens in text that Python does not read as a field, skipping its content could skip a
-/// field. So fields are returned twice: with keys, and as if brackets had no meaning.
+/// A key in brackets may contain any character but `]`, so `{0[!].name}` reads `name` (PEP 3101). A bracket may also
+/// occur in text that Python does not read as a field. Skipping the content of such a bracket could skip a field. So
+/// each field is returned twice: once with keys, and once as if brackets had no meaning.
 pub(crate) fn fields(text: &str) -> impl Iterator<Item = &str> {
     let with_keys = text.contains('[').then(|| fields_until(text, end_after_keys));
     fields_until(text, first_end).chain(with_keys.into_iter().flatten())
@@ -67,8 +67,8 @@ pub(crate) fn parts(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether an attribute path, as `attrgetter` accepts it, names an internal, a member of another module, or a
-/// method for which `is_refused` returns true. A path that is a single name may be the name of a module. It is judged
-/// later, when its object is known.
+/// method for which `is_refused` returns true. A path that is a single name may be the name of a module. The analysis
+/// judges such a path later, when its object is known.
 pub(crate) fn path_names_internals(path: &str, mut is_refused: impl FnMut(&str) -> bool) -> bool {
     let is_long = path.contains('.');
     parts(path).any(|part| {

@@ -1,4 +1,4 @@
-//! Indexes the rule table by names, and looks names up in it. Never looks at a script.
+//! Indexes the rule table by names, and looks names up in it. Never reads a script.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ const HARMLESS_PRIVATE: &[&str] = &[
     "_datetime", "_decimal", "_heapq", "_plotly_utils", "_random", "_statistics", "_struct",
 ];
 
-/// Functions in the generated table of libraries that are skipped, because they have rows of their own.
+/// Functions in the generated table of libraries that are skipped, because rules have rows of their own for them.
 const HAVE_OWN_ROWS: [&str; 1] = ["savefig"];
 
 /// The judgement of the rules about a qualified name.
@@ -237,7 +237,6 @@ impl Index {
         self.rows.iter().filter(is_object).map(|(path, _)| *path)
     }
 
-    /// Returns whether a rule finds this object.
     pub(crate) fn is_found(&self, path: &str) -> bool {
         matches!(self.verdict(path), Verdict::Found(_))
     }
@@ -279,8 +278,8 @@ impl Index {
         self.settable.get(name).copied()
     }
 
-    /// Returns whether no internal has a name that starts with `start`: it has no leading underscore, and no attribute
-    /// in the table starts with it.
+    /// Returns whether no internal has a name that starts with `start`: `start` has no leading underscore, and no
+    /// attribute in the table starts with `start`.
     pub(crate) fn starts_no_attribute(&self, start: &str) -> bool {
         !start.starts_with('_') && !self.attributes.keys().any(|name| name.starts_with(start))
     }

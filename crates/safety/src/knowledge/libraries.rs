@@ -1,5 +1,6 @@
-//! Reads the generated table of the installed libraries. The table states which objects of the standard library they
-//! hold, and which of their functions open a file. `tests/tables/generate` prints the table. Never imports a library.
+//! Reads the generated table of the installed libraries. For each library, the table lists the objects of the standard
+//! library that the library holds, and its functions that open a file. `tests/tables/generate` prints the table. Never
+//! imports a library.
 
 use std::sync::LazyLock;
 
@@ -15,7 +16,7 @@ pub(super) const PATH_BYTES_MAX: usize = 160;
 
 static LIBRARIES: LazyLock<Libraries> = LazyLock::new(Libraries::new);
 
-/// A group of functions in a module, or of methods in a whole library. One parameter of each names a file.
+/// A group of functions in a module, or of methods in a whole library. Each of them has a parameter that names a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     pub(super) module: &'static str,
@@ -31,7 +32,7 @@ struct Libraries {
     /// For each library, the members that have the name of a module of the standard library but belong to the library
     /// itself.
     own: HashMap<&'static str, HashSet<&'static str>>,
-    /// For each path in a library, the canonical path of the object of the standard library that is there.
+    /// For each path in a library that refers to an object of the standard library, the canonical path of the object.
     homes: HashMap<String, &'static str>,
 }
 

@@ -1,5 +1,5 @@
 //! Describes modules, functions and classes from outside of the script: their members, their instances, and the rules
-//! about them. Never looks at the objects themselves.
+//! about them. Never inspects the objects themselves.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values have no members that are known")]
 
@@ -21,8 +21,8 @@ const WELL_KNOWN_MODULES: &[&str] = &[
     "sys",
 ];
 
-/// Modules that many other modules hold as an attribute, and from which everything can be reached. An attribute of an
-/// unknown object with one of these names may be the module.
+/// Modules that many other modules have as an attribute, and through which a script can reach everything. An attribute
+/// of an unknown object with one of these names may be the module.
 #[rustfmt::skip]
 const FAR_REACHING: &[&str] = &[
     "builtins", "importlib", "linecache", "mmap", "multiprocessing", "os", "pickle", "posix",
@@ -51,7 +51,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("configparser.ConfigParser", "configparser.SafeConfigParser"),
 ];
 
-/// The way in which an external function returns some of its arguments.
+/// How an external function returns some of its arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Passing {
     /// The function returns the argument at this index.
@@ -60,7 +60,7 @@ pub(crate) enum Passing {
     Element(usize),
     /// The function returns a container of the elements of all its arguments.
     Elements,
-    /// The function returns an object that keeps the functions among its arguments.
+    /// The function returns an object that stores the functions among its arguments.
     Kept,
     /// The function returns an object with its keyword arguments as attributes.
     Named,
@@ -68,7 +68,7 @@ pub(crate) enum Passing {
     Wrapped,
 }
 
-/// Functions that return some of their arguments, each with the way in which it returns them.
+/// Functions that return some of their arguments, and how they return them.
 const PASSING: &[(Passing, &str)] = &[
     (Passing::Argument(0), "abc.update_abstractmethods asyncio.run asyncio.wait_for"),
     (Passing::Argument(0), "collections.ChainMap collections.OrderedDict collections.UserDict"),
@@ -91,20 +91,19 @@ const PASSING: &[(Passing, &str)] = &[
     (Passing::Wrapped, "unittest.mock.NonCallableMagicMock unittest.mock.NonCallableMock"),
 ];
 
-/// Builtin types with instances that hold data. The instances lead to other objects only through attributes that are
-/// refused.
+/// Builtin types with instances that hold data. The instances give access to other objects only through attributes
+/// that other rules refuse.
 #[rustfmt::skip]
 const TYPES_OF_DATA: &[&str] = &[
     "bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range",
     "set", "slice", "str", "tuple",
 ];
 
-/// Returns whether this is the name of a builtin type with instances that hold data.
 pub(crate) fn is_type_of_data(builtin: &str) -> bool {
     TYPES_OF_DATA.contains(&builtin)
 }
 
-/// Returns the way in which a function returns some of its arguments, if that is known.
+/// Returns how a function returns some of its arguments; `None` if the table does not list the function.
 pub(crate) fn passing(path: &str) -> Option<Passing> {
     static BY_PATH: LazyLock<HashMap<&str, Passing>> = LazyLock::new(|| {
         let each =
@@ -121,8 +120,8 @@ pub(crate) const FILE: &str = "io.FileIO";
 /// The class that stands for every stream in memory.
 pub(crate) const IN_MEMORY: &str = "io.BytesIO";
 
-/// The class that stands for an open input of the call. Like a stream in memory, it leads to no other file, except by its
-/// raw file.
+/// The class that stands for an opened input of the call. Like a stream in memory, it gives access to no other file,
+/// except through its raw file.
 pub(crate) const INPUT_STREAM: &str = "io.BufferedReader";
 
 /// Returns the qualified name of a builtin, if the analysis knows the builtin.
@@ -186,7 +185,6 @@ pub(crate) fn is_known_module(path: &str) -> bool {
     stdlib::contains(top(path)) || libraries::contains(top(path))
 }
 
-/// Returns whether a builtin with this name is an exception.
 pub(crate) fn is_exception(builtin: &str) -> bool {
     ["Error", "Exception", "Exit", "Group", "Interrupt", "Iteration", "Warning"]
         .iter()
@@ -200,8 +198,8 @@ pub(crate) fn is_class(value: &Value<'_>) -> bool {
         if is_named_so(behind_dot(path).map_or(path, |(_, name)| name)))
 }
 
-/// Returns whether the analysis refuses to take members by an unknown name from an instance of this class. Connections
-/// and parsers are not listed, because honest scripts wrap them and pass names on to them.
+/// Returns whether the analysis refuses access to members of this class's instances by an unknown name. Connections
+/// and parsers are not in the list, because honest scripts wrap them and forward names to them.
 pub(crate) fn leads_out(class: &str) -> bool {
     matches!(
         class,
@@ -214,19 +212,19 @@ pub(crate) fn leads_out(class: &str) -> bool {
     )
 }
 
-/// Returns whether objects that are made from an instance of this class are instances of the same class. For example,
-/// the parent of a path is a path.
+/// Returns whether the attributes of this class's instances, and the results of their methods, are instances of the
+/// class too. For example, the parent of a path is a path.
 pub(crate) fn is_sticky(class: &str) -> bool {
     class == "pathlib.Path"
 }
 
-/// Returns whether this is the class of a stream that leads to no file of the machine.
+/// Returns whether this is the class of a stream that gives access to no file of the machine.
 pub(crate) fn is_stream(class: &str) -> bool {
     matches!(class, IN_MEMORY | INPUT_STREAM)
 }
 
-/// Returns whether a module with this name may be imported by name alone. No row of the rules is about its members, and
-/// other modules do not hold it as a way to other objects.
+/// Returns whether a script may import this module with `__import__`. No rule is about such a module or its members,
+/// and the module does not give access to other modules.
 pub(crate) fn is_harmless_module(name: &str) -> bool {
     let top = top(name);
     top != "__main__"
@@ -316,7 +314,7 @@ fn module_behind(path: &str, attribute: &str) -> Option<&'static str> {
     if name == attribute || path.starts_with("sys.") {
         return None;
     }
-    // In an array, the attribute `ctypes` is not the module. In a module, it is the module.
+    // The attribute `ctypes` of an array is not the module `ctypes`. The attribute `ctypes` of a module is.
     let ctypes =
         || (attribute.strip_prefix('_').unwrap_or(attribute) == "ctypes").then_some("ctypes");
     let in_others = far_reaching(attribute).or_else(ctypes);
@@ -356,8 +354,8 @@ fn member_of_instance<'a>(class: &'static str, name: &str) -> Values<'a> {
     if is_sticky(class) { Values::one(Value::Instance(class)) } else { Values::unknown() }
 }
 
-/// Returns whether strings and containers have a method with this name. Like any function, such a method leads to
-/// internals.
+/// Returns whether strings and containers have a method with this name. Like any function, such a method gives access
+/// to the interpreter's internals.
 fn is_method(name: &str) -> bool {
     matches!(name, "append" | "copy" | "count" | "format" | "get" | "index" | "join" | "upper")
 }
@@ -376,7 +374,7 @@ fn looks_up(method: &str) -> bool {
     matches!(method, "get" | "pop" | "setdefault" | "__getitem__")
 }
 
-/// Returns whether objects that functions of this module make hold the arguments of the functions.
+/// Returns whether functions of this module return objects that store the functions' arguments.
 pub(crate) fn keeps(path: &str) -> bool {
     #[rustfmt::skip]
     const KEEPING: &[&str] = &[
@@ -386,13 +384,13 @@ pub(crate) fn keeps(path: &str) -> bool {
     KEEPING.contains(&top(path))
 }
 
-/// Returns whether a script may call `getattr` on this module with an unknown name, because no member leads directly
-/// to other objects.
+/// Returns whether a script may call `getattr` on this module with an unknown name, because no member gives direct
+/// access to other objects.
 pub(crate) fn is_plain(module: &str) -> bool {
     matches!(module, "math" | "cmath")
 }
 
-/// Returns the rule that refuses taking any member of this namespace.
+/// Returns the rule that refuses access to the members of this namespace.
 pub(crate) fn rule_of_namespace(namespace: &str) -> Option<&'static Rule> {
     match INDEX.verdict(namespace) {
         Verdict::Found(rule) => Some(rule),

@@ -1,17 +1,17 @@
-//! Knows the names of the standard library's modules and of the builtins. Never imports them.
+//! Lists the names of the standard library's modules and of the builtins. Never imports them.
 
 use std::ops::RangeInclusive;
 
 use ruff_python_stdlib::builtins::python_builtins;
 use ruff_python_stdlib::sys::is_known_standard_library;
 
-/// The minor versions of Python 3 with modules that count as the standard library. A module that one version removed is
-/// dangerous in the versions that still have it.
+/// The minor versions of Python 3 with modules that count as the standard library. A module that a newer version
+/// removes is still dangerous in older versions.
 const MINOR_VERSIONS: RangeInclusive<u8> = 10..=14;
 
 /// Returns whether a module with this top-level name is in the standard library.
 ///
-/// This is slow, because it compares with every name. Try faster checks first.
+/// This function is slow, because it compares `name` with every module name. Try faster checks first.
 pub fn contains(name: &str) -> bool {
     name == "__future__"
         || MINOR_VERSIONS.into_iter().any(|minor| is_known_standard_library(minor, name))

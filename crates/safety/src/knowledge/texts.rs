@@ -1,5 +1,5 @@
-//! Computes strings and sequences that a script builds from known parts in the usual ways, exactly as Python builds
-//! them. Any other result is unknown, and the analysis refuses `getattr` with an unknown name.
+//! Computes strings and sequences that a script builds from known parts with common operations, exactly as Python
+//! does. All other results are unknown, and the analysis refuses `getattr` with an unknown name.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most values and operators make no text")]
 

@@ -1,4 +1,4 @@
-//! Represents the values of expressions, as far as the analysis knows them without running anything.
+//! Represents the values of expressions, as far as the analysis knows the values without running the script.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "each method is about some kinds of values")]
 
@@ -51,7 +51,7 @@ pub(crate) enum Value<'a> {
     LookUp(Cow<'a, str>),
     /// A method with this name of an unknown object.
     Method(&'static str),
-    /// A function that takes attributes of its argument.
+    /// A function that reads attributes of its argument.
     Getter(Rc<Getter<'a>>),
     /// Data that leads to no other object: a Boolean, `None`, or a number that is not an integer.
     Plain,
@@ -72,7 +72,7 @@ pub(crate) enum Value<'a> {
 /// The result of `operator.attrgetter` or `operator.methodcaller`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Getter<'a> {
-    /// The attribute paths that the getter takes, as strings. A path is open if others are possible.
+    /// The attribute paths that the getter reads, as strings. A path is open if other paths are possible.
     pub(crate) names: Vec<Values<'a>>,
     /// True if the getter also calls the attribute.
     pub(crate) is_calling: bool,
@@ -105,12 +105,11 @@ impl<'a> Value<'a> {
         matches!(self, Self::Namespace(path) if path.is_empty())
     }
 
-    /// Returns whether this is a sequence, a dictionary or any other container.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::Items(_) | Self::Map(_) | Self::Container(_))
     }
 
-    /// Returns how deeply containers nest in this value. Does not count beyond `most`.
+    /// Returns the depth of nested containers in this value, at most `most`.
     fn depth(&self, most: usize) -> usize {
         if most == 0 || !self.is_container() {
             return 0;
@@ -179,7 +178,6 @@ pub(crate) struct Many<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Appends an alternative.
     fn push(&mut self, value: Value<'a>) {
         *self = match std::mem::take(self) {
             Self::None => Self::One(value),
@@ -244,7 +242,6 @@ impl<'a> FromIterator<Value<'a>> for Known<'a> {
 /// All values that an expression may evaluate to, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Values<'a> {
-    /// The known alternatives.
     pub(crate) known: Known<'a>,
     /// True if values other than the known alternatives are possible.
     pub(crate) is_open: bool,
@@ -266,7 +263,6 @@ impl<'a> Values<'a> {
         Self { known: Known::None, is_open }
     }
 
-    /// Returns a module, function or class from outside of the script, by its qualified name.
     pub(crate) fn object(path: impl Into<Cow<'a, str>>) -> Self {
         Self::one(Value::Object(path.into()))
     }
@@ -309,7 +305,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the same alternatives, but marks other values as possible.
+    /// Marks values other than the known alternatives as possible.
     pub(crate) fn or_others(mut self) -> Self {
         self.is_open = true;
         self
@@ -345,8 +341,8 @@ impl<'a> Values<'a> {
                 self.known.push(value.clone());
                 continue;
             }
-            // One alternative is dropped, so the value becomes open. The result must not depend on which alternative is
-            // dropped.
+            // An alternative is dropped, so the value becomes open. Alternatives that matter are kept, regardless of
+            // their order.
             self.is_open = true;
             if value.matters()
                 && let Some(place) = self.known.iter().position(|known| !known.matters())
@@ -383,7 +379,6 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns whether an alternative is a method that looks a key up in a namespace.
     pub(crate) fn is_look_up(&self) -> bool {
         self.known.iter().any(|value| matches!(value, Value::LookUp(_)))
     }
@@ -468,7 +463,7 @@ impl<'a> Values<'a> {
         values
     }
 
-    /// Returns the innermost values in all containers, and the alternatives that are not containers.
+    /// Returns the innermost values of all containers, and the alternatives that are not containers.
     pub(crate) fn within(&self) -> Self {
         let mut all = Self::only_open(self.is_open);
         for value in &self.known {
@@ -517,7 +512,6 @@ impl Extend<Self> for Values<'_> {
     }
 }
 
-/// Creates a value with the alternatives of all values.
 impl FromIterator<Self> for Values<'_> {
     fn from_iter<T: IntoIterator<Item = Self>>(all: T) -> Self {
         let mut values = Self::default();

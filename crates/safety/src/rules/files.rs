@@ -48,8 +48,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "files/os",
         severity: Severity::Block,
-        // The rules permit saving an image under a plain name, because such a file is in the scratch folder. This holds
-        // only as long as that is the current folder, so changing the current folder is refused.
+        // The rules permit saving an image under a plain name, because the scratch folder is the current folder. So
+        // changing the current folder is refused.
         targets: &[
             AllBut("os", OS_HARMLESS),
             Objects("contextlib.chdir"),

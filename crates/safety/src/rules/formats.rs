@@ -62,7 +62,7 @@ pub(super) const RULES: &[Rule] = &[
         severity: Severity::Block,
         targets: &[
             Target::Libraries,
-            // The generated table lacks these, because they open the file in another way.
+            // The generated table of libraries lacks these functions, because they open the file in another way.
             Calls("pandas.ExcelFile", Condition::NamesFile(0, "path_or_buffer")),
             Calls("pandas.read_xml", Condition::NamesFile(usize::MAX, "stylesheet")),
             Objects("numpy.DataSource numpy.memmap numpy.lib.npyio numpy.ma.mrecords cv2.imread"),

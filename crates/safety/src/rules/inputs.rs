@@ -1,8 +1,8 @@
-//! The functions that may open the inputs of a call: files that the caller has passed with the script.
+//! Lists the functions that may open the inputs of a call: files that the caller passes with the script.
 
 use super::{Rule, Severity};
 
-/// The finding about a file that the script opens in a call with inputs.
+/// The rule, in a call with inputs, against opening a file in a way that is not permitted for inputs.
 pub(crate) static WITH_INPUTS: Rule = Rule {
     id: "files/inputs",
     severity: Severity::Block,
@@ -13,14 +13,14 @@ pub(crate) static WITH_INPUTS: Rule = Rule {
     misses: &[],
 };
 
-/// The way in which a function uses the file that its first argument names.
+/// How a function uses the file that its first argument names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opens {
     /// Returns the open file. The function is native code, so a script cannot make it open another file.
     File,
     /// Opens the file as a database. The function is native code too.
     Database,
-    /// Reads the file by code in Python, which a script could change.
+    /// Reads the file with Python code, which a script could change.
     Content,
 }
 
@@ -28,10 +28,11 @@ pub(crate) enum Opens {
 pub(crate) struct Reader {
     /// The qualified names, separated by spaces.
     pub(crate) paths: &'static str,
-    /// The keyword of the first argument; empty if it has none.
+    /// The keyword of the first argument; empty if the argument has no keyword.
     pub(crate) keyword: &'static str,
     pub(crate) opens: Opens,
-    /// The keyword of the second argument if it is a mode; otherwise empty. Only reading is permitted.
+    /// The keyword of the second argument if the argument is a mode; otherwise empty. Only modes for reading are
+    /// permitted.
     pub(crate) mode: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "for the reader, and for a test"))]
     pub(crate) why: &'static str,
@@ -41,8 +42,8 @@ const fn content(paths: &'static str, keyword: &'static str, why: &'static str) 
     Reader { paths, keyword, opens: Opens::Content, mode: "", why }
 }
 
-/// The readers. A function is missing here if it runs code of the file, such as `pickle.load`, or if it uses the name in
-/// another way than to open the file. The rules about all other arguments of a call still apply.
+/// The readers. The table lacks functions that run code from the file, such as `pickle.load`, or that use the file
+/// name for anything but opening the file. The rules about all other arguments of a call still apply.
 pub(crate) const READERS: &[Reader] = &[
     Reader {
         paths: "builtins.open io.open",
@@ -99,21 +100,21 @@ pub(crate) const READERS: &[Reader] = &[
 pub(crate) const MODES: &[&str] =
     &["r", "rt", "tr", "rb", "br", "r:*", "r:gz", "r:bz2", "r:xz", "r|*"];
 
-/// Classes of paths. The methods in [`PATH_READERS`] of such a path may be called if the path is made in the same
-/// expression: `Path("data.csv").read_text()`.
+/// Classes of paths. A script may call the methods in [`PATH_READERS`] of such a path if it creates the path in the
+/// same expression: `Path("data.csv").read_text()`.
 pub(crate) const PATHS: &[&str] = &["pathlib.Path", "pathlib.PosixPath"];
 pub(crate) const PATH_READERS: &[&str] = &["open", "read_bytes", "read_text"];
 
-/// The keyword arguments of `open` that neither choose the file nor keep an unbuffered file. The class of an
-/// unbuffered file opens others.
+/// The permitted keyword arguments of `open`. With `opener`, `open` could open another file. With `buffering`, it
+/// could return an unbuffered file, and the class of an unbuffered file opens other files.
 pub(crate) const OPEN_KEYWORDS: &[&str] = &["encoding", "errors", "file", "mode", "newline"];
 
-/// The attributes that a script may assign although it uses a reader in Python. With any other, it could replace a
-/// function by which the reader finds the file (`pathlib.sys = …`).
+/// The attributes that a script may assign although it uses a reader in Python. By setting another attribute, the
+/// script could replace a function that the reader uses to find the file (`pathlib.sys = …`).
 pub(crate) const HARMLESS_ATTRIBUTES: &[&str] =
     &["columns", "dps", "index", "name", "prec", "pretty"];
 
-/// Names with which a script may set an attribute in an unseen way.
+/// Names with which a script may set an attribute without the analysis noticing.
 #[rustfmt::skip]
 pub(crate) const SETTING: &[&str] = &[
     "MonkeyPatch", "__builtins__", "__class__", "__closure__", "__delattr__", "__dict__",
@@ -124,11 +125,12 @@ pub(crate) const SETTING: &[&str] = &[
     "update_wrapper", "vars", "wraps",
 ];
 
-/// Functions that run files of the current folder as code or as settings. They are refused in a call with inputs.
+/// Functions that run files of the current folder as code, or read them as settings. They are refused in a call with
+/// inputs.
 pub(crate) const RUNS_FILES: &[&str] =
     &["_pytest.config.main", "pytest.console_main", "pytest.main"];
 
-/// The rules with a finding that [`WITH_INPUTS`] replaces in a call with inputs, because its remedy is another.
+/// The rules that [`WITH_INPUTS`] replaces in the findings about a call with inputs, because its remedy is different.
 #[rustfmt::skip]
 pub(crate) const REPLACED: &[&str] = &[
     "files/archives", "files/data", "files/databases", "files/documents", "files/io", "files/open",

@@ -1,4 +1,4 @@
-//! Rules against use of the interpreter's internals, from which a script can reach every object under any name.
+//! Rules against use of the interpreter's internals, through which a script can reach every object under any name.
 
 use super::{Condition, Rule, Severity, Special, Target};
 

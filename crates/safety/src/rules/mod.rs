@@ -2,8 +2,8 @@
 //! evaluates a rule.
 //!
 //! A verification script computes and prints. It does not need files, programs, the network, native code or the
-//! interpreter's internals. If a script still reaches one of these, the executor's sandbox must hold it. So the rows
-//! follow the needs of the product:
+//! interpreter's internals. If a script still reaches one of these, the sandbox must contain it. So the rows follow
+//! the needs of verification scripts:
 //!
 //! - `SymPy`, Z3, the QWED SDKs and the computing part of the standard library are permitted.
 //! - A module that is dangerous as a whole is refused at its import.
@@ -39,7 +39,7 @@ pub enum Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// The import and every use of these modules, and of everything below them.
+    /// The import and every use of these modules, their submodules and their members.
     Modules(&'static str),
     /// Every member of a module except the listed harmless ones. The first string is the module, and the second lists
     /// the harmless members. The module itself may be imported and renamed, but not passed to other code.
@@ -69,11 +69,10 @@ pub enum Target {
     Special(Special),
 }
 
-///
 /// The condition under which a call is dangerous.
 ///
-/// Many conditions are about one argument, which a call passes at an index or with a keyword. If several keywords are
-/// possible, they are separated by spaces.
+/// Many conditions are about one argument, which a call passes at an index or with a keyword. Several possible
+/// keywords are separated by spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
@@ -81,7 +80,8 @@ pub enum Condition {
     Always,
     /// The call is dangerous unless its object is a class or module of a library that the tables do not know.
     OfUnknown,
-    /// The script imports this module, and the call is not on another module of the standard library.
+    /// The script imports this module, and the called function is not a member of another module of the standard
+    /// library.
     Imported(&'static str),
     /// The argument at this index, or with one of these keywords, may name a file: it is not known to be an object in
     /// memory.
@@ -99,7 +99,8 @@ pub enum Condition {
     /// The call passes an argument at this index, or with one of these keywords, and the argument is not `False` or
     /// `None`.
     Given(usize, &'static str),
-    /// The script sets an attribute with this name, or may do so because it contains or composes the name as a string.
+    /// The script sets an attribute with this name, or may do so because it contains or composes this name as a
+    /// string.
     Sets(&'static str),
     /// The call sets a parameter of Z3 that makes Z3 write a log, or an unknown parameter.
     Logs,
@@ -109,7 +110,7 @@ pub enum Condition {
     NamesStyleFile(&'static str),
     /// The first argument is the known name of a module that must not be imported.
     NamesModule,
-    /// An argument names tests of another module, or the script sets `sys.argv` and may so name such tests.
+    /// An argument names tests of another module. Also true if the script sets `sys.argv`, which may name such tests.
     NamesTests,
     /// The second argument, or the argument with the keyword `Loader`, is not one of the safe loaders of YAML.
     UnsafeLoader,
@@ -129,7 +130,7 @@ pub enum Condition {
     UnknownFormula,
     /// The argument names a module that must not be imported, or is unknown.
     ImportsModule,
-    /// A replacement field of the format string takes one of the interpreter's internals.
+    /// A replacement field of the format string reads one of the interpreter's internals.
     FormatsInternals,
     /// The first argument is the name of an attribute, and the name is unknown.
     UnknownName,
@@ -142,7 +143,7 @@ pub enum Condition {
     NamesObject,
 }
 
-/// A danger that the analysis finds without names in a table. Mostly a value is unknown and may be dangerous.
+/// A danger that the analysis finds without names in a table. In most cases, a value is unknown and may be dangerous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Special {

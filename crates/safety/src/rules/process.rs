@@ -87,15 +87,15 @@ pub(super) const RULES: &[Rule] = &[
         id: "process/multiprocessing",
         severity: Severity::Block,
         targets: &[
-            // `dummy` and `pool` are exceptions because of their thread pools, which start no processes.
+            // `dummy` and `pool` are permitted because of their thread pools, which start no processes.
             Target::AllBut("multiprocessing", "cpu_count dummy pool"),
             Target::AllBut("multiprocessing.dummy", "Pool"),
             Target::AllBut("multiprocessing.pool", "ThreadPool"),
             Modules("billiard concurrent.futures.process"),
             Objects("concurrent.futures.ProcessPoolExecutor"),
             Methods("set_executable set_forkserver_preload", Condition::Always),
-            // `ThreadPool` is a subclass of the process pool, and a script could reach the process pool through these
-            // members.
+            // `ThreadPool` is a subclass of the process pool. Through these members, a script could reach the process
+            // pool.
             Objects(
                 "multiprocessing.pool.ThreadPool.__base__ multiprocessing.pool.ThreadPool._ctx",
             ),

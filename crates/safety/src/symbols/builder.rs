@@ -32,7 +32,7 @@ const BYTES_OF_NAME: usize = 12;
 const NAMES_MIN: usize = 56;
 /// The estimated number of bytes for each distinct name in a longer source, from experience.
 const BYTES_OF_NAME_LONG: usize = 64;
-/// The maximum number of star-imported modules that are alternatives for a name without a row in the rule table.
+/// The maximum number of star-imported modules that may define a name, if no rule is about the name.
 const STARS_MAX: usize = 4;
 /// Builds the symbol table of a script.
 pub(crate) fn build(module: &ModModule) -> Symbols<'_> {
@@ -72,7 +72,7 @@ struct Builder<'a> {
     block: TextRange,
     /// The outermost loop around the visited node, within the current scope.
     in_loop: Option<TextRange>,
-    /// True while the visitor binds names that each entry of the block binds again.
+    /// True while the visitor binds names that are bound each time the block is entered, such as the target of a `for`.
     starts_block: bool,
     /// The outermost comprehension around the visited node.
     comprehension: Option<TextRange>,
@@ -432,7 +432,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// Runs `work` for bindings that happen each time `block` is entered, and only then.
+    /// Runs `work`, which creates bindings that happen whenever `block` is entered.
     fn at_start_of(&mut self, block: TextRange, work: impl FnOnce(&mut Self)) {
         self.in_block(block, |this| {
             this.starts_block = true;
@@ -561,8 +561,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts a use that only reads a container or the script's own namespace. After any other use, a name may stand
-    /// for a value that the table does not show.
+    /// Counts a use that only reads a container or the script's own namespace. After any other use of the namespace,
+    /// names may have values that the symbol table does not show.
     fn count_read(&mut self, expr: &'a Expr) {
         self.namespace_reads += usize::from(is_namespace(expr));
         self.count_seen(expr);
@@ -633,8 +633,8 @@ impl<'a> Builder<'a> {
                 arguments.for_each(|argument| self.count_read(argument));
                 return;
             }
-            // The engine judges the string that these functions run, so a namespace that they receive by keyword counts
-            // as read.
+            // The engine judges the string that these functions run. So a namespace that they receive by keyword counts
+            // as only read.
             "Timer" | "repeat" | "timeit" => {
                 call.arguments.keywords.iter().for_each(|keyword| self.count_read(&keyword.value));
             }
@@ -687,7 +687,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the symbol of a name in a scope, creating it if necessary.
+    /// Returns the symbol of a name in a scope. Creates a missing symbol.
     fn symbol(&mut self, scope: ScopeId, name: &'a str) -> &mut Symbol {
         let name = self.name(name);
         self.symbol_of(scope, name)
@@ -733,7 +733,6 @@ impl<'a> Builder<'a> {
         MODULE
     }
 
-    /// Binds the names of an assignment's target.
     fn bind_target(&mut self, target: &'a Expr, source: Source<'a>, from: TextSize) {
         self.bind_target_in(target, source, from, self.scope);
     }
@@ -994,7 +993,7 @@ fn is_name(expr: &Expr, names: &[&str]) -> bool {
     matches!(expr, Expr::Name(name) if names.contains(&name.id.as_str()))
 }
 
-/// Returns whether this is a call that returns the script's own namespace.
+/// Returns whether `expr` is a call that returns the script's own namespace.
 fn is_namespace(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call)
         if is_name(&call.func, &["globals", "locals", "vars"])

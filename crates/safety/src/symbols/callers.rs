@@ -8,7 +8,7 @@ pub(crate) enum Passed<'a> {
     Argument(&'a Expr),
     /// The call passes no argument, so the default of the parameter applies.
     Default,
-    /// A `*` or `**` in the call may contain an argument for the parameter.
+    /// An unpacked `*` or `**` argument of the call may contain a value for the parameter.
     Unseen,
 }
 

@@ -1,5 +1,5 @@
-//! Holds the symbol table: where each name is bound and to which value, by Python's scope rules. Never evaluates a
-//! value.
+//! Contains the symbol table, which records where a script binds each name, and to which value. Follows Python's scope
+//! rules. Never evaluates a value.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "one kind of binding is asked for")]
 #![expect(
@@ -47,7 +47,6 @@ pub(super) enum ScopeKind {
 }
 
 impl Symbol {
-    /// Returns all bindings of the symbol.
     pub(super) fn all(&self) -> impl Iterator<Item = BindingId> + '_ {
         self.bindings.iter().chain(&self.from_elsewhere).copied()
     }
@@ -68,7 +67,7 @@ impl Symbol {
 /// The bindings of a symbol that a use of the name can see.
 pub(super) type Reaching = SmallVec<[BindingId; 16]>;
 
-/// The maximum number of bindings that a use can see and that the analysis still distinguishes.
+/// The maximum number of bindings that the analysis distinguishes for one use of a name.
 pub(super) const REACHING_MAX: usize = 64;
 
 /// The origin of a binding's value.
@@ -94,8 +93,8 @@ pub(super) enum Source<'a> {
     Augmented(&'a StmtAugAssign),
     /// A parameter of a function, with its default and the scope of the function.
     Parameter(Option<&'a Expr>, ScopeId),
-    /// The parameter that takes all remaining arguments of the function with this scope. If the Boolean is true, it
-    /// takes the keywords, otherwise the positional arguments.
+    /// The parameter that takes all remaining arguments of the function with this scope. The Boolean is true for the
+    /// keyword arguments (`**`), and false for the positional arguments (`*`).
     Rest(ScopeId, bool),
     /// The argument that calls of a class pass for one of its fields. The scope is the body of the class, and the index
     /// counts the annotated names in the body.
@@ -108,7 +107,7 @@ pub(super) enum Source<'a> {
     Unknown,
 }
 
-/// One place that binds a name.
+/// A binding of a name, for example by an assignment, an import or a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Binding<'a> {
     /// The bound name. For an attribute `a.b`, this is `b`.
@@ -123,14 +122,13 @@ pub(super) struct Binding<'a> {
     /// The block that contains the binding. Code in the block after the binding runs only if the binding has run.
     block: TextRange,
     /// The outermost loop around the binding in the binding's scope. In a loop, code that comes later in the source may
-    /// run earlier.
+    /// have run earlier, in a previous iteration.
     in_loop: Option<TextRange>,
 }
 
 /// A name in a scope.
 #[derive(Debug, Default)]
 pub(super) struct Symbol {
-    /// The index of the symbol.
     pub(super) id: SymbolId,
     /// The bindings in the symbol's own scope, in source order.
     bindings: SmallVec<[BindingId; 1]>,
@@ -215,7 +213,7 @@ pub(super) struct Uses<'a> {
     symbols: SmallVec<[(ScopeId, SymbolId); 1]>,
     /// The number of times that the script reads the name.
     loads: usize,
-    /// The number of times that the script reads the name only to read from the container.
+    /// The number of uses of the name after which the analysis still sees each change of the container with this name.
     reads: usize,
     /// The calls of a function with this name, each with its scope.
     pub(super) calls: SmallVec<[(ScopeId, &'a ExprCall); 1]>,
@@ -226,7 +224,6 @@ pub(super) struct Uses<'a> {
 }
 
 impl Uses<'_> {
-    /// Returns the symbol of this name in a scope.
     fn symbol_in(&self, scope: ScopeId) -> Option<SymbolId> {
         let symbols = self.symbols.as_slice();
         let place = match symbols {
@@ -236,7 +233,7 @@ impl Uses<'_> {
         symbols.get(place).filter(|(of, _)| *of == scope).map(|(_, symbol)| *symbol)
     }
 
-    /// Returns whether the script may change a container with this name under another name.
+    /// Returns whether the script may change a container with this name through another name.
     pub(super) fn is_aliased(&self) -> bool {
         self.loads > self.reads
     }
@@ -261,8 +258,8 @@ struct Scope<'a> {
     parent: Option<ScopeId>,
     /// The number of scopes around this scope.
     depth: usize,
-    /// The start of the outermost enclosing function, if there is one. The code of this scope then runs later than its
-    /// definition.
+    /// The start of the outermost enclosing function, if there is one. Code in a function runs later than the
+    /// definition of the function.
     deferred_from: Option<TextSize>,
 }
 
@@ -285,7 +282,8 @@ pub(super) struct Symbols<'a> {
     pub(super) own_attributes: HashSet<&'a str>,
     /// The attributes that the script assigns to any object, also to `self`.
     pub(super) assigned_attributes: HashSet<&'a str>,
-    /// The keywords in calls with the name of an attribute that makes a call dangerous if the script sets it.
+    /// The keywords of calls that are also names of certain attributes: if the script sets such an attribute, another
+    /// call becomes dangerous.
     pub(super) keywords: HashSet<&'a str>,
     /// The exceptions that the script raises by a call, such as `raise E(…)`, each with its scope.
     pub(super) raised: Vec<(ScopeId, &'a ExprCall)>,
@@ -304,16 +302,16 @@ pub(super) struct Symbols<'a> {
 /// The modules from which the script imports all members with `*`.
 #[derive(Debug, Default)]
 pub(super) struct StarImports<'a> {
-    /// The modules, each with its place in the order of the star imports.
+    /// The modules, each with its index in the order of the star imports.
     pub(super) modules: HashMap<&'a str, usize>,
-    /// The first few of them for which one rule covers the calls of all members, each with its place in that order.
+    /// The first few modules for which one rule covers the calls of all members, each with its index in the order of
+    /// the star imports.
     pub(super) judged_whole: Vec<(usize, &'a str)>,
     /// The offset of the last star import in the script.
     pub(super) last: Option<TextSize>,
 }
 
 impl<'a> Symbols<'a> {
-    /// Returns the number of scopes around this scope.
     pub(super) fn depth(&self, scope: ScopeId) -> usize {
         self.scopes[scope].depth
     }
@@ -356,7 +354,6 @@ impl<'a> Symbols<'a> {
         self.scopes[scope].definition
     }
 
-    /// Returns the enclosing scope.
     pub(super) fn parent(&self, scope: ScopeId) -> ScopeId {
         self.scopes[scope].parent.unwrap_or(MODULE)
     }
@@ -448,14 +445,13 @@ impl<'a> Symbols<'a> {
     /// Returns whether the symbol of scope `owner` is certainly bound for a use in scope `user`.
     fn is_certain(&self, symbol: &Symbol, owner: ScopeId, user: ScopeId, offset: TextSize) -> bool {
         match self.scopes[owner].kind {
-            // An unbound local variable is an error, and Python does not search outer scopes for it. So the name counts
-            // as bound.
+            // Python does not search outer scopes for an unbound local variable, so the name counts as bound.
             ScopeKind::Function | ScopeKind::Comprehension => return true,
             ScopeKind::Module | ScopeKind::Class => {}
         }
         let starts_block_around =
             |id: &BindingId| self.bindings[*id].block.contains_inclusive(offset);
-        // A use in another scope may run after the `del`, regardless of its place in the source.
+        // A use in another scope may run after the `del`, regardless of its position in the source.
         let deleted_from = symbol.deleted_from.filter(|at| *at <= offset || user != owner);
         if deleted_from.is_some() {
             return false;
@@ -527,7 +523,6 @@ impl<'a> Symbols<'a> {
         (reaching.len() <= REACHING_MAX).then_some(reaching)
     }
 
-    /// Returns the offset at which a symbol is first bound.
     pub(super) fn first_bound(&self, symbol: &Symbol) -> Option<TextSize> {
         symbol.bindings.first().map(|id| self.bindings[*id].bound_from)
     }
@@ -547,7 +542,7 @@ pub(super) fn last_name(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Returns the elements of a tuple or list in the source. For other expressions, there are none.
+/// Returns the elements of a tuple or list in the source. Returns an empty slice for other expressions.
 pub(super) fn elements(expr: &Expr) -> &[Expr] {
     if let Expr::Tuple(tuple) = expr {
         &tuple.elts

@@ -1,5 +1,5 @@
-//! The steps by which each child of a fork server confines itself before it runs a script, as data. This module applies
-//! none of them.
+//! Computes, as data, the steps by which each child of a fork server confines itself before it runs a script. This
+//! module applies none of the steps.
 //!
 //! The fork server is Python (`executor/python/fork_server.py`). Its children make the same system calls in the same
 //! order as the launcher of a run in a new interpreter. The arguments of these calls come from the tables that the
@@ -21,8 +21,8 @@ use super::resources;
 /// The data for the layers that each child of the fork server applies to itself.
 #[derive(Debug, Serialize)]
 pub(super) struct Confinement {
-    /// A descriptor of the machine's `/proc`, through which a child maps its user. The descriptor is closed before the
-    /// script runs.
+    /// A descriptor of the machine's `/proc`, through which a child maps its UID and GID. The child closes it before
+    /// it runs the script.
     proc: RawFd,
     /// The path of the library with the main loop of the fork server.
     forks: &'static str,

@@ -25,8 +25,8 @@ pub fn supported_abi() -> u8 {
     supported.next().map_or(0, |(number, _)| number)
 }
 
-/// Restricts this process, irrevocably, to the paths that `plan` lists, to the run's own folders, such as `scratch`, and to
-/// a library that the run loads.
+/// Restricts this process, irrevocably, to the paths in `plan`, the run's own folders such as `scratch`, and a
+/// `library` that the run loads.
 pub(super) fn restrict(
     plan: &Plan,
     scratch: &Path,
@@ -51,8 +51,8 @@ pub(super) fn restrict(
     }
 }
 
-/// Returns the restriction of [`restrict`] as the numbers that the Landlock system calls take. It is for the children
-/// of a fork server, which do not run our code. It allows no program to be executed.
+/// Returns the restriction of [`restrict`] as the numbers that the Landlock system calls take. The children of a fork
+/// server need the numbers, because they run no Rust code. Unlike [`restrict`], it allows no program to be executed.
 pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchError> {
     let abi = abi(plan)?;
     let plan = Plan { executable: Vec::new(), ..plan.clone() };
@@ -76,7 +76,7 @@ pub(super) fn ruleset(plan: &Plan, scratch: &Path) -> Result<RawRuleset, LaunchE
 /// A ruleset as the system calls take it (`landlock(7)`).
 #[derive(Debug, Serialize)]
 pub(super) struct RawRuleset {
-    /// The bit masks of the restricted rights, in this order: to files, to the network, scopes.
+    /// The bit masks of the restrictions, in this order: rights to files, rights to the network, scopes.
     handled: [u64; 3],
     /// The number of entries of `handled` that the kernel knows.
     handled_count: usize,
@@ -92,7 +92,7 @@ fn abi(plan: &Plan) -> Result<ABI, LaunchError> {
     }
 }
 
-/// Returns each path that a run may access, and its rights to that path. Landlock denies all other access.
+/// Returns each path that a run may access, with the run's rights to it. Landlock denies all other access.
 fn allowed(
     plan: &Plan,
     scratch: &Path,
@@ -113,8 +113,8 @@ fn allowed(
         rules.push((device.into(), access));
     }
     if let Some(artifacts) = &plan.artifacts {
-        // Artifacts outlive the run, so the run must not create symlinks in them: a later reader would follow a symlink
-        // out of the folder.
+        // Forbid symlinks, because artifacts outlive the run: a later reader could follow a symlink out of the
+        // folder.
         rules.push((
             artifacts.path.clone(),
             own_folder(abi) & !(AccessFs::MakeSym | AccessFs::Refer),
@@ -157,7 +157,7 @@ fn create(abi: ABI) -> Result<RulesetCreated, RulesetError> {
     rules.create()
 }
 
-/// Returns the rights of a run in a folder of its own. The run may create and change files, folders and symlinks. It
+/// Returns a run's rights to one of its own folders. The run may create and change files, folders and symlinks. It
 /// may not create devices, sockets or pipes, and may not execute files.
 fn own_folder(abi: ABI) -> BitFlags<AccessFs> {
     let rights = AccessFs::ReadFile

@@ -61,12 +61,13 @@ pub(crate) fn become_python(proc: &Path) -> ExitCode {
 type Never = std::convert::Infallible;
 
 fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchError> {
-    // A new session has two effects. The script's signals to its own process group do not reach the supervisor. And on
-    // the many kernels that share the processors fairly between sessions (`sched(7)`, autogroup), the supervisor gets
-    // its turn, however many processes the run has.
+    // Start a new session, so that the script's signals to its own process group do not reach the supervisor. Also,
+    // many kernels divide CPU time fairly between sessions (`sched(7)`, autogroup). So the supervisor gets its share,
+    // however many processes the run has.
     setsid().or_fail(LaunchError::StartLauncher)?;
     let parent = getppid();
-    // Read the user map and open `/proc` now, because at tier 3 the machine's `/proc` is gone when the order arrives.
+    // Read the user map and open `/proc` now, because at tier 3 the machine's `/proc` no longer exists when the order
+    // arrives.
     let user = RunUser::of_server();
     let own_process = OwnProcess::open(proc)?;
     supervisor.write_all(&READY).or_fail(LaunchError::StartLauncher)?;
@@ -82,7 +83,7 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
         if fixed.addresses {
             addresses::fix().or_fail(LaunchError::PrepareProcess)?;
         }
-        // The children of a fork server get their processors later.
+        // A child of a fork server chooses its processor after the fork.
         if order.role == Role::Script {
             processor::stay();
         }
@@ -94,8 +95,8 @@ fn carry_out(mut supervisor: &UnixStream, proc: &Path) -> Result<Never, LaunchEr
     }
 }
 
-/// Makes the OOM killer choose this run first if the machine runs out of memory (`proc_pid_oom_score_adj(5)`). A
-/// failure is ignored, because this setting is not a layer of the sandbox.
+/// Makes the OOM killer choose this run first if the machine runs out of memory (`proc_pid_oom_score_adj(5)`).
+/// Ignores a failure, because this setting is not a layer of the sandbox.
 fn prefer_for_oom_killer(own_process: &OwnProcess) {
     let _ = own_process.write("oom_score_adj", "1000");
 }
@@ -104,8 +105,7 @@ fn prefer_for_oom_killer(own_process: &OwnProcess) {
 /// this after the last change of the user, because such a change resets the setting (`PR_SET_PDEATHSIG(2const)`).
 fn end_with_supervisor(supervisor: Pid) -> Result<(), LaunchError> {
     prctl::set_pdeathsig(Signal::SIGKILL).or_fail(LaunchError::PrepareProcess)?;
-    // If the supervisor died before the call above, the kernel sends no signal. Then the parent is another process, so
-    // fail.
+    // Fail if the parent has changed: the supervisor died before the call above, so the kernel sends no signal.
     let is_there = if getppid() == supervisor { Ok(()) } else { Err(Errno::ESRCH) };
     is_there.or_fail(LaunchError::PrepareProcess)
 }
@@ -140,7 +140,7 @@ fn become_script(
     dup2_stdin(input_file(input)?).or_fail(LaunchError::StoreScript)?;
     let program = open_program(&plan.program_file)?;
     if user == RunUser::Nobody {
-        // Empty the bounding set before the change of user, because `nobody` may not change it.
+        // Empty the bounding set before the change of user, because `nobody` may not change the set.
         capabilities::empty_bounding_set()?;
         identity::become_nobody()?;
         if plan.tier == Tier::T3 {
@@ -173,8 +173,8 @@ fn become_script(
 }
 
 /// Becomes the fork server: Python that forks for each script. Each child applies the remaining layers to itself. The
-/// fork server may create namespaces and mounts in a user namespace of its own. Apart from this, it has only the rights
-/// of an ordinary process of its user. It sees the same files as every run, read-only.
+/// fork server may create namespaces and mounts in its own user namespace. Otherwise it has only the rights of an
+/// ordinary process of its user. It can read the same files as every run, and write to none of them.
 fn become_fork_server(
     order: &Order,
     mut input: Vec<u8>,
@@ -186,8 +186,8 @@ fn become_fork_server(
     if user == RunUser::Nobody {
         identity::become_nobody()?;
     }
-    // Enter a new user namespace, even if this process is in a user namespace already: mounts that a parent namespace
-    // made read-only cannot be made writable from a child namespace.
+    // Enter a new user namespace, even if this process is in a user namespace already. In a child namespace, this
+    // process cannot make the read-only mounts of the parent namespace writable.
     own_process.enter_user_namespace()?;
     // The PID namespace must belong to this user namespace, so that the children can create PID namespaces of their
     // own.
@@ -252,8 +252,7 @@ fn arguments(plan: &Plan) -> Result<Vec<CString>, LaunchError> {
     strings(program.chain([b"-c".as_slice(), PYTHON_COMMAND.as_bytes()]))
 }
 
-/// Returns the run's environment. Adds each variable in `scratch_names`, with the path of the scratch folder as its
-/// value.
+/// Returns the run's environment. Each variable in `scratch_names` has the path of the scratch folder as its value.
 fn environment(
     order: &Order,
     scratch_names: &[&str],

@@ -30,7 +30,7 @@ pub(super) fn rows(plan: &Plan, cpu_seconds: u64) -> [(Resource, u64); 10] {
         (Resource::RLIMIT_CPU, cpu_seconds),
         // Forbid core dumps, because they would write the script's memory to a file.
         (Resource::RLIMIT_CORE, 0),
-        // Allow only a little locked memory: it cannot be swapped out, so it reduces the memory of the whole machine.
+        // Allow only a little locked memory, because the machine cannot swap it out.
         (Resource::RLIMIT_MEMLOCK, 64 * 1024),
         (Resource::RLIMIT_MSGQUEUE, 0),
         (Resource::RLIMIT_NICE, 0),
@@ -43,11 +43,11 @@ const RUNS_OF_USER: u64 = 64;
 
 /// Returns the limit for the number of processes and threads of the run's user (`RLIMIT_NPROC`).
 ///
-/// At tier 3 the run has a user namespace of its own, in which its user has no other processes. At the other tiers the
-/// kernel counts all processes of the user together, including other runs. So the limit is higher there. It includes
-/// the number of processes on the machine, and, for a run that must stay one process, the threads of [`RUNS_OF_USER`]
-/// runs. Otherwise one run could keep another run from starting a thread. The memory watch limits the number of a
-/// script's own threads.
+/// At tier 3 the run has its own user namespace, so the kernel counts only the run's processes. At the other tiers
+/// the kernel counts all processes of the user together, including other runs. There the limit is higher, because
+/// otherwise one run could keep another run from starting a thread. This limit includes the number of processes on
+/// the machine. For a run that must stay one process, it also includes the threads of [`RUNS_OF_USER`] runs. The
+/// memory watch limits the number of a script's own threads.
 fn processes(plan: &Plan) -> u64 {
     let own = plan.limits.processes;
     let others = || sysinfo().map_or(0, |machine| u64::from(machine.process_count()));

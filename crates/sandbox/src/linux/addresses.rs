@@ -8,9 +8,9 @@ pub(crate) fn fix() -> nix::Result<()> {
     personality::set(personality::get()? | Persona::ADDR_NO_RANDOMIZE).map(drop)
 }
 
-/// Returns whether this process may turn off address space randomization, by trying it. The seccomp filter of a
-/// container may forbid it.
+/// Tries whether this process can turn off address space randomization. The seccomp filter of a container may forbid
+/// it.
 pub fn can_fix_addresses() -> bool {
-    // Try it in a new thread. Each thread has its own personality, so the test changes no other thread.
+    // Use a new thread, because each thread has its own personality.
     std::thread::spawn(|| fix().is_ok()).join().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Drops capabilities, and every way to gain one (`capabilities(7)`). It never adds a capability.
+//! Drops capabilities and every way to gain one (`capabilities(7)`). This module never adds a capability.
 
 use nix::sys::prctl;
 use rustix::thread::{
@@ -14,8 +14,7 @@ use super::{LaunchError, OrFail as _};
 pub(crate) fn empty_bounding_set() -> Result<(), LaunchError> {
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;
     if !own.effective.contains(CapabilitySet::SETPCAP) {
-        // An ordinary user has no capabilities. With no_new_privs it cannot gain any, so the bounding set needs no
-        // change.
+        // A process of an ordinary user has no capabilities. With `no_new_privs` it cannot gain one.
         return Ok(());
     }
     for capability in CapabilitySet::all().iter() {
@@ -38,8 +37,8 @@ pub(crate) fn require_kill() -> Result<(), LaunchError> {
     }
 }
 
-/// Keeps the right to create namespaces and mounts in this process's own user namespace, even after it executes a
-/// program. Gives up every other capability.
+/// Gives up every capability except for `CAP_SYS_ADMIN`, the right to create namespaces and mounts in this process's
+/// own user namespace. A program that this process executes keeps this capability.
 pub(crate) fn keep_only_namespaces() -> Result<(), LaunchError> {
     let kept = CapabilitySet::SYS_ADMIN;
     let own = capabilities(None).or_fail(LaunchError::DropCapabilities)?;

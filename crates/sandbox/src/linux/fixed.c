@@ -1,25 +1,23 @@
-// Answers the clocks and the random bits of a process from fixed values, so that two runs of a program are the same.
+// Replaces the clocks and the random bits of a process by fixed values, so that two runs of a program are the same.
 //
-// The dynamic loader loads this library first (LD_PRELOAD, ld.so(8)), so that calls of these functions reach it instead
-// of the C library, from Python as well as from native code. It depends on no particular C library: glibc and musl
-// provide the symbols that it lacks.
+// The dynamic loader loads this library first (LD_PRELOAD, ld.so(8)). So Python and native code call its functions
+// instead of the functions of the C library. The library works with glibc and musl.
 //
-// The variable FIXED_VALUES contains the start of the clock in nanoseconds since 1970 and the seed, both as decimal
-// numbers, separated by a colon.
+// The environment variable FIXED_VALUES contains the start of the clock in nanoseconds since 1970 and the seed, both as
+// decimal numbers, separated by a colon.
 //
-// Time. A clock only advances when it is read, by a step, and when a wait has ended: by the time that the wait was asked
-// to take, or by the real time if a signal has interrupted it. The steps grow with the number of readings, so that code
-// that waits in a loop for a time soon sees it. Waits still take real time, because other threads may need it. The
-// kernel knows nothing of this clock. Therefore, deadlines are converted to the kernel's clock.
+// Time. Each reading advances a clock by a step. The steps grow with the number of readings, so that a loop that waits
+// for a time soon ends. The end of a wait advances the clock by the requested duration, or by the real duration if a
+// signal interrupted the wait. Waits still take real time, because other threads may need it. Deadlines are converted
+// to the kernel's clock.
 //
-// Random bits. SplitMix64 with the seed. They are as predictable as the seed: they are for repeatable runs, and not for
-// secrets.
+// Random bits. SplitMix64 with the seed. They are not for secrets, because they are as predictable as the seed.
 //
-// The number OBSERVED is no clock: its "time" is how many threads and processes the program has started. The bootstrap of
-// a script reads it, and so learns that the library is there.
+// OBSERVED is the ID of a pseudo clock. Its "time" is the number of threads and processes that the program has started.
+// The bootstrap of a script reads this clock, which fails if the library is not loaded.
 //
-// Not covered: instructions (rdtsc, rdrand), system calls without libc, times of files, and functions that are not defined
-// below.
+// Not covered: instructions (rdtsc, rdrand), system calls without libc, times of files, and functions that are not
+// defined below.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -47,45 +45,45 @@
 #define PUBLIC __attribute__((visibility("default")))
 #define SECOND 1000000000ull
 
-// The time by which a reading advances the clock, in nanoseconds. After STEADY nanoseconds, it is a share of the time by
-// which readings have advanced the clock so far.
+// The step by which one reading advances the clock, in nanoseconds. The step is STEP_MIN for the first STEADY
+// nanoseconds, then the sum of all steps so far divided by STEP_SHARE, but at most STEP_MAX.
 #define STEP_MIN 1000ull
 #define STEP_MAX 10000000ull
 #define STEP_SHARE 256
 #define STEADY 10000000ull
-// The start of the monotonic clocks, in seconds. It is small, so that a deadline shows to which clock it belongs.
+// The start of the monotonic clocks, in seconds. Only deadlines of the real-time clock reach REALTIME_MIN seconds.
 #define UPTIME 1000
 #define REALTIME_MIN 100000000
-// The bytes that a file of random bits has.
+// The size of a file with random bits, in bytes.
 #define FILE_BYTES (1 << 20)
 
-// The reserved number of a clock. `python/determinism.py` has it too.
+// The ID of the pseudo clock. `python/determinism.py` contains the same number.
 #define OBSERVED 29047
 
 static _Atomic uint64_t started;
 // The sum of the steps by which readings have advanced the clock.
 static _Atomic uint64_t worked;
-// The sum of the times by which waits have advanced the clock.
+// The sum of the durations by which waits have advanced the clock.
 static _Atomic uint64_t waited;
 static _Atomic uint64_t drawn;
 static uint64_t start, seed, forks;
 
-// Declares `next`, the function of the next library with the name of the enclosing one.
+// Declares `next`, the function `name` of the next library.
 #define NEXT(name)                                                                                                     \
     static __typeof__(name) *next;                                                                                     \
     if (!next) next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
-// glibc only. Its x86_64 version has two functions pthread_cond_timedwait, and dlsym may return the older one, which
-// expects another structure.
+// Only glibc defines dlvsym. On x86_64, glibc's dlsym may return an old pthread_cond_timedwait, which expects another
+// structure.
 extern void *dlvsym(void *, const char *, const char *) __attribute__((weak));
 
-// Reads and removes the variables, once. Every function calls it, because the constructor may run before the C library
-// has set up the environment. Python calls one of the functions before it reads its environment.
+// Reads and removes the environment variables, once. Most functions call it too, because the constructor may run before
+// the C library has set up the environment. Python calls one of them before it reads the environment.
 static __attribute__((constructor)) void begin(void) {
     if (start) return;
     const char *values = getenv("FIXED_VALUES"), *library = getenv("LD_PRELOAD");
     if (!values || !library) return;
-    // In a scratch folder, the script must not find the file.
+    // Remove the file of the library, because a script must not find it in its scratch folder.
     unlink(library);
     uint64_t numbers[2] = {0};
     for (int which = 0; *values; values++) {
@@ -97,8 +95,8 @@ static __attribute__((constructor)) void begin(void) {
     unsetenv("LD_PRELOAD");
 }
 
-// Begins again with other values, for a process that was forked before they were known. It continues as a program that
-// has just started.
+// Restarts the clocks and random bits with new values, in a process that was forked before these values were known. The
+// process continues like a program that has just started.
 PUBLIC void fixed_restart(uint64_t at_ns, uint64_t new_seed) {
     start = at_ns, seed = new_seed, forks = 0;
     started = worked = waited = drawn = 0;
@@ -111,7 +109,7 @@ static uint64_t elapsed(void) {
     return worked + waited;
 }
 
-// Makes `elapsed` at least `target`.
+// Advances the clock until `elapsed` returns at least `target`.
 static void wait_until(uint64_t target) {
     uint64_t before = waited, now;
     do {
@@ -137,13 +135,13 @@ static struct timespec difference(struct timespec a, struct timespec b) {
     return left.tv_sec < 0 ? (struct timespec){0} : left;
 }
 
-// Returns a duration in nanoseconds, at most 100 years.
+// Converts a duration to nanoseconds, at most 100 years.
 static uint64_t ns_of(struct timespec time) {
     uint64_t seconds = time.tv_sec < 0 ? 0 : (uint64_t)time.tv_sec;
     return seconds > 3155760000ull ? 3155760000ull * SECOND : seconds * SECOND + (uint64_t)time.tv_nsec;
 }
 
-// Stores the present time of a clock, without a step. Returns false if the clock is none of these.
+// Stores the current time of a clock, without a step. Returns false if this library does not replace the clock.
 static int present(clockid_t clock, struct timespec *now) {
     switch (clock) {
     case CLOCK_REALTIME: case CLOCK_REALTIME_COARSE: case CLOCK_REALTIME_ALARM: case CLOCK_TAI:
@@ -157,7 +155,7 @@ static int present(clockid_t clock, struct timespec *now) {
         *now = of_ns(worked);
         return 1;
     default:
-        // The clock of another process or thread. The kernel reports it if there is none.
+        // The clock of another process or thread, or a clock that does not exist. The kernel handles both.
         return 0;
     }
 }
@@ -237,7 +235,7 @@ static struct timespec kernel_time(clockid_t clock) {
     return now;
 }
 
-// The start of a wait, by the clocks of this library and of the kernel.
+// The start time of a wait, by this library's clock and by the kernel's clock.
 struct begun {
     uint64_t elapsed;
     struct timespec real;
@@ -247,8 +245,8 @@ static struct begun begin_wait(void) {
     return (struct begun){.elapsed = elapsed(), .real = kernel_time(CLOCK_MONOTONIC)};
 }
 
-// Advances the clock at the end of a wait of up to `limit`. `error` is ETIMEDOUT if the wait took that long, EINTR if a
-// signal has interrupted it, or another number.
+// Advances the clock at the end of a wait with the timeout `limit`. `error` is ETIMEDOUT if the timeout was reached,
+// EINTR if a signal interrupted the wait, or another error number.
 static void end_wait(struct begun begun, struct timespec limit, int error) {
     uint64_t taken = ns_of(limit);
     if (error == EINTR) {
@@ -264,7 +262,7 @@ PUBLIC int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wa
     NEXT(clock_nanosleep);
     struct timespec now;
     int is_valid = wanted->tv_sec >= 0 && wanted->tv_nsec >= 0 && wanted->tv_nsec < (long)SECOND;
-    // The kernel reports a wrong argument.
+    // Let the kernel report an invalid argument.
     if (!is_valid || !present(clock, &now)) return next(clock, flags, wanted, left);
     struct timespec time = flags & TIMER_ABSTIME ? difference(*wanted, now) : *wanted;
     struct begun begun = begin_wait();
@@ -289,7 +287,8 @@ PUBLIC unsigned sleep(unsigned seconds) {
     return nanosleep(&time, &left) == 0 ? 0 : (unsigned)left.tv_sec + (left.tv_nsec > 0);
 }
 
-// Ends a wait for descriptors, which returns 0 if it took as long as `limit`. A `limit` of NULL is none.
+// Ends a wait for descriptors. `result` is the result of the wait: 0 if the timeout `limit` was reached. `limit` is
+// NULL if the wait has no timeout.
 static int end_poll(struct begun begun, const struct timespec *limit, int result) {
     int error = errno;
     if (limit) end_wait(begun, *limit, result == 0 ? ETIMEDOUT : result < 0 ? error : 0);
@@ -297,7 +296,7 @@ static int end_poll(struct begun begun, const struct timespec *limit, int result
     return result;
 }
 
-// Declares `limit`, a pointer to the time limit in milliseconds, or NULL if it has none.
+// Declares `limit`, a pointer to the timeout, or NULL if `milliseconds` is negative.
 #define LIMIT(milliseconds)                                                                                            \
     struct timespec time = of_ns((uint64_t)(milliseconds < 0 ? 0 : milliseconds) * 1000000);                           \
     struct timespec *limit = milliseconds < 0 ? NULL : &time;                                                          \
@@ -309,7 +308,7 @@ PUBLIC int poll(struct pollfd *files, nfds_t count, int timeout) {
     return end_poll(begun, limit, next(files, count, timeout));
 }
 
-// The checked form of the function, for programs that are compiled with _FORTIFY_SOURCE.
+// Programs compiled with _FORTIFY_SOURCE call this function instead of poll.
 PUBLIC int __poll_chk(struct pollfd *files, nfds_t count, int timeout, size_t size) {
     (void)size;
     return poll(files, count, timeout);
@@ -326,7 +325,7 @@ PUBLIC int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *
     NEXT(select);
     struct begun begun = begin_wait();
     struct timespec limit = {0};
-    // The kernel changes `timeout`.
+    // Copy the timeout, because the kernel changes `timeout`.
     if (timeout) limit = (struct timespec){.tv_sec = timeout->tv_sec, .tv_nsec = timeout->tv_usec * 1000};
     return end_poll(begun, timeout ? &limit : NULL, next(count, in, out, other, timeout));
 }
@@ -369,7 +368,8 @@ PUBLIC int sigtimedwait(const sigset_t *restrict signals, siginfo_t *restrict ab
     return result;
 }
 
-// Declares `real`, the deadline `until` of `clock` by the kernel's clock, and `error`, the result of `CALL`.
+// Declares `real`: the deadline `until` of `clock`, converted to the kernel's clock. Declares `error`: the result of
+// `CALL`, which waits until `real`.
 #define WAIT_WITH_DEADLINE(clock, until, CALL)                                                                         \
     struct timespec now;                                                                                               \
     if (!present(clock, &now)) now = *until;                                                                           \
@@ -383,7 +383,7 @@ PUBLIC int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mu
     static __typeof__(pthread_cond_timedwait) *next;
     if (!next && dlvsym) next = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     if (!next) next = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
-    // The condition has the clock, and only the C library can read it.
+    // Guess the clock from the deadline, because only the C library can read the clock of a condition variable.
     clockid_t clock = until->tv_sec >= REALTIME_MIN ? CLOCK_REALTIME : CLOCK_MONOTONIC;
     WAIT_WITH_DEADLINE(clock, until, next(condition, mutex, &real));
     return error;
@@ -397,7 +397,7 @@ PUBLIC int pthread_cond_clockwait(pthread_cond_t *restrict condition, pthread_mu
     return error;
 }
 
-// Defines functions for a lock with a deadline, by the real time and by a given clock.
+// Defines two functions that wait for a lock until a deadline: by the real-time clock, and by a given clock.
 #define LOCK(type, timed, clocked)                                                                                     \
     PUBLIC int timed(type *restrict lock, const struct timespec *restrict until) {                                     \
         NEXT(timed);                                                                                                   \
@@ -414,7 +414,7 @@ LOCK(pthread_mutex_t, pthread_mutex_timedlock, pthread_mutex_clocklock)
 LOCK(pthread_rwlock_t, pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock)
 LOCK(pthread_rwlock_t, pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock)
 
-// The functions of semaphores return -1, and the error number in `errno`.
+// Returns the error number of a semaphore function, which returns -1 and sets `errno`.
 static int by_errno(int result) { return result == 0 ? 0 : errno; }
 
 PUBLIC int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict until) {
@@ -479,11 +479,11 @@ PUBLIC uint32_t arc4random_uniform(uint32_t bound) {
     return bound ? (uint32_t)(word % bound) : 0;
 }
 
-// Returns a descriptor from which random bits can be read, if the path is a device of them. Otherwise returns -1. The
-// descriptor is of an unnamed file in the scratch folder.
+// Returns a descriptor of a file with random bits, if the path is a device for random bits. Otherwise returns -1. The
+// file is unnamed, in the scratch folder (TMPDIR).
 static int random_file(const char *path, int flags) {
     begin();
-    // A path without the right to read (open(2)) stands for the device itself.
+    // A descriptor with O_PATH cannot be read (open(2)), so it needs no random bits.
     if (flags & O_PATH) return -1;
     if (!path || (strcmp(path, "/dev/urandom") != 0 && strcmp(path, "/dev/random") != 0)) return -1;
     static int (*next)(const char *, int, ...);
@@ -514,7 +514,7 @@ static int random_file(const char *path, int flags) {
 OPEN(open)
 OPEN(open64)
 
-// The checked forms.
+// Programs compiled with _FORTIFY_SOURCE call these functions.
 PUBLIC int __open_2(const char *path, int flags) { return open(path, flags); }
 PUBLIC int __open64_2(const char *path, int flags) { return open64(path, flags); }
 
@@ -537,7 +537,7 @@ OPEN_AT(openat64)
 FOPEN(fopen)
 FOPEN(fopen64)
 
-// A child continues with numbers of its own.
+// Gives the child a seed of its own, so that parent and child draw different random bits.
 PUBLIC pid_t fork(void) {
     NEXT(fork);
     forks++, started++;
@@ -553,7 +553,7 @@ PUBLIC int pthread_create(pthread_t *restrict thread, const pthread_attr_t *rest
     return next(thread, attributes, function, argument);
 }
 
-// System calls by number, as Python makes them where the C library has no function.
+// Python makes system calls by number if the C library has no function for them.
 PUBLIC long syscall(long number, ...) {
     va_list rest;
     va_start(rest, number);
@@ -571,7 +571,8 @@ PUBLIC long syscall(long number, ...) {
     case SYS_nanosleep:
         return nanosleep((const struct timespec *)a, (struct timespec *)b);
     case SYS_futex: {
-        // futex(2): the command of a wait with a deadline, and the bit that chooses its clock.
+        // futex(2): the command FUTEX_WAIT_BITSET waits until a deadline. The option FUTEX_CLOCK_REALTIME selects the
+        // clock.
         const long command = 9, options = 128 | 256, of_realtime = 256;
         const struct timespec *until = (const struct timespec *)d;
         if ((b & ~options) != command || !until) return next(number, a, b, c, d, e, f);

@@ -1,5 +1,5 @@
-//! Makes the dynamic loader load the library that answers a program's clocks and random bits from fixed values
-//! (`fixed.c`). This module never decides which runs get the library.
+//! Makes the dynamic loader load `fixed.c`, the library that replaces a program's clocks and random bits by fixed
+//! values. This module never decides which runs get the library.
 
 use std::path::{Path, PathBuf};
 
@@ -7,26 +7,27 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::{FixedClock, Order, Tier};
 
-/// The name of the file. It is in the root of the run's file tree, or in the scratch folder.
+/// The file name of the library. At tier 3 the file is in the root of the run's file tree, otherwise in the scratch
+/// folder.
 const FILE: &str = ".fixed.so";
 
-/// Returns the path at which the run finds the library. `None` if the run does not load it: the order has no fixed clock,
-/// or the dynamic loader could not read the path.
+/// Returns the path of the library in the run. `None` if the order has no fixed clock, or if the dynamic loader could
+/// not load that path.
 pub(crate) fn library(order: &Order) -> Option<PathBuf> {
     order.fixed?.clock?;
-    // At tier 3 programs cannot be loaded from the scratch folder.
+    // At tier 3 the scratch folder is mounted `noexec`.
     let folder = if order.plan.tier == Tier::T3 { Path::new("/") } else { &order.scratch };
     let path = folder.join(FILE);
     // These characters separate the entries of LD_PRELOAD (ld.so(8)).
     let is_one_entry = path.to_str().is_some_and(|path| !path.contains([' ', ':']));
-    // Otherwise the dynamic loader would write an error to the standard error of each script.
+    // From a `noexec` folder the dynamic loader cannot load a library, and would print an error in each script.
     let is_loadable = order.plan.tier == Tier::T3
         || statvfs(&order.scratch).is_ok_and(|it| !it.flags().contains(FsFlags::ST_NOEXEC));
     (is_one_entry && is_loadable).then_some(path)
 }
 
-/// Returns the variables with which the dynamic loader loads the library. The library removes both from `environ`; where the
-/// program can read `/proc`, they are still in `/proc/self/environ`.
+/// Returns the environment variables that make the dynamic loader load the library. The library removes both variables
+/// from `environ`. A program that can read `/proc` still finds them in `/proc/self/environ`.
 pub(crate) fn variables(order: &Order) -> Vec<(&'static str, String)> {
     let clock = order.fixed.and_then(|fixed| fixed.clock);
     let Some((path, FixedClock { start_ns, seed })) = library(order).zip(clock) else {

@@ -1,11 +1,10 @@
-// The main loop of a fork server: forks a child for each request of the server, and reports the ends of the children.
-// Another process makes their inits, the first process of each child's PID namespace.
+// The main loop of a fork server. Forks a child for each request of the server, and reports the end of each child.
+// Another process, the init maker, creates the first process (init) of each child's PID namespace.
 //
-// A Python process allocates and frees objects with every step, and its children would begin with what these left. Here,
-// only the stack and one table change. So all children begin with the same memory, and an object has the same address
-// in each of them.
+// All children must begin with the same memory, so that an object has the same address in each child. A loop in Python
+// would allocate and free objects for each child. This loop changes only the stack and one table.
 //
-// The fork server loads this library with `dlopen`. It depends on no particular C library, and on the functions that
+// The fork server loads this library with `dlopen`. The library works with any C library. It calls the functions that
 // Python's C API has for a fork (https://docs.python.org/3/c-api/sys.html).
 
 #define _GNU_SOURCE
@@ -27,12 +26,14 @@
 #define PUBLIC __attribute__((visibility("default")))
 
 #define NAME_BYTES 16
-// The standard output and error of a child, its socket to the server, the lifeline of its init, and its side channel.
+// The number of descriptors in a request: a child's standard output and error, its socket to the server, the lifeline
+// of its init (see `be_init`), and its side channel.
 #define DESCRIPTORS 5
 #define LIFELINE 3
-// More children than a server runs at once. A further child is reported as killed.
+// The maximum number of live children. A server runs fewer at once. A further child is reported as killed.
 #define CHILDREN_MAX 4096
-// More capabilities than a kernel has. A policy outside may answer each call with success.
+// More capabilities than a kernel has. This bound ends the loop if the seccomp filter of a container lets each call
+// succeed.
 #define CAPABILITIES_MAX 64
 // System calls that older headers do not have. Their numbers are the same on all architectures.
 #define PIDFD_OPEN 434
@@ -51,7 +52,7 @@ struct child {
     char name[NAME_BYTES];
 };
 
-// The children that are alive: the first `count`. A test reads the table.
+// The first `count` entries are the children that have not ended. A test reads the table.
 PUBLIC struct child fork_server_children[CHILDREN_MAX];
 static size_t count;
 // The socket to the server.
@@ -63,7 +64,7 @@ static void fail(const char *text) {
     _exit(1);
 }
 
-// Fails with the reason of the last system call.
+// Prints `text` and the reason in errno, and ends the process.
 static void fail_with_reason(const char *text) {
     perror(text);
     _exit(1);
@@ -72,13 +73,13 @@ static void fail_with_reason(const char *text) {
 static void send_all(int socket, const char *bytes, size_t length) {
     while (length) {
         ssize_t sent = send(socket, bytes, length, MSG_NOSIGNAL);
-        // The server has ended.
+        // The server has ended, so end too.
         if (sent < 0 && errno != EINTR) _exit(0);
         if (sent > 0) bytes += sent, length -= (size_t)sent;
     }
 }
 
-// Reports the exit code of a child, or minus the number of the signal that has ended it.
+// Reports a child's exit code, or minus the number of the signal that ended it.
 static void report(const char *name, int code) {
     char line[NAME_BYTES + 16], digits[8];
     size_t at = NAME_BYTES, length = 0;
@@ -92,7 +93,7 @@ static void report(const char *name, int code) {
     send_all(requests, line, at);
 }
 
-// Reports the children that have ended. `maker` is the process that makes their inits.
+// Reports the children that have ended. `maker` is the PID of the init maker.
 static void reap(pid_t maker) {
     int status;
     pid_t pid;
@@ -139,13 +140,13 @@ static void send_descriptor(int socket, int descriptor) {
     if (sendmsg(socket, &parts, MSG_NOSIGNAL) != 1) fail_with_reason("a process of the fork server cannot be reached");
 }
 
-// Forks a child with the name `name`. Returns 0 in the child.
+// Forks the child `name` in a PID namespace of its own. Returns 0 in the child.
 static pid_t fork_child(const char *name, int init_maker, int lifeline) {
     char answer;
     int init[DESCRIPTORS];
     send_descriptor(init_maker, lifeline);
     if (receive(init_maker, &answer, 1, init) != 1) fail("no init was made\n");
-    // The call fails if the server has closed the lifeline of the init.
+    // setns fails if the server has already closed the lifeline, because the init has then ended.
     pid_t pid = count < CHILDREN_MAX && setns(init[0], CLONE_NEWPID) == 0 ? fork() : -1;
     if (pid != 0) close(init[0]);
     if (pid < 0) report(name, -SIGKILL);
@@ -158,11 +159,10 @@ static pid_t fork_child(const char *name, int init_maker, int lifeline) {
 
 static void ignore(int signal) { (void)signal; }
 
-// Tells the server that the fork server is ready, and forks children until the server closes its end of `socket`.
+// Reports to the server that the fork server is ready. Then forks children until the server closes its end of `socket`.
 //
-// Returns in the children only: whether a script waits for the child, with the descriptors of the child in
-// `descriptors`. In the fork server, returns -1 if this Python has no functions for a fork. Otherwise the process ends
-// with this function.
+// Returns in each child: 1 if a script waits for the child, otherwise 0. Stores the descriptors of the child in
+// `descriptors`. Returns in the fork server only if this Python has no functions for a fork: -1.
 PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptors[DESCRIPTORS]) {
     int is_awaited;
     if (!PyOS_BeforeFork || !PyOS_AfterFork_Child) return -1;
@@ -173,23 +173,23 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
     sigaddset(&ends, SIGCHLD);
     sigprocmask(SIG_BLOCK, &ends, &usual);
     sigaction(SIGCHLD, &interrupt, &before);
-    // Once for all children, because Python code runs in it.
+    // Only once for all children, because this call runs Python code, which changes the memory.
     PyOS_BeforeFork();
     send_all(requests, "ready\n", 6);
     while (1) {
-        // The end of a child interrupts the wait.
+        // SIGCHLD of a child that has ended interrupts the wait.
         struct pollfd request = {.fd = requests, .events = POLLIN};
         int is_requested = ppoll(&request, 1, NULL, &usual) > 0;
         reap(maker);
         if (!is_requested) continue;
-        // The name of the child, and whether a script waits for it.
+        // The child's name, and a byte that is 1 if a script waits for the child.
         char message[NAME_BYTES + 1];
         if (receive(requests, message, sizeof message, descriptors) != DESCRIPTORS) _exit(0);
         is_awaited = message[NAME_BYTES];
         if (fork_child(message, init_maker, descriptors[LIFELINE]) == 0) break;
         for (size_t at = 0; at < DESCRIPTORS; at++) close(descriptors[at]);
     }
-    // A script can read this memory. It must not see data about other children.
+    // Clear the table. A script in the child can read this memory, and must not see data about other children.
     memset(fork_server_children, 0, count * sizeof fork_server_children[0]);
     count = 0;
     sigaction(SIGCHLD, &before, NULL);
@@ -202,7 +202,7 @@ PUBLIC int fork_children(int socket, int init_maker, pid_t maker, int descriptor
 PUBLIC int fork_server_empty_bounding_set(void) {
     for (unsigned long capability = 0; capability < CAPABILITIES_MAX; capability++) {
         int is_in = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-        // The kernel does not know this number, and no higher one.
+        // The kernel knows no capability with this or a higher number.
         if (is_in < 0) return capability && errno == EINVAL ? 0 : -1;
         if (is_in && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) return -1;
     }
@@ -215,12 +215,12 @@ PUBLIC int fork_server_drop_capabilities(void) {
         uint32_t version;
         int pid;
     } header = {.version = CAPABILITY_VERSION};
-    // Effective, permitted and inheritable: 32 bits of each, then the others.
+    // The lower 32 bits of the effective, permitted and inheritable set, then the upper 32 bits.
     uint32_t none[6] = {0};
     return (int)syscall(SYS_capset, &header, none);
 }
 
-// Keeps this process on its present processor. Ignores a failure, because only the order of threads depends on it.
+// Pins this process to its current processor. Ignores a failure, because only the order of threads depends on it.
 PUBLIC void fork_server_stay_on_processor(void) {
     int processor = sched_getcpu();
     if (processor < 0 || processor >= CPU_SETSIZE) return;
@@ -230,9 +230,9 @@ PUBLIC void fork_server_stay_on_processor(void) {
     sched_setaffinity(0, sizeof one, &one);
 }
 
-// Is process 1 of a child's PID namespace. Orphans of the run become children of this process. The kernel reaps them,
-// because SIGCHLD is ignored. When the server closes the lifeline, this process ends, and the kernel kills all remaining
-// processes of the run.
+// Runs as the init of a child: process 1 of the child's PID namespace. Orphans of the run become children of the init.
+// The kernel reaps them, because SIGCHLD is ignored. When the server closes the lifeline, the init ends, and the kernel
+// kills all remaining processes of the run.
 static void be_init(int lifeline) {
     char end;
     if (dup2(lifeline, 0) != 0 || syscall(CLOSE_RANGE, 1, ~0u, 0) != 0 || fork_server_drop_capabilities() != 0) _exit(1);
@@ -240,20 +240,20 @@ static void be_init(int lifeline) {
     _exit(0);
 }
 
-// Makes an init for each lifeline that arrives in `channel`, and sends back its pidfd. Never returns. Ends when the fork
-// server ends.
+// Runs the init maker: creates an init for each lifeline that arrives on `channel`, and sends back the init's pidfd.
+// Ends the process when the fork server ends.
 PUBLIC void fork_server_make_inits(int channel) {
     char message;
     int lifeline[DESCRIPTORS], init;
     signal(SIGCHLD, SIG_IGN);
     int own = (int)syscall(PIDFD_OPEN, getpid(), 0);
     if (own < 0) fail_with_reason("no pidfd could be opened");
-    // Inits inherit the empty set. They never execute a program.
+    // Each init inherits the empty bounding set.
     if (fork_server_empty_bounding_set() != 0) fail_with_reason("the bounding set could not be emptied");
     while (receive(channel, &message, 1, lifeline) == 1) {
-        // The new PID namespace applies to the next child.
+        // The next child becomes process 1 of the new PID namespace.
         if (unshare(CLONE_NEWPID) != 0) fail_with_reason("no PID namespace could be created");
-        // A fork that also opens the pidfd, because the init may end at once.
+        // Open the pidfd during the fork, because the init may end at once.
         long pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &init, NULL, NULL);
         if (pid == 0) be_init(lifeline[0]);
         if (pid < 0) fail_with_reason("no init could be forked");
@@ -265,7 +265,7 @@ PUBLIC void fork_server_make_inits(int channel) {
     _exit(0);
 }
 
-// Reads `size` bytes. Returns 0, or -1 if the file ends or cannot be read.
+// Reads exactly `size` bytes. Returns 0, or -1 if the file ends too early or cannot be read.
 PUBLIC int fork_server_read(int file, char *into, size_t size) {
     while (size) {
         ssize_t got = read(file, into, size);

@@ -19,26 +19,27 @@ use super::{LaunchError, NOBODY, OrFail as _, Tier};
 pub(crate) enum RunUser {
     /// The server's user.
     Server,
-    /// The user `nobody`. The server runs as root, and the run gives up root's rights.
+    /// The user `nobody`. The server runs as root, and the run must not have root's rights.
     Nobody,
 }
 
 impl RunUser {
     /// Returns the user for the runs of a server that runs as this process's user.
     ///
-    /// Root in a user namespace that maps no other user is an ordinary user under another name, so the run keeps this
-    /// user.
+    /// A run keeps the user root if the user namespace maps no other user, because outside of the namespace such a root
+    /// is an ordinary user.
     pub(crate) fn of_server() -> Self {
         let maps_nobody = || match fs::read_to_string("/proc/self/uid_map") {
             Ok(uid_map) => maps_nobody(&uid_map),
-            // The map cannot be read, so assume that root must be given up. If that is not possible, the launch fails.
+            // Assume that root must be given up, because the map cannot be read. If that is not possible, the launch
+            // fails.
             Err(_) => true,
         };
         if geteuid().is_root() && maps_nobody() { Self::Nobody } else { Self::Server }
     }
 }
 
-/// Returns the UID that scripts of this process run as.
+/// Returns the UID of the scripts that this process runs at `tier`.
 pub fn script_user(tier: Tier) -> u32 {
     match RunUser::of_server() {
         RunUser::Nobody if tier > Tier::Off => NOBODY,
@@ -57,7 +58,7 @@ fn maps_nobody(uid_map: &str) -> bool {
     })
 }
 
-/// An open `/proc`, through which this process can map its user even when `/proc` is no longer reachable.
+/// A descriptor of `/proc`, with which this process can map its user even after the path `/proc` becomes unreachable.
 pub(crate) struct OwnProcess(OwnedFd);
 
 impl OwnProcess {
@@ -67,30 +68,30 @@ impl OwnProcess {
         Ok(Self(folder))
     }
 
-    /// Maps this process's user and group to themselves, in the user namespace that it has just created.
+    /// Maps the UID and GID of this process to themselves, in the user namespace that the process has just created.
     pub(crate) fn map_to_itself(&self, uid: Uid, gid: Gid) -> Result<(), LaunchError> {
-        // The kernel lets a process map its group only after it can no longer drop groups (CVE-2014-8989), so deny
-        // `setgroups` first.
+        // Deny `setgroups` first: the kernel lets a process map its group only if the process cannot drop groups any
+        // more (CVE-2014-8989).
         self.write("setgroups", "deny")?;
         self.write("uid_map", &format!("{uid} {uid} 1"))?;
         self.write("gid_map", &format!("{gid} {gid} 1"))
     }
 
-    /// Moves this process into a new user namespace in which its user is the only one.
+    /// Moves this process into a new user namespace that maps only the user and group of this process.
     pub(crate) fn enter_user_namespace(&self) -> Result<(), LaunchError> {
         let (uid, gid) = (geteuid(), getegid());
         unshare(CloneFlags::CLONE_NEWUSER).or_fail(LaunchError::MapIdentity)?;
         self.map_to_itself(uid, gid)
     }
 
-    /// Leaves `/proc` open for the program that this process becomes. Returns the descriptor.
+    /// Clears the close-on-exec flag, so that the next program inherits the descriptor. Returns the descriptor.
     pub(crate) fn leave_open(self) -> Result<RawFd, LaunchError> {
         let flags = FcntlArg::F_SETFD(FdFlag::empty());
         fcntl(&self.0, flags).or_fail(LaunchError::MapIdentity)?;
         Ok(self.0.into_raw_fd())
     }
 
-    /// Writes `content` to the file `self/{name}` of this `/proc`.
+    /// Writes `content` to the file `self/{name}` below `/proc`.
     pub(crate) fn write(&self, name: &str, content: &str) -> Result<(), LaunchError> {
         let path = format!("self/{name}");
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -110,8 +111,8 @@ pub(crate) fn become_nobody() -> Result<(), LaunchError> {
     if geteuid() != uid || getegid() != gid || setresuid(Uid::from_raw(0), uid, uid).is_ok() {
         return Err(LaunchError::DropIdentity(Errno::EPERM.into()));
     }
-    // Make this process dumpable again. A change of the user makes it not dumpable, and then its files in /proc belong
-    // to root.
+    // Make this process dumpable again, because a change of the user clears this flag. Without the flag, the process's
+    // files in `/proc` belong to root.
     nix::sys::prctl::set_dumpable(true).or_fail(LaunchError::DropIdentity)
 }
 

@@ -1,5 +1,5 @@
-//! Places the shared libraries that this crate contains where a run finds them. Both are compiled for the target's
-//! architecture (`build.rs`), and need no particular C library. This module never decides what the libraries do.
+//! Writes the shared libraries of this crate to files that a run can load. `build.rs` compiles the libraries. They work
+//! with any C library. This module never decides which functions a library has.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
@@ -10,16 +10,16 @@ use crate::{Order, Role};
 
 use super::fixed;
 
-/// The library that answers clocks and random bits from fixed values (`fixed.c`).
+/// The library that replaces clocks and random bits by fixed values (`fixed.c`).
 const FIXED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/fixed.so"));
 
 /// The library with the main loop of a fork server (`forks.c`).
 const FORKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forks.so"));
 
-/// The path at which a fork server finds its library.
+/// The path of [`FORKS`] in the file tree of a fork server.
 pub(crate) const FORKS_PATH: &str = "/.forks.so";
 
-/// A library, and the path at which the run finds it.
+/// A shared library, and its path in the run.
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
     content: &'static [u8],
@@ -34,7 +34,7 @@ impl Library {
         fixed.into_iter().chain(forks).collect()
     }
 
-    /// Writes the library to `path`, readable to every user.
+    /// Writes the library to a new file at `path` that every user can read.
     pub(crate) fn place(&self, path: &Path) -> io::Result<()> {
         let mut file = File::create_new(path)?;
         file.write_all(self.content)?;

@@ -1,22 +1,22 @@
-//! Watches the memory of a run, as the sum over all its processes. It never kills a process.
+//! Watches the memory of a run, as the sum over all its processes. This module never kills a process.
 //!
-//! `setrlimit(2)` limits the address space of one process. That is not a useful limit: libraries reserve gigabytes that
-//! they never touch, and a script can have many processes. So the watch samples the memory in use again and again. It
-//! counts:
+//! `setrlimit(2)` limits the address space of one process. Such a limit is not useful, because libraries reserve
+//! gigabytes that they never touch, and a script can have many processes. So the watch samples the memory in use. The
+//! result of a sample is a [`Look`]. Each sample counts:
 //!
-//! - **Pages of the processes.** Pages that processes share after a fork must count only once. Counting them exactly
-//!   takes a walk through all page tables. So the watch takes the lower of two cheap upper bounds. The first is the sum
-//!   of the resident pages of all processes. The second is the number of pages that all processes ever took. For each
-//!   process, this is the number of page faults or the growth of the resident pages, whichever is greater. The second
-//!   is an upper bound for two reasons. Transparent huge pages are off in a run, so each new page and each copy of a
-//!   shared page takes one fault. And the seccomp filter lets no script have processes that share their memory. If both
-//!   bounds exceed the limit, the watch counts the pages exactly (`smaps_rollup`). It counts one process at a time, so
+//! - **Pages of the processes.** Pages that processes share after a fork must count only once. An exact count is slow,
+//!   because the kernel walks through all page tables. So the watch first takes the lower of two cheap upper bounds.
+//!   The first is the sum of the resident pages of all processes. The second is the number of pages that all processes
+//!   ever took. For each process, this is the number of page faults or the growth of the resident pages, whichever is
+//!   greater. The second is an upper bound for two reasons. Transparent huge pages are off in a run, so each new page
+//!   and each copy of a shared page takes one fault. And the seccomp filter denies processes that share their memory.
+//!   If both bounds exceed the limit, the watch counts the pages exactly (`smaps_rollup`), one process at a time, so
 //!   that the watching process is never busy for long.
-//! - **Kernel memory** of the run that is in no process: page tables, data about mappings, and buffers of sockets and
-//!   pipes. Each buffer counts with its maximum size.
+//! - **Kernel memory** for the run: page tables, data about mappings, and buffers of sockets and pipes. Each buffer
+//!   counts with its maximum size.
 //!
-//! A look is one sample of a run. Each look also counts the resources that the run shares with other runs of its user
-//! or of the machine: pipes, threads and processors (`processor`).
+//! Each sample also counts the resources that the run shares with other runs of its user or of the machine: pipes,
+//! threads and processors (`processor`).
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -32,26 +32,26 @@ use super::process_tree::{ProcessTable, Stat};
 use super::processor::{ProcessorShare, ProcessorTime, Times, processors};
 use crate::Neighbours;
 
-/// The maximum interval between two looks at a run.
+/// The maximum interval between two samples of a run.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
 
-/// The maximum interval between two looks at a run while its memory grows.
+/// The maximum interval between two samples of a run while its memory grows.
 const GROWING_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The minimum interval between two looks at a run. It applies if little memory is left.
+/// The minimum interval between two samples of a run. It applies if little memory is left.
 const WATCH_INTERVAL_MIN: Duration = Duration::from_millis(2);
 
-/// The maximum growth of a run's memory on one processor, in bytes per second. The next look comes before the run can
-/// use up its remaining memory at this rate. Buffers of sockets grow by up to 3 GiB per second: their content is copied
-/// from the processor's cache, and takes no page faults.
+/// The maximum growth of a run's memory on one processor, in bytes per second. The next sample is taken before the run
+/// could use up its remaining memory at this rate. Buffers of sockets grow by up to 3 GiB per second, because filling
+/// them takes no page faults.
 const GROWTH_RATE: u64 = 4 << 30;
 
 /// The maximum sum of resident pages, as a multiple of the memory limit. The sum may exceed the limit, because
-/// processes may share pages. Above this multiple the pages are not counted exactly, because an exact count takes a
-/// tenth of a second for each 3 GiB.
+/// processes may share pages. Above this multiple the run counts as too large without an exact count, which would take
+/// a tenth of a second for each 3 GiB.
 const SHARED_MAX: u64 = 8;
 
-/// During an exact count, a run may grow by its memory limit divided by this number.
+/// During an exact count, a run may grow by at most its memory limit divided by this number.
 const GROWTH_WHILE_COUNTING: u64 = 10;
 
 /// The kernel's memory for one mapping and its data structures, in bytes.
@@ -62,22 +62,22 @@ const MAPPINGS_MAX: u64 = 16 * 1024;
 
 /// The minimum interval between two counts of the mappings of a process.
 const MAPPINGS_INTERVAL: Duration = Duration::from_millis(100);
-/// The maximum number of bytes that one look reads from lists of mappings. Each mapping takes about a hundred bytes.
+/// The maximum number of bytes that one sample reads from lists of mappings. Each mapping takes about a hundred bytes.
 const MAPPINGS_BYTES_MAX: usize = 1024 * 1024;
 
 /// The minimum number of bytes that are charged for a descriptor: the default capacity of a socket buffer
-/// (`net.core.wmem_default`). A pipe's capacity is smaller, and other descriptors cost almost nothing. All descriptors
-/// are charged alike, because the process table does not show the type of a descriptor.
+/// (`net.core.wmem_default`). A pipe's capacity is smaller, and other descriptors cost almost nothing. The watch
+/// charges all descriptors alike, because it reads only their number.
 const DESCRIPTOR_BYTES_MIN: u64 = 212_992;
 
-/// The number of descriptors of each process that are not charged.
+/// The number of descriptors of each process that the watch does not charge.
 const DESCRIPTORS_FREE: u64 = 8;
 
 /// The number of pages of a pipe of the default size (`pipe(7)`).
 const PIPE_PAGES: u64 = 16;
 
-/// All runs together may take the user's limit for pipe pages, divided by this number. The remaining pages are for data
-/// in sockets, and for the user's other processes.
+/// All runs together may use the user's limit for pipe pages divided by this number. The remaining pages are for the
+/// user's other processes.
 const PIPES_SHARE: u64 = 2;
 
 /// The number of pipes that every run may have, even if its share of the user's pipes is smaller.
@@ -89,21 +89,21 @@ const PIPES_INTERVAL: Duration = Duration::from_millis(100);
 /// count.
 const PIPES_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// All looks at a run take at most the time of one processor divided by this number, however many processes the run
-/// has. This does not apply while the run's memory grows.
+/// All samples of a run take at most the time of one processor divided by this number. This does not apply while the
+/// run's memory grows.
 const LOOK_COST: u32 = 5;
 
-/// On a busy machine, the time that a look waits for a processor counts too. So the looks at many runs do not take the
-/// processors from the runs, which grow more slowly then. It delays the next look by at most this time, because a run
-/// may cause the waits itself.
+/// The maximum delay of the next sample if this sample had to wait for a processor. Without a delay, the samples of
+/// many runs would take the processors from the runs, which grow more slowly on a busy machine. A run may cause the
+/// waits itself, so the delay is limited.
 const BUSY_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
 /// A run counts as growing if its memory has grown by more than its memory limit divided by this number since the last
-/// look.
+/// sample.
 const GROWTH_SEEN: u64 = 32;
 
-/// The maximum number of consecutive incomplete looks. In an incomplete look a process ended or could not be read, so
-/// other processes may be missing.
+/// The maximum number of consecutive incomplete samples. In an incomplete sample a process ended or could not be read,
+/// so other processes may be missing.
 const INCOMPLETE_MAX: u32 = 40;
 
 /// The minimum interval between two searches of the whole machine for processes of a run. A search is needed if threads
@@ -116,10 +116,10 @@ const RESTARTS_MAX: u32 = 3;
 /// The maximum number of processes in one exact count, including processes that were forked during the count.
 const COUNTED_MAX: usize = 512;
 
-/// The result of a look at a run.
+/// The result of one sample of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// The run is within its limits. The next look must come within the time `next`.
+    /// The run is within its limits. The next sample must be taken within the time `next`.
     Within { next: Duration },
     /// The run exceeds a limit, or its processes or memory cannot be counted.
     Exceeded,
@@ -133,15 +133,15 @@ pub struct MemoryWatch {
     table: ProcessTable,
     page_bytes: u64,
     limit_bytes: u64,
-    /// The maximum growth of a run's memory on all processors together, in bytes per second.
+    /// The maximum growth of the run's memory on all processors together, in bytes per second.
     growth_rate: u64,
     /// The number of bytes that are charged for each descriptor.
     descriptor_bytes: u64,
-    /// The number of consecutive incomplete looks up to now.
+    /// The number of consecutive incomplete samples up to now.
     incomplete: u32,
     /// The time of the last search of the whole machine for processes of the run.
     searched: Option<Instant>,
-    /// The processes that the last look found.
+    /// The processes that the last sample found.
     seen: HashMap<Pid, Seen>,
     /// An upper bound for the memory in the pages of all processes, in bytes. Shared pages count once.
     allocated_bytes: u64,
@@ -156,18 +156,17 @@ pub struct MemoryWatch {
     /// The time of the last count of pipes, and the number of descriptors at that time.
     pipes_counted: Option<(Instant, u64)>,
     share: ProcessorShare,
-    /// The memory that the last look found, in bytes.
+    /// The memory that the last sample found, in bytes.
     used_bytes: u64,
-    /// True if the last look found much more memory than the look before it.
+    /// True if the last sample found much more memory than the sample before it.
     is_growing: bool,
 }
 
-/// The state of a process at the last look.
+/// The state of a process at the last sample.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     started: u64,
     faults: u64,
-    /// True if the process's first thread is ending or has ended.
     is_ending: bool,
     resident_bytes: u64,
     threads: u64,
@@ -182,14 +181,13 @@ struct Usage {
     resident_bytes: u64,
     /// The kernel's memory for the process.
     kernel_bytes: u64,
-    /// The number of the process's open descriptors.
     descriptors: u64,
 }
 
-/// The sums over all processes of a run in one look.
+/// The sums over all processes of a run in one sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
-    /// True if no process ended during the look, and the memory of each process could be read.
+    /// True if no process ended during the sample, and the memory of each process could be read.
     is_complete: bool,
     /// True if no process or thread ended during the listing, so that the list of processes is complete.
     is_listed: bool,
@@ -214,8 +212,8 @@ impl Sum {
 struct Counting {
     /// The processes that are not counted yet.
     left: Vec<Pid>,
-    /// All processes of the count, whether they are already counted or not, each with its resident pages in bytes at the
-    /// look that found it.
+    /// All processes of the count, including those that are already counted. The value is the process's resident memory
+    /// at the sample that found the process, in bytes.
     known: HashMap<Pid, u64>,
     counted_bytes: u64,
     /// [`MemoryWatch::allocated_bytes`] at the start of the first count.
@@ -246,7 +244,7 @@ struct MappingsCount {
 }
 
 impl MemoryWatch {
-    /// Creates a watch with this memory limit. It has not looked at a run yet.
+    /// Creates a watch with this memory limit. Takes no sample yet.
     ///
     /// # Errors
     ///
@@ -292,21 +290,21 @@ impl MemoryWatch {
     }
 
     /// Begins the account of the run's processor time at `began`, the time at which the process that became `python`
-    /// started. Otherwise the account begins with the first look, which may come late on a busy machine.
+    /// started. Without this call, the account begins with the first sample, which may be late on a busy machine.
     pub(crate) fn since(mut self, began: Instant, python: Pid) -> Self {
         self.share.begin(began, python);
         self
     }
 
-    /// Charges the time that this process has waited for a processor to other processes. Call this if this process has
+    /// Counts the time that this process has waited for a processor as a wait of the run. Call this if this process has
     /// done nothing but start the run.
     pub(crate) fn with_own_waits(mut self) -> Self {
         self.share.charge(self.times_of("self").unwrap_or_default().waited);
         self
     }
 
-    /// Completes the account of the run's processor time. Call this before the run is killed. `init` is as in
-    /// [`Self::sample`].
+    /// Completes the account of the run's processor time. Call this before the run is killed. `init` is the parent of
+    /// the run's orphans, as in [`Self::sample`].
     pub(crate) fn complete_account(&mut self, python: Pid, init: Option<Pid>) {
         let reaper = init.unwrap_or(Pid::this());
         let roots: Vec<Pid> = self.seen.keys().copied().chain([python, reaper]).collect();
@@ -317,18 +315,18 @@ impl MemoryWatch {
         self.share.observe(&self.table, &processes, self.neighbours.now);
     }
 
-    /// Returns whether the run's session has the weight that the number of runs requires, or cannot have it.
+    /// Returns whether the weight of the run's session is as low as the number of runs requires, or cannot be set.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.share.is_settled(self.neighbours.now)
     }
 
-    /// Returns the processes that the last look found, each with its number of threads.
+    /// Returns the processes that the last sample found, each with its number of threads.
     fn processes(&self) -> Vec<(Pid, u64)> {
         self.seen.iter().map(|(pid, seen)| (*pid, seen.threads)).collect()
     }
 
-    /// Returns the times of the process or thread with this folder.
+    /// Returns the processor times of a process or thread. `folder` is its folder in `/proc`.
     fn times_of(&self, folder: &str) -> Option<Times> {
         Times::parse(&self.table.read(&format!("{folder}/schedstat")).ok()?)
     }
@@ -338,13 +336,14 @@ impl MemoryWatch {
         self.neighbours.now = runs;
     }
 
-    /// Returns how long the run had a processor, and how long other processes kept it from one.
+    /// Returns how long the run had a processor, and how long other processes kept the run from a processor.
     pub fn processor_time(&self) -> ProcessorTime {
         self.share.time()
     }
 
-    /// Looks at `python` and its descendants, as `sample_once` does. Delays the next look so that the looks at a run of
-    /// many processes do not take the processors from other processes.
+    /// Takes a sample of `python` and its descendants. If the parent of a descendant has ended, the descendant is a
+    /// child of `init`, or of this process if `init` is `None`. Delays the next sample so that the samples of a run
+    /// with many processes do not take the processors from other processes.
     pub fn sample(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let (ran_before, waited_before) = self.times_of_thread();
         match self.sample_once(python, init) {
@@ -358,12 +357,11 @@ impl MemoryWatch {
         }
     }
 
-    /// Looks at `python` and its descendants. If the parent of a descendant has ended, the descendant is a child of
-    /// `init`, or of this process if `init` is `None`. Takes about 50 µs for each process. An exact count also takes
-    /// the time that the kernel needs to walk through one process.
+    /// Takes a sample like [`Self::sample`], but does not delay the next sample. Takes about 50 µs for each process. An
+    /// exact count also takes the time that the kernel needs to walk through the pages of one process.
     fn sample_once(&mut self, python: Pid, init: Option<Pid>) -> Look {
         let sum = self.sum(python, init.unwrap_or(Pid::this()));
-        // The run ends with `python`. If the server is late to notice that, the run has not exceeded its memory.
+        // If `python` has ended, the run is over. The server may notice that late.
         let is_seen = sum.is_complete || has_ended(python);
         self.incomplete = if is_seen { 0 } else { self.incomplete + 1 };
         if self.incomplete > INCOMPLETE_MAX {
@@ -399,18 +397,19 @@ impl MemoryWatch {
         self.count_one(sum)
     }
 
-    /// Returns the time until the next look if `left_bytes` of memory are left.
+    /// Returns the time until the next sample if `left_bytes` of memory are left.
     fn next(&self, left_bytes: u64) -> Duration {
         let gone = left_bytes.saturating_mul(1_000_000) / self.growth_rate;
         let most = if self.is_growing { GROWING_INTERVAL } else { WATCH_INTERVAL };
         Duration::from_micros(gone).clamp(WATCH_INTERVAL_MIN, most)
     }
 
-    /// Samples all processes, and adds the memory that they have taken since the last look to `allocated_bytes`.
+    /// Takes a sample of all processes. Adds the memory that they have taken since the last sample to
+    /// `allocated_bytes`.
     fn sum(&mut self, python: Pid, reaper: Pid) -> Sum {
         let before = std::mem::take(&mut self.seen);
-        // Start the listing at the processes from the last look too, so that a parent cannot hide them with threads
-        // that start and end during the listing.
+        // Start the listing at the processes of the last sample too, so that a parent cannot hide these processes with
+        // threads that start and end during the listing.
         let still_there = before.iter().filter_map(|(pid, seen)| {
             Some((*pid, self.table.stat(*pid).filter(|stat| stat.started == seen.started)?))
         });
@@ -439,12 +438,11 @@ impl MemoryWatch {
         }
         let present: HashSet<Pid> = found.iter().map(|(pid, ..)| *pid).collect();
         for (pid, stat, usage) in found {
-            // The look is incomplete if a process cannot be read: this process is not watched, however much memory it
-            // has.
+            // The sample is incomplete if a process cannot be read, because this process may have any amount of memory.
             sum.is_complete &= usage.is_some();
             let usage = usage.unwrap_or_default();
             let known = before.get(&pid).filter(|known| known.started == stat.started);
-            // Pages that were taken before the fork are charged to the parent, as long as it exists.
+            // Pages that were taken before the fork are charged to the parent, as long as the parent exists.
             let parent = before.get(&stat.parent);
             let has_parent =
                 present.contains(&stat.parent) && (parent.is_some() || before.is_empty());
@@ -455,12 +453,12 @@ impl MemoryWatch {
                     faults.saturating_mul(self.page_bytes).max(grown)
                 }
                 None if has_parent || pid == python => stat.faults.saturating_mul(self.page_bytes),
-                // A new process may hold pages of a parent that exited between two looks.
+                // A new process may hold pages of a parent that exited between two samples.
                 None => usage.resident_bytes,
             };
             self.allocated_bytes = self.allocated_bytes.saturating_add(taken);
-            // A forked process starts with the mappings of its parent, so use the parent's count until the process has
-            // its own.
+            // Use the parent's count until the process has a count of its own, because a forked process starts with the
+            // mappings of its parent.
             let like = known.or(parent);
             let seen = Seen {
                 started: stat.started,
@@ -502,8 +500,8 @@ impl MemoryWatch {
         })
     }
 
-    /// Returns an empty usage if all threads of the process are ending, because they have released its memory. Otherwise
-    /// returns `None`.
+    /// Returns an empty usage if all threads of the process are ending, because they have released its memory.
+    /// Otherwise returns `None`.
     fn usage_at_end(&self, pid: Pid) -> Option<Usage> {
         self.table.has_only_ending_threads(pid).then(Usage::default)
     }
@@ -535,7 +533,7 @@ impl MemoryWatch {
         false
     }
 
-    /// Counts the pages of one more process exactly. After the last process the total is known and decides.
+    /// Counts the pages of one more process exactly. After the last process, compares the exact total with the limit.
     fn count_one(&mut self, sum: Sum) -> Look {
         let counting = self.counting.take();
         let mut counting =
@@ -549,8 +547,9 @@ impl MemoryWatch {
         let last_seen = counting.known.get(&pid).copied().unwrap_or(0);
         let bytes = match self.proportional_bytes(pid) {
             Some(bytes) => bytes,
-            // The process has ended, and other processes now hold the pages that it shared. If these processes were counted
-            // before, only a part of the pages is counted. So count again, or all its pages if that happens too often.
+            // The process has ended, so the pages that it shared now belong to other processes. If these processes were
+            // counted before, their counts are too low. So count again. If that happens too often, charge all pages of
+            // the ended process.
             None if last_seen > 0 && counting.restarts < RESTARTS_MAX => {
                 let Counting { allocated_before, restarts, .. } = counting;
                 self.counting = Some(Counting::new(&self.seen, allocated_before, restarts + 1));
@@ -571,8 +570,8 @@ impl MemoryWatch {
         Look::Within { next: self.next(self.limit_bytes - pages - sum.kernel_bytes) }
     }
 
-    /// Returns the proportional memory of a process, in bytes. A page that the process shares with three others counts
-    /// as a quarter (`proc_pid_smaps(5)`).
+    /// Returns the proportional set size of a process, in bytes. A page that the process shares with three others
+    /// counts as a quarter (`proc_pid_smaps(5)`).
     fn proportional_bytes(&self, pid: Pid) -> Option<u64> {
         let is_ending = self.seen.get(&pid)?.is_ending;
         self.of_a_thread(pid, is_ending, |folder| {
@@ -582,8 +581,8 @@ impl MemoryWatch {
         })
     }
 
-    /// Counts mappings in the lists of the processes, up to the maximum for one look. The kernel only lists mappings
-    /// and does not report their number.
+    /// Counts the lines in the processes' lists of mappings, up to the maximum for one sample. The kernel lists
+    /// mappings, but does not report their number.
     fn count_mappings(&mut self) {
         let mut block = [0; 16 * 1024];
         let mut left = MAPPINGS_BYTES_MAX;
@@ -617,14 +616,14 @@ impl MemoryWatch {
         }
     }
 
-    /// Starts a count for the process with the oldest count of mappings. `None` if this count is too recent, or if the
-    /// list cannot be opened.
+    /// Starts a count for the process with the oldest count of mappings. Returns `None` if this count is too recent, or
+    /// if the list cannot be opened.
     fn next_mappings_count(&mut self) -> Option<MappingsCount> {
         let (pid, seen) = self.seen.iter_mut().min_by_key(|(_, seen)| seen.mappings_counted)?;
         if seen.mappings_counted.is_some_and(|at| at.elapsed() < MAPPINGS_INTERVAL) {
             return None;
         }
-        // Set the time even if the list cannot be opened, so that the other processes get their turn.
+        // Set the time even if the list cannot be opened, so that other processes are counted next.
         seen.mappings_counted = Some(Instant::now());
         let (pid, started, is_ending) = (*pid, seen.started, seen.is_ending);
         let list = self.of_a_thread(pid, is_ending, |folder| {
@@ -635,15 +634,15 @@ impl MemoryWatch {
 
     /// Returns the processor time that this thread has used, and the time that it has waited for a processor.
     fn times_of_thread(&self) -> (Duration, Duration) {
-        // The kernel adds the time since the last tick only for this clock.
+        // Use this clock, because only this clock includes the time since the kernel's last tick.
         let ran =
             clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from);
         (ran, self.times_of("thread-self").unwrap_or_default().waited)
     }
 
     /// Calls `read` with the folder of a process in `/proc`. If the process's first thread ends before the others
-    /// (`is_ending`), this folder may have no content. Then `read` gets the folder of another thread, because each thread's
-    /// folder reports the whole process.
+    /// (`is_ending`), the files in this folder may be empty. Then calls `read` with the folder of another thread,
+    /// because each thread's folder describes the whole process.
     fn of_a_thread<T>(
         &self,
         pid: Pid,
@@ -659,7 +658,7 @@ impl MemoryWatch {
     }
 }
 
-/// Returns the minimum time between a look and the next one. The look `ran` for a time, and `waited` for a processor.
+/// Returns the minimum time between two samples. The first sample `ran` for a time, and `waited` for a processor.
 fn pause_after(ran: Duration, waited: Duration) -> Duration {
     let of_busy = ((ran + waited) * (LOOK_COST - 1)).min(BUSY_INTERVAL_MAX);
     of_busy.max(ran * (LOOK_COST - 1))

@@ -1,5 +1,5 @@
-//! The layers, tables and process lists of Linux that several processes of a run use. This module never decides which
-//! layers a run gets.
+//! The Linux code that several processes of a run share, such as filters, control groups and process lists. This module
+//! never decides which limits a run gets.
 
 pub(super) mod addresses;
 pub(super) mod capabilities;
@@ -33,17 +33,17 @@ pub const IS_SUPPORTED: bool = true;
 /// False, because only macOS has Seatbelt.
 pub const HAS_SEATBELT: bool = false;
 
-/// The devices that a run may use, and whether it may write to each. They have no state.
+/// The devices that a run may use. The flag is true if the run may also write. The devices have no state.
 pub(super) const DEVICES: [(&str, bool); 3] =
     [("/dev/null", true), ("/dev/zero", false), ("/dev/urandom", false)];
 
-/// The path of shared memory in a run's own file tree (`shm_overview(7)`).
+/// The folder for POSIX shared memory in a run's own file tree (`shm_overview(7)`).
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// The message that init and the launcher send to the supervisor when they are ready.
 pub(super) const READY: [u8; 1] = *b"\n";
 
-/// Decodes a path from the kernel, in which a space or another special character is a backslash and three octal digits.
+/// Decodes a path from `/proc`, in which the kernel writes special characters as a backslash and three octal digits.
 pub(super) fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,4 @@
-//! Lists the processes below a process with the help of `/proc`, and kills them. It never decides which run must end.
+//! Lists and kills the descendants of a process by `/proc`. This module never decides which run must end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::Pid;
 
-/// An open `/proc`, which can be read even after this process has lost access to the path.
+/// A descriptor of `/proc`. The descriptor works even if this process has lost access to the path `/proc`.
 #[derive(Debug)]
 pub(crate) struct ProcessTable {
     proc: OwnedFd,
@@ -21,22 +21,21 @@ pub(crate) struct ProcessTable {
 /// The state of a process from `/proc/{pid}/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
-    /// True if the process's first thread is ending or has ended. The thread runs no code of a script any more, and it may
-    /// have released the memory of the process. On a busy machine it can take a second until the thread is gone.
+    /// True if the process's first thread is ending or has ended. It runs no code any more, and may have released the
+    /// process's memory. On a busy machine, the thread may exist for another second.
     pub(crate) is_ending: bool,
     pub parent: Pid,
     /// The number of page faults of all threads of the process since it was forked.
     pub(crate) faults: u64,
-    /// The number of threads of the process.
     pub threads: u64,
     /// The number of the processor on which the process's first thread ran last.
     pub(super) processor: usize,
-    /// The process's start time. Together with the PID it identifies a process uniquely.
+    /// The process's start time, in clock ticks since boot. The PID and the start time identify a process uniquely.
     pub started: u64,
 }
 
 impl ProcessTable {
-    /// Opens the machine's process table, which is `/proc`.
+    /// Opens `/proc`.
     ///
     /// # Errors
     ///
@@ -48,9 +47,9 @@ impl ProcessTable {
         Ok(table)
     }
 
-    /// Returns `roots` and all processes below them, and whether the list is complete. It may be incomplete if a
-    /// process or thread ended during the listing. The threads of the processes in `single_threaded` are not listed,
-    /// which would take as long as the rest.
+    /// Returns `roots` and all their descendants, and whether the list is complete. The list may be incomplete if a
+    /// process or thread ended during the listing. Does not list the threads of `single_threaded` processes, which
+    /// would take as long as the rest.
     pub(crate) fn descendants(
         &self,
         roots: &[Pid],
@@ -80,9 +79,8 @@ impl ProcessTable {
         (found, is_complete)
     }
 
-    /// Returns the same processes as [`Self::descendants`], but finds them by the parent of each process of the
-    /// machine. This takes longer, but no process can hide its children with threads that start and end during the
-    /// listing.
+    /// Returns the same processes as [`Self::descendants`], but reads the parent of every process of the machine. This
+    /// takes longer, but no process can hide its children with threads that start and end during the listing.
     pub(crate) fn descendants_by_parent(&self, roots: &[Pid]) -> HashSet<Pid> {
         let numbers = self.names(".").unwrap_or_default();
         let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
@@ -130,8 +128,9 @@ impl ProcessTable {
         let Ok(before) = self.tasks(pid) else { return false };
         let are_ending =
             before.iter().all(|task| self.stat_in(task).is_some_and(|stat| stat.is_ending));
-        // The kernel ends a list early if a thread of the list ends meanwhile (`next_tid` in `fs/proc/base.c`), so compare
-        // the length of the list with the number of threads. A thread may also have started another thread before it ended.
+        // Check the length of the list, because the kernel ends the list early if one of its threads ends meanwhile
+        // (`next_tid` in `fs/proc/base.c`). Also list the threads again, because a thread may have started another
+        // thread before it ended.
         let is_whole =
             || self.stat(pid).is_some_and(|stat| usize::try_from(stat.threads) == Ok(before.len()));
         let has_no_other =
@@ -139,7 +138,7 @@ impl ProcessTable {
         are_ending && is_whole() && has_no_other()
     }
 
-    /// Returns the state of the process or thread with this folder.
+    /// Returns the state of a process or thread. `folder` is its folder in `/proc`.
     fn stat_in(&self, folder: &str) -> Option<Stat> {
         parse_stat(&self.read(&format!("{folder}/stat")).ok()?)
     }
@@ -155,7 +154,7 @@ impl ProcessTable {
         }
     }
 
-    /// Returns the targets of the open descriptors in `{folder}/fd`.
+    /// Returns the targets of the symlinks in `{folder}/fd`, with one symlink for each open descriptor.
     pub(crate) fn targets(&self, folder: &str) -> io::Result<Vec<OsString>> {
         let folder = format!("{folder}/fd");
         let names = self.names(&folder)?;
@@ -164,19 +163,19 @@ impl ProcessTable {
         Ok(names.iter().filter_map(target).collect())
     }
 
-    /// Writes `text` to a file of the table.
+    /// Writes `text` to the file `path` in `/proc`.
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
         let mut file = File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?);
         file.write_all(text.as_bytes())
     }
 
-    /// Reads a file of the table. The file may contain names that a script chose, so bytes that are not UTF-8 are
-    /// replaced.
+    /// Reads the file `path` in `/proc`. Replaces bytes that are not UTF-8, because the file may contain names that a
+    /// script chose.
     pub(crate) fn read(&self, path: &str) -> io::Result<String> {
         let mut file = self.open_file(path)?;
-        // Nearly every file fits into the first block. `read_to_end` would begin with blocks of 32 bytes, and a look at a
-        // run reads hundreds of files.
+        // Start with a buffer into which nearly every file fits, because the watch reads hundreds of files.
+        // `read_to_end` would start with 32 bytes.
         let mut bytes = vec![0; BLOCK_BYTES];
         let mut length = 0;
         loop {
@@ -196,7 +195,7 @@ impl ProcessTable {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// Opens a file of the table.
+    /// Opens the file `path` in `/proc` for reading.
     pub(crate) fn open_file(&self, path: &str) -> io::Result<File> {
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         Ok(File::from(openat(self.proc.as_fd(), path, flags, Mode::empty())?))
@@ -213,7 +212,7 @@ impl ProcessTable {
     }
 }
 
-/// The size of the first block that is read from a file, in bytes.
+/// The initial size of the buffer for a file, in bytes.
 const BLOCK_BYTES: usize = 4096;
 
 /// The maximum number of rounds in which the processes of a run are listed and stopped before they are killed.
@@ -223,8 +222,8 @@ const STOP_ROUNDS_MAX: usize = 100;
 const PF_EXITING: u64 = 0x4;
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The process's name, in parentheses, may contain any characters. Fifty fields follow it: the state, the parent and
-    // numbers.
+    // Split after the last parenthesis, because the process's name, in parentheses, may contain any characters. The
+    // next fields are the state, the parent and numbers.
     let (_, behind_name) = text.rsplit_once(')')?;
     let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
     let field = |index: usize| fields.get(index)?.parse::<u64>().ok();
@@ -238,10 +237,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Kills the children of `parent` that `is_to_be_killed` selects, and all processes below these children.
+/// Kills the children of `parent` that `is_to_be_killed` selects, and all descendants of these children.
 ///
-/// Stops all of these processes first, until no new process is found, because a stopped process cannot fork. Killing
-/// without stopping makes room for new processes, so processes that fork without end could outrun the kills.
+/// First stops all these processes, until the listing finds no new process, because a stopped process cannot fork.
+/// Without the stop, processes that fork without end could outrun the kills.
 pub fn kill_below(parent: Pid, is_to_be_killed: impl Fn(&Pid) -> bool) {
     let Ok(table) = ProcessTable::open() else {
         return signal(children().iter().filter(|pid| is_to_be_killed(pid)), Signal::SIGKILL);
@@ -310,7 +309,7 @@ mod tests {
         let table = ProcessTable::open().unwrap();
         let file = format!("{}/cmdline", child.id());
         let expected = format!("\0é\0{long}\0");
-        // The file is empty while a script with this name, as of pyenv, becomes the interpreter.
+        // If `python3` is a wrapper script, as with pyenv, the file may be empty at first.
         let is_read = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             table.read(&file).unwrap().ends_with(&expected)

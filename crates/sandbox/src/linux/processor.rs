@@ -1,23 +1,24 @@
-//! Sets a run's share of the processors, and measures how long other processes kept the run from them. It never ends a
-//! run.
+//! Sets a run's share of the processors, and measures how long other processes kept the run from them. This module
+//! never ends a run.
 //!
 //! **The share.** The server answers clients in one thread, next to runs that may compute on every processor. So the
-//! weight of each run (`nice(2)`) falls with the number of competing runs, and with the number of competing threads of
-//! the run. All runs together weigh as much as one thread per processor. Up to [`THREADS_LIKE_ONE`] threads of a run
-//! count as one. On kernels that are fair between sessions (`sched(7)`, autogroup), the nice value of a process applies
-//! within its session only. So this module also sets the nice value of the run's session, in `/proc/{pid}/autogroup`. A
-//! run is one session, because scripts cannot create sessions. No weight is lowered while there are enough processors.
+//! scheduling weight of each run (`nice(2)`) falls with the number of competing runs, and with the number of competing
+//! threads of the run. All runs together weigh at most as much as one thread per processor. Up to [`THREADS_LIKE_ONE`]
+//! threads of a run count as one. On kernels that are fair between sessions (`sched(7)`, autogroup), the nice value of
+//! a process applies within its session only. So this module also sets the nice value of the run's session, in
+//! `/proc/{pid}/autogroup`. A run is one session, because scripts cannot create sessions. The weights stay at the
+//! maximum while enough processors exist.
 //!
-//! **The waits.** Other processes may have kept a run from the processors until its time limit was reached. To detect
-//! this, the watch reads two numbers that the kernel counts for each thread: how long it ran, and how long it waited
-//! while it could have run (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. Such waits are not
-//! charged to other processes. So a run is entitled to the time that its busiest thread wanted. Only the part of this
-//! time that all threads of the run together did not get is charged to other processes. The work of a process that
-//! ended between two looks is unknown. Then the run counts as if it had its processor, so that no script can starve
-//! itself with short-lived processes. The looks come at irregular times, so that a script cannot hide between them. A
-//! weight that was lowered because of the run's own threads may stay low after these threads ended, because an ordinary
-//! user may not raise a weight. The run then waits longer through its own doing, so these waits do not count. They do
-//! count if the other runs alone were enough to lower the weight as far.
+//! **The waits.** A run may reach its time limit because other processes kept it from the processors. To detect this,
+//! the watch samples two times of each thread: how long the thread ran, and how long it waited while it could have run
+//! (`/proc/{pid}/schedstat`). Threads of one run also make each other wait. These waits must not be charged to other
+//! processes. So a run is entitled to the time that its busiest thread wanted. Only the part of this time that all
+//! threads of the run together did not get is charged to other processes. The work of a process that ended between two
+//! samples is unknown. Then the run counts as if it had a processor, so that no script can starve itself with
+//! short-lived processes. The samples come at irregular times, so that a script cannot avoid them. A weight that was
+//! lowered because of the run's own threads may stay low after these threads ended, because an ordinary user may not
+//! raise a weight. The waits of such a run do not count, because the run has caused them itself. They do count if the
+//! number of runs alone was enough to lower the weight as far.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,23 +36,24 @@ use super::identity::OwnProcess;
 use super::process_tree::{ProcessTable, stat};
 use crate::Neighbours;
 
-/// The minimum interval between two looks at the processor time of a run. The maximum is twice as long, because the
+/// The minimum interval between two samples of the processor time of a run. The maximum is twice as long, because the
 /// intervals are random.
 const INTERVAL: Duration = Duration::from_millis(60);
 
-/// Up to this number of a run's threads count as one thread. So a few concurrent threads do not lower the run's weight.
+/// Up to this number of a run's threads count as one thread, so that a few concurrent threads do not lower the run's
+/// weight.
 const THREADS_LIKE_ONE: u64 = 4;
 
 /// The maximum nice value, which gives the lowest weight (`nice(2)`).
 const NICE_MAX: i32 = 19;
-/// The difference between two nice values in use. Few values are in use, because an ordinary user may set the weights
-/// of only ten sessions per second.
+/// The difference between two nice values in use. Only few values are used, because an ordinary user may set the
+/// weights of only ten sessions per second.
 const NICE_STEP: usize = 5;
 
 /// A run was not starved if other processes kept it waiting for less than the observed time divided by this number.
 const WAIT_SHARE_MIN: u32 = 10;
 
-/// How long a run had a processor, and how long other processes kept it from one.
+/// How long a run had a processor, and how long other processes kept the run from a processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
     observed: Duration,
@@ -73,8 +75,8 @@ impl ProcessorTime {
         }
     }
 
-    /// Returns whether other processes kept the run from the processors for longer than it had one, and for more than a
-    /// tenth of the observed time.
+    /// Returns whether other processes kept the run from the processors for longer than the run had a processor, and
+    /// for more than a tenth of the observed time.
     pub fn is_starved(&self) -> bool {
         self.kept_waiting > self.ran && self.kept_waiting > self.observed / WAIT_SHARE_MIN
     }
@@ -105,12 +107,10 @@ impl Times {
 /// The use of the processors by all threads of a run in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Usage {
-    /// The sum of the running times of all threads.
     ran: Duration,
-    /// The sum of the waiting times of all threads.
     waited: Duration,
-    /// The maximum over all threads of one thread's running and waiting time. Waits of several threads may be for each
-    /// other. So the run itself causes at most as much of this thread's waits as its other threads ran.
+    /// The maximum over all threads of one thread's running and waiting time. Part of these waits may be for other
+    /// threads of the run, but no more than these threads ran.
     wanted: Duration,
 }
 
@@ -164,8 +164,8 @@ impl ProcessorShare {
         self.time.kept_waiting += waited;
     }
 
-    /// Looks at the run's processes, each given with its number of threads, if a look is due. Lowers or raises their
-    /// weight if the number of `runs` or of competing threads requires it.
+    /// Takes a sample if a sample is due. `processes` contains the run's processes, each with its number of threads.
+    /// Lowers or raises the weight of the processes if the number of `runs` or of competing threads requires it.
     pub(super) fn sample(&mut self, table: &ProcessTable, processes: &[(Pid, u64)], runs: u64) {
         let now = Instant::now();
         if self.due.is_some_and(|due| now < due) {
@@ -180,7 +180,7 @@ impl ProcessorShare {
         }
     }
 
-    /// Adds the time since the last look to the account. Returns the number of threads that competed for a processor.
+    /// Adds the time since the last sample to the account. Returns the number of threads that competed for a processor.
     pub(super) fn observe(
         &mut self,
         table: &ProcessTable,
@@ -197,7 +197,7 @@ impl ProcessorShare {
             let interval = now - looked;
             let usage = difference(&before, &threads);
             let has_begun = before.values().any(|times| *times != Times::default());
-            // Before the first look, the number of threads may have changed without hiding anything.
+            // Before the first sample, ignore a changed set of threads, because it cannot hide any work of a script.
             if usage.is_some() || has_begun {
                 self.count(interval, usage, runs);
             }
@@ -212,7 +212,7 @@ impl ProcessorShare {
     }
 
     /// Adds an interval with this number of `runs` to the account. Waits do not count while the weight is lower than
-    /// the number of runs alone has required at any time, because the run's own threads have then lowered it.
+    /// the number of runs alone ever required, because then the run's own threads have lowered it.
     fn count(&mut self, interval: Duration, usage: Option<Usage>, runs: u64) {
         self.imposed_nice = self.imposed_nice.max(nice_of(runs, self.processors));
         let is_own_doing = self.nice > self.imposed_nice;
@@ -223,7 +223,7 @@ impl ProcessorShare {
         self.time.add(interval, usage);
     }
 
-    /// Returns whether the run's session has the weight that this number of runs requires, or cannot have it.
+    /// Returns whether the weight of the run's session is as low as this number of runs requires, or cannot be set.
     pub(super) fn is_settled(&self, runs: u64) -> bool {
         let is_low = |nice: i32| nice >= nice_of(runs, self.processors);
         self.session_nice.is_none_or(is_low)
@@ -231,8 +231,8 @@ impl ProcessorShare {
 
     /// Sets the weight of the run according to the numbers of `competing` threads and `runs`. Raises the weight only if
     /// this process may raise it, and only if the weight would be higher even with twice as many threads. So the weight
-    /// does not change with every look. If a weight cannot be set, it stays. For example, the run may have another
-    /// user, and the server may not set that user's priorities.
+    /// does not change with every sample. Ignores a weight that cannot be set, for example because the run has another
+    /// user.
     fn weigh<'a>(
         &mut self,
         table: &ProcessTable,
@@ -246,7 +246,7 @@ impl ProcessorShare {
         let session_nice_of_twice = nice_of(runs.saturating_mul(2), self.processors);
         let has_changed = |nice: i32| nice < session_nice || nice > session_nice_of_twice;
         let file = format!("{first}/autogroup");
-        // The launcher may have set the value. Do not set it again, because the kernel limits how often that is possible.
+        // Read the current value, because the launcher may have set it. The kernel limits how often it can be written.
         if self.session_nice.is_some_and(has_changed)
             && let Some(now) = table.read(&file).ok().and_then(|text| nice_of_session(&text))
         {
@@ -255,7 +255,7 @@ impl ProcessorShare {
         if self.session_nice.is_some_and(has_changed) {
             match table.write(&file, &session_nice.to_string()) {
                 Ok(()) => self.session_nice = Some(session_nice),
-                // Leave the old value and try again at the next look. The kernel limits how many nice values of
+                // Leave the old value and try again at the next sample. The kernel limits how many nice values of
                 // sessions may be set in a second.
                 Err(error) if error.raw_os_error() == Some(EAGAIN) => {}
                 Err(_) => self.session_nice = None,
@@ -278,8 +278,8 @@ impl ProcessorShare {
 }
 
 /// Lowers the weight of this process and of its session according to the number of runs. Call this before the process
-/// becomes a run, because a start takes as much processor time as many scripts. If this fails, the watch lowers the
-/// weight later.
+/// becomes a run, because the start of Python takes as much processor time as many scripts. If this call fails, the
+/// watch lowers the weight later.
 pub(crate) fn lower_own(own_process: &OwnProcess, runs: u64) {
     let nice = nice_of(runs, processors());
     if nice > 0 {
@@ -293,19 +293,19 @@ fn nice_of_session(text: &str) -> Option<i32> {
     text.trim_end().rsplit_once(" nice ")?.1.parse().ok()
 }
 
-/// Keeps this thread, and the program that it becomes, on its present processor. The kernel has chosen this processor
-/// among the idle ones when the process started.
+/// Pins this thread, and the program that it executes, to its current processor. The kernel has chosen this processor
+/// among the idle processors when the process started.
 pub(crate) fn stay() {
     if let Ok(processor) = sched_getcpu() {
-        // Only the order of threads depends on it.
+        // Ignore a failure, because only the order of threads depends on the pinning.
         let _ = keep_on(processor, Pid::from_raw(0));
     }
 }
 
-/// The number of runs that are kept on each processor.
+/// The number of runs that are pinned to each processor.
 static KEPT: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
-/// The only processor of a run. Until this is dropped, other runs are kept on other processors, if there are enough.
+/// The processor to which a run is pinned. Until the drop, other runs are pinned to other processors, if enough exist.
 #[must_use]
 #[derive(Debug)]
 pub struct OnlyProcessor(usize);
@@ -319,9 +319,9 @@ impl Drop for OnlyProcessor {
     }
 }
 
-/// Moves `process` to the processor on which the fewest other runs are kept. The process has kept itself on the processor
-/// on which it ran last. It stays there if no other processor has fewer runs, because its memory is in the cache there,
-/// or if this process may not move it. Returns `None` if the processors cannot be read.
+/// Pins `process` to the processor to which the fewest other runs are pinned. Prefers the processor on which the
+/// process ran last, because its memory is in the cache there. The process must be pinned to that processor already,
+/// and stays there if this process may not move it. Returns `None` if the processors cannot be read.
 pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
     let own = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let usable = (0..CpuSet::count()).filter(|number| own.is_set(*number).unwrap_or_default());
@@ -330,13 +330,13 @@ pub fn keep_on_one(process: Pid) -> Option<OnlyProcessor> {
     let chosen = usable.min_by_key(|number| {
         (kept.get(number).copied().unwrap_or_default(), Some(*number) != last)
     })?;
-    // A server with root's user id needs CAP_SYS_NICE for processes of another user.
+    // A server that is root needs `CAP_SYS_NICE` to move processes of another user.
     let processor = if keep_on(chosen, process) { chosen } else { last? };
     *kept.entry(processor).or_default() += 1;
     Some(OnlyProcessor(processor))
 }
 
-/// Keeps `process` on a processor. Returns false if this is not possible.
+/// Pins `process` to a processor. Returns false if this is not possible.
 fn keep_on(processor: usize, process: Pid) -> bool {
     let mut one = CpuSet::new();
     one.set(processor).is_ok() && sched_setaffinity(process, &one).is_ok()
@@ -352,8 +352,8 @@ pub fn lower_beside(neighbours: Neighbours, process: Pid) {
     }
 }
 
-/// Returns the number of processors that this process could use when it was first asked. The number comes from several
-/// files of the control group, and short runs would notice if each of them read these files.
+/// Returns the number of processors that this process may use. Reads the number only once, because it comes from
+/// several files of the control group.
 pub(super) fn processors() -> u64 {
     static PROCESSORS: LazyLock<u64> = LazyLock::new(|| {
         available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1))
@@ -361,8 +361,8 @@ pub(super) fn processors() -> u64 {
     *PROCESSORS
 }
 
-/// Lowers the weight of a thread to the weight of `nice`, if it is higher. Threads and processes that this thread
-/// starts later inherit the weight.
+/// Lowers the weight of a thread to the weight of `nice`. Does nothing if the thread's weight is already that low.
+/// Threads and processes that this thread starts later inherit the weight.
 fn lower_thread(thread: Pid, nice: i32) {
     let thread = rustix::process::Pid::from_raw(thread.as_raw());
     if getpriority_process(thread).is_ok_and(|now| now < nice) {
@@ -387,8 +387,8 @@ fn weighed(runs: u64, competing: u64) -> u64 {
     runs.saturating_mul(competing.div_ceil(THREADS_LIKE_ONE).max(1))
 }
 
-/// Returns the nice value at which this number of threads weighs as much as one thread per processor. This is the
-/// maximum weight of all runs together.
+/// Returns the nice value at which this number of threads together weighs as much as one thread per processor. This is
+/// the maximum weight of all runs together.
 fn nice_of(threads: u64, processors: u64) -> i32 {
     let mut room = processors.saturating_mul(64);
     let wanted = threads.saturating_mul(64);
@@ -403,7 +403,7 @@ fn nice_of(threads: u64, processors: u64) -> i32 {
     steps.into_iter().find(|step| nice <= *step).unwrap_or(NICE_MAX)
 }
 
-/// Returns the use of the processors by all threads between two looks. `None` if the set of threads has changed.
+/// Returns the use of the processors by all threads between two samples. `None` if the set of threads has changed.
 fn difference(before: &BTreeMap<Pid, Times>, now: &BTreeMap<Pid, Times>) -> Option<Usage> {
     if now.is_empty() || !before.keys().eq(now.keys()) {
         return None;
@@ -466,7 +466,7 @@ mod tests {
             let set = sched_getaffinity(pid).unwrap();
             (0..CpuSet::count()).filter(|number| set.is_set(*number).unwrap()).collect()
         };
-        // Wait until both compute, on the lowest processor.
+        // Wait until both processes compute on the lowest processor.
         let lowest = processors_of(Pid::this())[0];
         let is_there = |pid: &Pid| {
             processors_of(*pid) == [lowest] && stat(*pid).is_some_and(|it| it.processor == lowest)
@@ -649,7 +649,8 @@ while True: pass";
         }
     }
 
-    /// Looks at the first process until `is_so` returns true. Returns false if this does not happen within a minute.
+    /// Takes samples of the first process until `is_so` returns true. Returns false if this does not happen within a
+    /// minute.
     fn comes(
         computing: &Computing,
         share: &mut ProcessorShare,

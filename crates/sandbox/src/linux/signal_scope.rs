@@ -1,10 +1,10 @@
-//! Keeps signals within a run, so that one call of `kill(2)` ends all of it. This module never restricts files.
+//! Restricts signals to a run, so that one call of `kill(2)` kills the whole run. This module never restricts files.
 //!
 //! A process in a Landlock domain with the signal scope (ABI 6, `landlock(7)`) can signal only processes in its own
-//! domain or in a domain nested in it. The supervisor enters such a domain before it starts anything, so every process
-//! of the run is in the domain, irrevocably. Then `kill(-1, SIGKILL)` by the supervisor reaches exactly the run. The
-//! kernel sends the signal to all processes under one lock. A fork takes the same lock, and then checks for a pending
-//! kill. So no process can fork faster than it is killed.
+//! domain or in a domain nested in it. The supervisor enters such a domain before it starts another process, so every
+//! process of the run is in the domain, irrevocably. Then `kill(-1, SIGKILL)` by the supervisor reaches exactly the
+//! run. The kernel sends the signal to all processes under one lock. A fork takes the same lock, and then checks for a
+//! pending kill. So no process can escape the kill by a fork.
 
 use landlock::{CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope};
 use nix::errno::Errno;
@@ -19,18 +19,18 @@ pub(crate) struct SignalScope(());
 
 impl SignalScope {
     /// Restricts this process, and all processes that it starts later, so that they can send signals only to each
-    /// other. This is irrevocable. It requires `no_new_privs` or the rights of root.
+    /// other. This is irrevocable. The process needs `no_new_privs` or the rights of root.
     pub(crate) fn enter() -> Result<Self, LaunchError> {
         restrict()?;
-        // Verify the restriction with a signal to the parent: a later `kill(-1)` may go to every process that this
-        // process can reach.
+        // Verify the restriction with signal 0 to the parent. A later `kill(-1)` kills every process that this process
+        // may signal.
         match kill(getppid(), None) {
             Err(Errno::EPERM) => Ok(Self(())),
             Ok(()) | Err(_) => Err(failed(&"a signal to the parent was not refused")),
         }
     }
 
-    /// Kills every process of the run except for this one, all at once.
+    /// Kills every process of the run, except for this process, with one system call.
     pub(crate) fn kill_all(&self) {
         let Self(()) = self;
         // Ignore a failure: it means that no other process exists.

@@ -1,5 +1,5 @@
-//! The launcher: gives up the rights that a process can give up itself, then becomes Python through Apple's
-//! `taskpolicy`, which sets the memory limit. It does not enter Seatbelt; Python does.
+//! Implements the launcher on macOS. The launcher gives up rights, then becomes Python through Apple's `taskpolicy`,
+//! which sets the memory limit. The launcher never enters Seatbelt; Python does.
 
 use std::convert::Infallible;
 use std::fs;
@@ -43,7 +43,7 @@ pub(crate) struct Launch {
 /// Reads the launcher's orders from standard input and carries them out. Returns only if that failed, after sending the
 /// error to the supervisor.
 pub(crate) fn become_python() -> ExitCode {
-    // Close the inherited descriptors before this process opens any, because no value of this process owns them.
+    // Close the inherited descriptors before this process opens its own descriptors, which would be closed too.
     let closed = close_inherited().or_fail(LaunchError::PrepareProcess);
     let Ok(supervisor) = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from) else {
         return ExitCode::FAILURE;
@@ -58,7 +58,7 @@ pub(crate) fn become_python() -> ExitCode {
 fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
     // Start a new session, so that the script's signals to its own process group reach no other process.
     setsid().or_fail(LaunchError::StartLauncher)?;
-    // Unblock the signals. The supervisor has blocked them in order to wait for them, but Python must receive them.
+    // Unblock the signals, because Python must receive them. The supervisor had blocked them to wait for them.
     SigSet::empty().thread_set_mask().or_fail(LaunchError::PrepareProcess)?;
     let pictures = passing::receive(supervisor).or_fail(LaunchError::StartLauncher)?;
     let mut line = String::new();
@@ -76,8 +76,7 @@ fn carry_out(mut supervisor: &UnixStream) -> Result<Infallible, LaunchError> {
     let _numbered = numbered.or_fail(LaunchError::PrepareProcess)?;
     limit(&launch)?;
     supervisor.write_all(READY).or_fail(LaunchError::StartLauncher)?;
-    // `taskpolicy` replaces itself with Python in one step (POSIX_SPAWN_SETEXEC). So the exec that starts Python also
-    // sets the memory limit, and no other process runs in between.
+    // `taskpolicy` replaces itself with Python (POSIX_SPAWN_SETEXEC). The same call sets the memory limit.
     let memory_mib = launch.limits.memory_bytes.div_ceil(1024 * 1024);
     let error = Command::new(&launch.taskpolicy)
         .args(["-m", &memory_mib.to_string()])
@@ -112,7 +111,7 @@ fn limit(launch: &Launch) -> Result<(), LaunchError> {
         // Forbid core dumps, because they would write the script's memory to a file.
         (Resource::Core, 0),
         // Forbid forks, as a second barrier after the Seatbelt profile. A fork fails if the user already has this
-        // number of processes, and this process alone reaches the number. macOS does not count threads here.
+        // number of processes. This process alone reaches the number. Threads do not count on macOS.
         (Resource::Nproc, 1),
     ];
     for (resource, most) in rows {

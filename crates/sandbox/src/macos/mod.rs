@@ -1,4 +1,4 @@
-//! macOS: a run is one process in Seatbelt, which can neither fork nor execute a program.
+//! Confines a run on macOS. The run is one process in Seatbelt, which can neither fork nor execute a program.
 //!
 //! ```text
 //! supervisor   own session → scratch folder → profile → starts the launcher
@@ -8,8 +8,8 @@
 //!
 //! Python enters the sandbox itself (`sandbox_init_with_parameters`, through `ctypes`) instead of being started by
 //! `sandbox-exec`. `sandbox-exec` would need a profile that allows executing `taskpolicy` and Python. Then the script
-//! could execute them too, and each exec would reset the memory limit. When Python enters the sandbox, it has loaded
-//! only itself and its standard library. The same holds when the server probes Python (`executor/probe.rs`).
+//! could execute them too, and each exec would reset the memory limit. Before Python enters the sandbox, it loads
+//! only itself and its standard library. The same is true when the server probes Python (`executor/probe.rs`).
 //!
 //! This code has never been run on macOS. Tests run it on Linux with replacements for Apple's files (`tests/macos`).
 

@@ -14,11 +14,11 @@ use crate::Plan;
 /// The template of the profile's text, with placeholders for repeated forms.
 const TEMPLATE: &str = include_str!("profile.sb");
 
-/// The maximum number of paths in one form. The compiler of profiles fails for forms of 2^16 bytes (Nix's issue 4119).
-/// With this number of paths, a form stays below 2^14 bytes.
+/// The maximum number of paths in one form (a parenthesised expression of a profile). The compiler of profiles fails
+/// for forms of 2^16 bytes (Nix's issue 4119). With this number of paths, a form stays below 2^14 bytes.
 const PATHS_PER_FORM_MAX: usize = 256;
 
-/// A profile as `sandbox_init_with_parameters` takes it.
+/// A profile in the form that `sandbox_init_with_parameters` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Profile {
     /// The text of the profile, which contains no path of the run.

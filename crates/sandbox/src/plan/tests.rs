@@ -26,7 +26,7 @@ fn what_the_admin_lists_has_to_be_there_and_to_be_a_folder_of_files() {
     for (path, expected) in [
         ("/missing", PlanError::ReadPathMissing("/missing".into())),
         ("relative", PlanError::ReadPathRelative("relative".into())),
-        // The path `src` exists, because tests run in the crate's folder.
+        // This path exists, because tests run in the crate's folder. It is refused because it is relative.
         ("src", PlanError::ReadPathRelative("src".into())),
         ("/", PlanError::ReadPathRefused("/".into())),
         ("/proc", PlanError::ReadPathRefused("/proc".into())),
@@ -129,10 +129,10 @@ fn the_folder_of_a_project_is_apart_from_all_that_is_readable() {
     let plan = project("/tmp/out", Tier::T3, 1).unwrap();
     assert_eq!(plan.artifacts.as_ref().unwrap().path, PathBuf::from("/tmp/out"));
     assert!(plan.programs == Programs::Executable);
-    // The scratch folder must not contain the artifact folder either.
+    // The scratch folder must not be `/tmp`, because it would contain the artifact folder.
     assert_eq!(plan.scratch, PathBuf::from("/scratch"));
     assert_eq!(plan.limits.file_bytes, 64 * MIB);
-    // At these tiers the folder is not a file system of its own, so only the limit for a file's size limits it.
+    // Below tier 3 the artifact folder is not a separate file system, so only the maximum file size limits it.
     for tier in [Tier::T1, Tier::T2] {
         assert_eq!(project("/data/out", tier, 7).unwrap().limits.file_bytes, 7);
         let plan = project("/data/out", tier, 1 << 40).unwrap();

@@ -1,7 +1,7 @@
-//! Copies artifacts from a run's own file system to the machine's. It never follows a symlink.
+//! Copies artifacts from a run's file system to the machine's file system. It never follows a symlink.
 //!
-//! Every process of the run is dead before the copy begins, so nothing changes during the copy. The run could create
-//! only regular files and folders.
+//! Every process of the run is dead before the copy begins, so nothing changes during the copy. The sandbox allowed
+//! the run to create only regular files and folders.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -24,8 +24,8 @@ pub(super) struct CopyOut {
 }
 
 impl CopyOut {
-    /// Opens the machine's folder while it is still reachable. `None` if the run writes to that folder directly, or has
-    /// no artifacts.
+    /// Opens the machine's folder, which is reachable only before the launch. Returns `None` if the run writes to
+    /// that folder directly, or has no artifacts.
     pub(super) fn prepare(order: &Order) -> io::Result<Option<Self>> {
         let Some(ArtifactFolder { path, bytes_max, .. }) = &order.plan.artifacts else {
             return Ok(None);
@@ -37,8 +37,8 @@ impl CopyOut {
         Ok(Some(Self { target: open(path)?, source, bytes_max }))
     }
 
-    /// Copies the artifacts. Ignores errors, because they cannot change how the run ended. Skips a file that is larger
-    /// than the bytes left of `bytes_max`. The size of a sparse file includes its holes.
+    /// Copies the artifacts. Ignores errors, because they cannot change how the run ended. Skips a file that is
+    /// larger than the rest of `bytes_max`. The size of a sparse file includes its holes.
     pub(super) fn copy(&self) {
         let mut bytes_left = self.bytes_max;
         let _ = open(&self.source)

@@ -1,9 +1,9 @@
-//! Builds the file tree of a run: the paths of the plan, read-only, and two small folders of the run's own. This module
-//! never decides which paths are readable.
+//! Builds the file tree of a run: the plan's paths, read-only, and the run's own writable folders. This module never
+//! decides which paths are readable.
 //!
 //! The tree is laid out next to the machine's tree, in a mount namespace of the run. When the tree is complete, the
-//! run's processes enter it (`pivot_root(2)`). Then a path that the plan does not list does not exist, instead of being
-//! forbidden.
+//! run's processes enter it (`pivot_root(2)`). Then a path outside of the plan does not exist for them, instead of
+//! being forbidden.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ use crate::linux::libraries::Library;
 use crate::linux::{DEVICES, SHARED_MEMORY, unescape};
 use crate::{ArtifactFolder, LaunchError, Plan};
 
-/// The folder in which the tree is laid out. Every Linux has it, and no plan lists it.
+/// The folder in which the tree is laid out. Every Linux system has this folder, and no plan lists it.
 const STAGE: &str = "/sys";
 
 /// The mount point of the old root inside the new root, until the old root is detached.
@@ -31,7 +31,7 @@ const SHARED_MEMORY_INODES: u64 = 256;
 /// The flags of every mount except for devices: set-user-ID bits have no effect, and device files cannot be used.
 const INERT: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
 
-/// The mount flags of the run's own folders, in which programs also cannot be executed.
+/// The mount flags of the run's own folders. In addition to [`INERT`], programs in these folders cannot be executed.
 pub(crate) const OWN_FOLDER: MsFlags = INERT.union(MsFlags::MS_NOEXEC);
 
 /// Returns the paths of the run's own folders, and the tmpfs options of each.
@@ -73,8 +73,8 @@ impl FileTree {
         for path in &plan.readable {
             mount_readable(path)?;
         }
-        // The recursive bind mounts include further mounts below these paths. Each of them must be made read-only
-        // separately.
+        // The recursive bind mounts include further mounts below these paths. Each further mount must be made
+        // read-only separately.
         for mount_point in mount_points_below(&plan.readable)? {
             make_read_only(&mount_point, INERT)?;
         }
@@ -119,7 +119,7 @@ impl FileTree {
     }
 }
 
-/// Returns the path at which a path of the new tree is found while the tree is laid out. `path` is absolute.
+/// Returns the current path of `path`, an absolute path in the new tree, while the tree is laid out.
 fn staged(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     Path::new(STAGE).join(path.strip_prefix("/").unwrap_or(path))
@@ -145,7 +145,7 @@ fn mount_readable(path: &Path) -> Result<(), LaunchError> {
         make_folder(at.parent().unwrap_or(&at))?;
         File::create(&at).map_err(|error| lay_out_failed(&at, error.into()))?;
     }
-    // The bind mount must be recursive, because a user namespace may not uncover files that a mount hides.
+    // Make the bind mount recursive, because a user namespace may not reveal files that another mount hides.
     let bind = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(path), &at, None::<&str>, bind, None::<&str>).map_err(|error| failed(error.into()))
 }
@@ -174,7 +174,7 @@ fn make_read_only(at: &Path, flags: MsFlags) -> Result<(), LaunchError> {
     let failed =
         |error: nix::Error| LaunchError::MountReadable { path: at.to_owned(), error: error.into() };
     let present = statvfs(at).map_err(failed)?.flags();
-    // Keep these flags if the machine's mount has them, because a user namespace may not clear them.
+    // Preserve these flags of the machine's mount, because a user namespace may not clear them.
     let kept = [
         (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
         (FsFlags::ST_NODEV, MsFlags::MS_NODEV),

@@ -1,5 +1,5 @@
-//! The supervisor's part of a launch: namespaces, file tree, and the start of init and the launcher. It never applies
-//! the launcher's layers.
+//! Implements the supervisor's steps of a launch: creates namespaces and the file tree, and starts init and the
+//! launcher. It never applies the launcher's layers.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -39,11 +39,11 @@ const ERROR_BYTES_MAX: u64 = 16 * 1024;
 pub(crate) struct Launched {
     /// The PID of Python, which is a child of this process.
     pub python: Pid,
-    /// Process 1 of the run's PID namespace, also a child of this process. Killing it kills the run. `None` below tier
-    /// 3.
+    /// Process 1 of the run's PID namespace, also a child of this process. Killing process 1 kills the run. `None`
+    /// below tier 3.
     pub init: Option<Init>,
-    /// The signal scope that ends a run without a process 1. `None` if the run has a process 1, or if the kernel does
-    /// not support scopes.
+    /// The signal scope through which a run without a process 1 is killed. `None` if the run has a process 1, or if
+    /// the kernel does not support scopes.
     pub scope: Option<SignalScope>,
     /// Python's control group. `None` if no group was ordered.
     pub group: Option<ControlGroup>,
@@ -69,18 +69,20 @@ pub(super) fn launch(
     pictures: Option<OwnedFd>,
 ) -> Result<Launched, LaunchError> {
     let message = order.to_bytes(&[input]).or_fail(LaunchError::StoreScript)?;
-    // Create the group before this process leaves the machine's file tree. If anything fails, the group is dropped
-    // last.
+    // Create the group before this process leaves the machine's file tree. If the launch fails, the group is dropped
+    // after the launcher, so it is empty when it is removed.
     let group = order.group.as_ref().map(ControlGroup::create).transpose();
     let group = group.or_fail(LaunchError::JoinControlGroup)?;
     let user = RunUser::of_server();
     if order.plan.tier < Tier::T3 {
-        // Before the folder belongs to another user, who could replace it.
+        // Write the libraries before the scratch folder belongs to another user, because that user could replace the
+        // folder with a symlink.
         for library in Library::of(order) {
             library.place(&library.path).or_fail(LaunchError::CreateScratch)?;
         }
         if order.plan.tier > Tier::Off && user == RunUser::Nobody {
-            // The run will belong to another user. This process must be able to kill it with a signal.
+            // The run's processes will belong to another user, so this process needs the right to kill them with a
+            // signal.
             capabilities::require_kill()?;
             let artifacts = order.plan.artifacts.as_ref().map(|artifacts| &artifacts.path);
             for folder in artifacts.into_iter().chain([&order.scratch]) {
@@ -96,19 +98,20 @@ pub(super) fn launch(
     }
     create_namespaces(user)?;
     // Start init and the launcher now. They start while this process lays out the tree, which takes as long as their
-    // start. If anything fails, the launcher is dropped first: process 1 ends after all other processes of its
-    // namespace.
+    // start. If a later step fails, the launcher is dropped before init, because process 1 cannot be reaped before
+    // all other processes of its namespace.
     let mut init = own_program(INIT_ARGUMENT);
-    // Init must not hold the output streams, so that the end of the output is the end of Python.
+    // Init must not inherit the output streams, so that they close when Python ends.
     init.stdout(Stdio::null()).stderr(Stdio::null());
     let init = Starting::new(&mut init, LaunchError::StartInit)?;
-    // The launcher finds `/proc` in its current folder, which it inherits from this process.
+    // The launcher finds `/proc` as its current folder, which it inherits from this process.
     enter_copy_of_proc()?;
     let launcher = start_launcher(".")?;
     chdir("/").or_fail(LaunchError::IsolateMounts)?;
     let owner = (user == RunUser::Nobody).then_some(NOBODY);
     let tree = FileTree::lay_out(&order.plan, owner, &Library::of(order))?;
-    // Enter the tree only after both are ready, because until then they need the machine's file tree.
+    // Enter the tree only after init and the launcher are ready, because until then they need the machine's file
+    // tree.
     init.wait_ready(LaunchError::StartInit)?;
     launcher.wait_ready(LaunchError::StartLauncher)?;
     tree.enter()?;
@@ -132,7 +135,7 @@ fn create_namespaces(user: RunUser) -> Result<(), LaunchError> {
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS;
-    // Root may create all of these namespaces, and gives up its rights in the launcher. An ordinary user may create
+    // Root may create all of these namespaces. The launcher later gives up root's rights. An ordinary user may create
     // them only in a new user namespace, in which it is the only user.
     if user == RunUser::Server {
         namespaces |= CloneFlags::CLONE_NEWUSER;
@@ -152,9 +155,9 @@ fn own_program(argument: &str) -> Command {
     command
 }
 
-/// Changes this process's current folder to a detached copy of the machine's `/proc` mount. A descriptor of the
-/// original mount would be a way out of the run's file tree: its `..` is the machine's root, even after
-/// `pivot_root(2)`, as long as a process holds the descriptor.
+/// Changes this process's current folder to a detached copy of the machine's `/proc` mount. Through a descriptor of
+/// the original mount, a process could leave the run's file tree: the descriptor's `..` is the machine's root, even
+/// after `pivot_root(2)`.
 fn enter_copy_of_proc() -> Result<(), LaunchError> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -163,7 +166,7 @@ fn enter_copy_of_proc() -> Result<(), LaunchError> {
     fchdir(copy).or_fail(LaunchError::IsolateMounts)
 }
 
-/// Starts a launcher. `proc` is the path at which the launcher finds the `/proc` mount.
+/// Starts a launcher. `proc` is the launcher's path of the `/proc` mount.
 fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
     let mut command = own_program(LAUNCHER_ARGUMENT);
     command.arg(proc);
@@ -175,7 +178,7 @@ fn start_launcher(proc: &str) -> Result<Starting, LaunchError> {
 /// A process of our own, init or a launcher, during its start.
 struct Starting {
     process: KilledOnDrop,
-    /// The other end of the socket that is the process's standard input.
+    /// The supervisor's socket of a pair. The other socket is the process's standard input.
     socket: UnixStream,
 }
 
@@ -213,8 +216,8 @@ impl Starting {
         drop(pictures);
         let mut answer = Vec::new();
         let read = (&self.socket).take(ERROR_BYTES_MAX).read_to_end(&mut answer);
-        // The launcher's end of the socket closes when it executes Python. Before that it sends one `READY`, which may
-        // already have been read. It sends more only if something failed.
+        // The launcher's socket closes when the launcher executes Python. First the launcher sends one `READY`, which
+        // may already have been read. It sends more only if something failed.
         let error = answer.strip_prefix(&READY).unwrap_or(&answer);
         match read {
             Ok(_) if error.is_empty() => Ok(self.process.release()),
@@ -237,7 +240,7 @@ impl KilledOnDrop {
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // Ignore a failure: the process may have ended by itself. It must be reaped in any case.
+        // Ignore a failure: the process may have ended by itself. Reap it in any case.
         let _ = kill(self.0, Signal::SIGKILL);
         while waitpid(self.0, None) == Err(Errno::EINTR) {}
     }

@@ -1,5 +1,6 @@
-//! The supervisor on Linux. It is a child subreaper, so that no process of the script can leave the supervisor's
-//! process tree. At tier 3 the run also has a PID namespace. This module never reads the script.
+//! Implements the supervisor on Linux. The supervisor is a child subreaper, so that no process of the script can
+//! leave the supervisor's process tree. At tier 3 the run also has a PID namespace. This module never reads the
+//! script.
 
 mod copy_out;
 pub(crate) mod file_tree;
@@ -38,8 +39,8 @@ const KILL_ROUND: Duration = Duration::from_millis(5);
 /// The maximum wait for killed processes before they are killed again.
 const KILL_ROUND_MAX: Duration = Duration::from_millis(200);
 
-/// Closes descriptors that were inherited from the server's parent. Call this before this process opens a descriptor:
-/// no value of this process owns the inherited descriptors.
+/// Closes descriptors that were inherited from the server's parent. Call this before this process opens a descriptor,
+/// because that descriptor would be closed too.
 pub(super) fn close_inherited() {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<i32> =
@@ -52,12 +53,12 @@ pub(super) fn close_inherited() {
 
 /// Makes this process the ancestor of every process of the run.
 pub(crate) fn prepare() -> io::Result<()> {
-    // Start a new session, so that Ctrl-C in a terminal does not end this process. The server decides when the run
-    // ends.
+    // Start a new session, so that Ctrl-C in a terminal does not end this process. Only the server decides when the
+    // run ends.
     setsid()?;
     prctl::set_child_subreaper(true)?;
-    // Forbid every process of the run to gain rights by executing a set-user-ID program, because this process could not
-    // kill a process with such rights.
+    // Forbid set-user-ID programs to every process of the run, because this process could not kill a process with the
+    // rights of another user.
     prctl::set_no_new_privs()?;
     Ok(())
 }
@@ -68,28 +69,29 @@ pub(crate) fn start(
     input: &[u8],
     pictures: Option<OwnedFd>,
 ) -> Result<Run, LaunchError> {
-    // Give this process the initial weight of a run, because sixty launches at once would take the processors from the
-    // server. An ordinary user may set the weights of few sessions, and the runs need theirs more.
+    // Give this process the initial scheduler weight of a run, because many launches at once would take the
+    // processors from the server. Skip this for an ordinary user. Such a user may set the weights of only ten
+    // sessions per second, and the runs need these changes more.
     if Uid::effective().is_root() {
         processor::lower_own(&OwnProcess::open(Path::new("/proc"))?, order.neighbours.now);
     }
-    // Create the watch before the launch: it opens `/proc`, which may be gone after the launch.
+    // Create the watch before the launch, because it opens `/proc`, which may not exist after the launch.
     let memory = match order.plan.tier {
         Tier::Off => None,
-        // Seatbelt exists on another system only.
+        // Seatbelt exists only on macOS.
         Tier::Seatbelt => return Err(LaunchError::UnsupportedSystem),
         // The server watches each child of the fork server itself.
         _ if order.role == Role::ForkServer => None,
         Tier::T1 | Tier::T2 | Tier::T3 => {
             let Plan { limits, .. } = &order.plan;
             let watch = MemoryWatch::new(limits.memory_bytes).or_fail(LaunchError::WatchMemory)?;
-            // The watch limits threads only in a run of one process. In other runs the kernel counts the threads of the
-            // run alone, or together with the other threads of a project's user.
+            // The watch limits threads only in a run of one process. In other runs the kernel limits them
+            // (`RLIMIT_NPROC`).
             let threads_max = order.plan.is_one_process().then_some(limits.processes);
             Some(watch.beside(order.neighbours).with_threads_max(threads_max))
         }
     };
-    // Open the artifact folder before the launch too, because the machine's file tree is gone after the launch.
+    // Open the artifact folder before the launch, because the machine's file tree is unreachable after the launch.
     let copy_out = CopyOut::prepare(order).or_fail(LaunchError::CreateScratch)?;
     let began = Instant::now();
     let Launched { python, init, scope, group } = launch(order, input, pictures)?;
@@ -119,7 +121,8 @@ pub(crate) struct Run {
     python: Pid,
     /// Process 1 of the run's PID namespace. `None` if the run has no PID namespace.
     init: Option<Init>,
-    /// The signal scope that ends a run without a process 1. `None` if there is none.
+    /// The signal scope through which a run without a process 1 is killed. `None` if the run has a process 1, or if
+    /// the kernel does not support scopes.
     scope: Option<SignalScope>,
     group: Option<ControlGroup>,
     /// Python's exit code. A negative number is the signal that killed Python. `None` before Python has ended.
@@ -172,13 +175,13 @@ impl Run {
         }
     }
 
-    /// Kills the run. Returns when every process of it is dead and reaped, however long that takes, because the end of
-    /// a run is never reported early.
+    /// Kills the run. Returns when every process of the run is dead and reaped, however long that takes, because the
+    /// end of a run is never reported early.
     pub(crate) fn end(&mut self) {
         self.end_all(None);
     }
 
-    /// Kills the run as [`Self::end`] does. If `signals` is given, the end of a child ends a wait early.
+    /// Kills the run as [`Self::end`] does. With `signals`, a wait ends early when a child has ended.
     fn end_all(&mut self, signals: Option<&SignalFd>) {
         let mut round = KILL_ROUND;
         while self.reap() {
@@ -205,8 +208,8 @@ impl Run {
         }
         match (&self.init, &self.scope) {
             (Some(init), _) => {
-                // The kernel then kills every process of the PID namespace. Ignore a failure: process 1 may have ended
-                // already, and killing a child cannot fail for another reason.
+                // When process 1 dies, the kernel kills every process of the PID namespace. Ignore a failure: process
+                // 1 may have ended already, and killing a child cannot fail for another reason.
                 let _ = kill(init.pid, Signal::SIGKILL);
                 // Do not signal Python after it was reaped, because its PID may belong to another process.
                 if self.ended.is_none() {
@@ -232,7 +235,8 @@ impl Run {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // The server sends nothing more. So the socket is readable only if the server has closed its side.
+            // The server sends nothing more, so the socket becomes readable only at end-of-file: the server requests
+            // the end, or died.
             let [server_closed, _] = watched.map(|fd| fd.any().unwrap_or(true));
             let is_asked = asked_to_end(signal_fd);
             self.reap();
@@ -248,7 +252,7 @@ impl Run {
             }
             if !is_settled && self.memory.as_ref().is_some_and(MemoryWatch::is_settled) {
                 is_settled = true;
-                // Ignore a failed write: it means that the server is gone, which the next round notices.
+                // Ignore a failed write: it means that the server died, which the next round detects.
                 let _ = (&mut &*control).write_all(&[SETTLED]);
             }
         }
@@ -264,8 +268,8 @@ impl Run {
                     self.ended = Some(-number(signal));
                 }
                 Ok(WaitStatus::StillAlive) => return true,
-                // A child was killed by a real-time signal, which nix cannot represent. It was reaped anyway. If Python
-                // is gone, it was Python.
+                // A child was killed by a real-time signal, which nix cannot represent. It was reaped anyway. If
+                // Python no longer exists, the child was Python.
                 Err(Errno::EINVAL) => {
                     if self.ended.is_none() && kill(self.python, None) == Err(Errno::ESRCH) {
                         self.ended = Some(-REAL_TIME_SIGNAL);

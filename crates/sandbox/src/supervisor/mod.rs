@@ -1,11 +1,12 @@
-//! The supervisor of a run, a process of its own: starts Python, watches it, and removes the run's leftovers. It never
-//! decides anything about the script.
+//! Implements the supervisor of a run: a process that starts Python, watches it, and removes the run's leftovers. It
+//! never decides anything about the script.
 //!
-//! The supervisor is our own binary, started again. It starts before any async runtime exists, so it starts
-//! single-threaded and small. It ends a run when Python ends, when the server asks for it, when the run exceeds its
-//! memory limit, or when the server is gone. If the server dies, even by SIGKILL, its end of the socket closes, and the
-//! supervisor notices this. The supervisor reports only when every process of the run is dead and reaped, however long
-//! that takes. Then it removes the run's folder, and only after that it exits. The server never kills the supervisor.
+//! The supervisor is our own binary, started again. It starts before any async runtime exists, so it is small and has
+//! one thread at its start. It ends a run when Python ends, when the run exceeds its memory limit, when the server
+//! requests the end, or when the server dies. If the server dies, even by SIGKILL, the kernel closes the server's
+//! socket, which the supervisor notices. The supervisor reports only when every process of the run is dead and
+//! reaped, however long that takes. Then it removes the run's folder and exits. The server never kills the
+//! supervisor.
 
 #[cfg_attr(all(target_os = "linux", not(qwed_portable)), path = "linux.rs")]
 #[cfg_attr(not(all(target_os = "linux", not(qwed_portable))), path = "portable.rs")]
@@ -39,12 +40,12 @@ pub fn supervise() -> ExitCode {
     match carry_out_order() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(LEFT_BEHIND),
-        // The server is gone, or its order could not be read.
+        // The server died, or its order could not be read.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Carries out one order. Returns false if a folder of the run is left.
+/// Carries out one order. Returns false if the run's folder could not be removed completely.
 fn carry_out_order() -> io::Result<bool> {
     platform::close_inherited();
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -62,7 +63,7 @@ fn carry_out_order() -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Report::KILLED,
         Err(error) => return Err(error),
     };
-    // If the server is gone, the report cannot be sent. The folder is removed anyway.
+    // If the server died, the report cannot be sent. The folder is removed anyway.
     let sent = serde_json::to_vec(&report).map_err(io::Error::from).and_then(|mut answer| {
         answer.push(b'\n');
         control.write_all(&answer)
@@ -78,7 +79,7 @@ fn prepare_and_start(
     scratch: &mut Option<Scratch>,
 ) -> Result<platform::Run, LaunchError> {
     platform::prepare().or_fail(LaunchError::PrepareProcess)?;
-    // Create a scratch folder only below tier 3. At tier 3 it is a file system of the run's own, which ends with the
+    // Create a scratch folder only below tier 3. At tier 3 it is a separate file system, which disappears with the
     // run.
     if order.plan.tier < Tier::T3 {
         let created = Scratch::create(&order.scratch);
@@ -87,8 +88,8 @@ fn prepare_and_start(
     let null = File::options().write(true).open("/dev/null");
     let null = null.or_fail(LaunchError::PrepareProcess)?;
     let mut run = platform::start(order, input, pictures)?;
-    // Close the output streams of this process. The server takes the end of the output as the end of the run's last
-    // process, so this process must not keep the streams open.
+    // Close the output streams of this process. The server reads them to their end, which must come when the run's
+    // last process ends.
     let closed = nix::unistd::dup2_stdout(&null).and_then(|()| nix::unistd::dup2_stderr(&null));
     if let Err(error) = closed {
         run.end();

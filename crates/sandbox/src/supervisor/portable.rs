@@ -1,7 +1,8 @@
-//! The supervisor on Unix systems other than Linux. On macOS a run is one process in Seatbelt (`seatbelt`). If the
-//! admin has turned the sandbox off, the run is Python's process group.
+//! Implements the supervisor on Unix systems other than Linux. On macOS a run is one process in Seatbelt
+//! (`seatbelt`). If the admin has turned the sandbox off, the run is Python's process group.
 //!
-//! Here a process of an unconfined script outlives the run if it leaves the process group. On Linux it does not.
+//! A process of an unconfined script outlives the run if it leaves the process group. On Linux the supervisor kills
+//! such a process too.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -27,11 +28,11 @@ enum Event {
     ServerClosed,
 }
 
-/// Does nothing, because no list of a process's descriptors exists on every system.
+/// Does nothing, because not every system lists the open descriptors of a process.
 pub(super) fn close_inherited() {}
 
-/// Makes this process the leader of its own session, so that Ctrl-C in a terminal does not end it. The server decides
-/// when the run ends.
+/// Starts a new session, so that Ctrl-C in a terminal does not end this process. Only the server decides when the run
+/// ends.
 pub(super) fn prepare() -> io::Result<()> {
     setsid()?;
     Ok(())
@@ -130,7 +131,8 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
     });
     let mut control = control.try_clone()?;
     thread::spawn(move || {
-        // The server sends nothing more, so this read returns when the server closes its side.
+        // The server sends nothing more, so this read returns only at end-of-file: the server requests the end, or
+        // died.
         let _ = control.read(&mut [0]);
         let _ = events.send(Event::ServerClosed);
     });
@@ -141,7 +143,7 @@ fn wait(mut python: Child, group: Pid, control: &UnixStream) -> io::Result<Repor
     match event {
         Event::PythonEnded(code) => Ok(Report::Exited(code?)),
         Event::ServerClosed => {
-            // Wait until Python has ended, because an earlier report could be wrong.
+            // Wait until Python has ended, because the report must not come before the end of Python.
             let _ = received.recv();
             Ok(Report::KILLED)
         }

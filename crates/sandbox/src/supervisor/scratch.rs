@@ -1,8 +1,8 @@
-//! Creates and removes the scratch folder of a run without a file tree of its own, and removes abandoned folders of
-//! other runs. This module never removes a folder that another process has locked.
+//! Creates and removes the scratch folder of a run without its own file tree. Also removes abandoned folders of other
+//! runs. This module never removes a folder that another process has locked.
 //!
-//! The owner of a folder holds a lock on it (`flock(2)`) until the owner ends. If a folder is not locked, its owner was
-//! killed, and any process with the necessary rights may remove it.
+//! The process that creates a folder locks it (`flock(2)`) until the process ends. If a folder is not locked, its
+//! creator was killed. Then any process with the necessary rights may remove the folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, TryLockError};
@@ -22,8 +22,7 @@ const PREFIX: &str = "qwed-mcp-";
 /// The suffix of the name of a folder that is not locked yet.
 const UNLOCKED: &str = ".new";
 
-/// A folder that was never locked counts as abandoned after this time: the process that created it was killed before it
-/// could lock it.
+/// A folder that was never locked counts as abandoned after this time, because its creator was probably killed first.
 const UNLOCKED_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A locked scratch folder.
@@ -54,7 +53,8 @@ pub fn create_locked(folder: &Path) -> io::Result<File> {
     let locked = || -> io::Result<File> {
         let lock = File::open(&new)?;
         match lock.try_lock() {
-            // Accept a folder that cannot be locked (NFS): a sweep cannot lock it either, so it does not remove it.
+            // Accept a folder that cannot be locked (NFS). A sweep cannot lock the folder either, so it does not
+            // remove it.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
         }
@@ -66,7 +66,7 @@ pub fn create_locked(folder: &Path) -> io::Result<File> {
     })
 }
 
-/// Removes folders in `place` that were left by killed servers, supervisors and launches.
+/// Removes folders in `place` that were left when a server, supervisor or launcher was killed.
 pub fn sweep(place: &Path) {
     let Ok(folder) = Folder::open(place) else { return };
     for name in folder.names(usize::MAX).unwrap_or_default() {
@@ -95,9 +95,9 @@ fn sweep_one(place: &Folder, path: &Path) {
         return;
     }
     let opened = place.folder(name).or_else(|_| {
-        // A script may have removed its own right to read the folder. Then `folder_to_read` changes the folder's mode.
-        // This is done with the rights of the folder's owner instead of root's, because the owner could replace the
-        // folder meanwhile.
+        // A script may have removed its own right to read the folder. Then `folder_to_read` changes the folder's
+        // mode. Do this with the rights of the folder's owner instead of root's rights, because the owner could
+        // replace the folder meanwhile.
         let _rights = OwnersRights::take(&about)?;
         place.folder_to_read(name)
     });
@@ -113,9 +113,9 @@ fn sweep_one(place: &Folder, path: &Path) {
 
 /// Removes the folder at `path`, which is open and locked as `lock`, with its content. Returns whether nothing is left.
 ///
-/// The removal uses the rights of the folder's owner, even if this process is root: meanwhile another run of the same
-/// owner could move a folder of another user into this folder. The change of rights applies to the whole process, so
-/// the process must do nothing else at the same time.
+/// The removal uses the rights of the folder's owner, even if this process is root. Otherwise another run of the same
+/// owner could move another user's folder into this folder, and root would remove it. The change of rights applies to
+/// the whole process, so the process must do nothing else at the same time.
 fn remove(path: &Path, lock: File) -> bool {
     let Ok(rights) = lock.metadata().and_then(|about| OwnersRights::take(&about)) else {
         return !path.exists();
@@ -123,7 +123,7 @@ fn remove(path: &Path, lock: File) -> bool {
     // Ignore a failure: the removal below then fails too.
     let _ = lock.set_permissions(fs::Permissions::from_mode(0o700));
     let folder = Folder::from(lock);
-    // Entries that cannot be removed, such as a mount or another user's file, are left.
+    // Ignore entries that cannot be removed, such as a mount or another user's file.
     let _ = folder.remove_contents();
     drop(rights);
     fs::remove_dir(path).is_ok()
@@ -151,7 +151,7 @@ impl OwnersRights {
 impl Drop for OwnersRights {
     fn drop(&mut self) {
         if self.is_root {
-            // Root is still the real user of this process, so it may always switch back.
+            // Root is still the real user of this process, so the process may always switch back.
             let _ = seteuid(Uid::from_raw(0));
             let _ = setegid(Gid::from_raw(0));
         }
@@ -188,7 +188,7 @@ mod tests {
         for number in 0..20_000 {
             fs::create_dir(path.join(number.to_string())).unwrap();
         }
-        // The removal must list the folder only once; a listing for each entry would take minutes.
+        // The removal must not list the folder again for each entry, because that would take minutes.
         assert!(scratch.remove());
         assert!(!path.exists());
     }

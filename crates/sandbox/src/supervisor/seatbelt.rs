@@ -1,5 +1,5 @@
-//! The supervisor's part of a run on macOS. The run is one process, which the kernel ends if it exceeds its memory
-//! limit. This module never sends a script to Python before Python is in the sandbox.
+//! Implements the supervisor's steps of a run on macOS. The run is one process, which the kernel kills if it exceeds
+//! its memory limit. This module never sends a script to Python before Python is in the sandbox.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -35,8 +35,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum length of a message of the launcher or of Python, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// The interval between two checks of the scratch folder's size. Nothing else limits the folder. The kernel limits the
-/// memory.
+/// The interval between two checks of the scratch folder's size, which nothing else limits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The unit in which the system counts the size of a file on disk, in bytes.
@@ -57,7 +56,7 @@ enum Event {
     AskedToEnd,
 }
 
-/// The maximum number of events of a run: one for its own end, and one for each of two kinds of requests to end it.
+/// The maximum number of events of a run: the end of Python, a signal, and the end of the server's connection.
 const EVENTS_MAX: usize = 3;
 
 /// The reason why the wait for Python is over.
@@ -74,7 +73,7 @@ fn asking_signals() -> SigSet {
     SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
 }
 
-/// Starts Python. Returns after Python has entered the sandbox. The script is then being sent to Python.
+/// Starts Python. Returns after Python has entered the sandbox. A thread then sends the script to Python.
 pub(super) fn start(
     order: &Order,
     input: &[u8],
@@ -87,7 +86,7 @@ pub(super) fn start(
         .or_fail(LaunchError::StoreScript)?;
     // A profile needs canonical paths, and the path of the folder for temporary files often contains a symlink.
     let scratch = fs::canonicalize(&order.scratch).or_fail(LaunchError::CreateScratch)?;
-    // The error must not contain the path, because clients see it.
+    // The error must not contain the path, because clients see the error.
     let profile = Profile::new(&order.plan, &scratch)
         .map_err(|_| LaunchError::EnterSeatbelt("a readable path is not UTF-8".to_owned()))?;
     let launch = launch(order, seatbelt, &scratch)?;
@@ -95,9 +94,9 @@ pub(super) fn start(
     // Set timeouts, because a stopped process must not delay the end of the run.
     socket.set_read_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
     socket.set_write_timeout(Some(ANSWER_TIMEOUT)).or_fail(LaunchError::StartLauncher)?;
-    // Block the signals before the child exists, because a signal that ends this process would leave the child running.
-    // Also block them before any thread exists, because a thread would receive them. The launcher inherits the mask,
-    // and resets it.
+    // Block the signals before the child exists, because a signal that ends this process would leave the child
+    // running. Also block them before any thread exists, because a thread would receive them. The launcher inherits
+    // the signal mask and resets it.
     asking_signals().thread_block().or_fail(LaunchError::PrepareProcess)?;
     let program = std::env::current_exe().or_fail(LaunchError::StartLauncher)?;
     let child = Command::new(program)
@@ -136,13 +135,14 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
     };
     let program = text(&plan.program)?;
     let folder = text(scratch)?;
-    // Leave out `PYTHONPATH`: its folders come before the standard library, even when the interpreter starts.
+    // Leave out `PYTHONPATH`. Its folders precede the standard library, so their modules could run before Python is
+    // in the sandbox.
     let own = order.environment.iter().filter(|(name, _)| name != PYTHON_PATH).cloned();
     let mut environment: Vec<(String, String)> = own.collect();
     environment.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), folder.clone())));
     let file = match &seatbelt.program_file {
-        // Start the real interpreter, because the called program would execute it, and this exec would reset the memory
-        // limit. The called program sets a variable for the real interpreter, so this variable is set here.
+        // Start the real interpreter instead of the wrapper, because the wrapper's exec of the interpreter would
+        // reset the memory limit. Set the variable that the wrapper sets for the interpreter.
         Some(file) => {
             environment.push(("__PYVENV_LAUNCHER__".to_owned(), program));
             text(file)?
@@ -163,8 +163,8 @@ fn launch(order: &Order, seatbelt: &SeatbeltOrder, scratch: &Path) -> Result<Lau
 /// The environment variable that lists additional module folders.
 const PYTHON_PATH: &str = "PYTHONPATH";
 
-/// Returns the line with the parameters of the sandbox, and with the module search path for the time after Python has
-/// entered it.
+/// Returns the line with the parameters of the sandbox, and with the module search path that Python uses after it has
+/// entered the sandbox.
 fn instructions(
     order: &Order,
     seatbelt: &SeatbeltOrder,
@@ -185,17 +185,17 @@ fn instructions(
     line
 }
 
-/// Reads a line, which must be `word`. Any other line is the error that stopped the sender. Without such an error, the
-/// result is `ended`.
+/// Reads a line, which must be `word`. Any other line must be the error that stopped the sender, and is returned. If
+/// it is not an error, returns `ended`.
 fn await_word(socket: &UnixStream, word: &[u8], ended: LaunchError) -> Result<(), LaunchError> {
     let mut line = Vec::new();
     while line.len() < ANSWER_BYTES_MAX && !line.ends_with(b"\n") {
         let mut byte = [0];
-        // Read byte by byte, because another reader takes the data after this line.
+        // Read byte by byte, because the next call of this function reads the next line.
         match (&mut &*socket).read(&mut byte) {
             Ok(1..) => line.extend(byte),
             Ok(0) => break,
-            // The process ended without reading all that was sent to it, so no line follows.
+            // The process ended before it had read everything that was sent to it, so no line follows.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(LaunchError::StartLauncher(error.into())),
@@ -238,7 +238,7 @@ impl Run {
             }
             Wait::Unwatched => Report::KILLED,
             Wait::PythonEnded | Wait::AskedToEnd => match status.map(code) {
-                // This supervisor sent SIGKILL, so the signal does not show how the script ended.
+                // This supervisor sent SIGKILL, so the signal does not show why the script ended.
                 Some(KILLED) if was_there => Report::KILLED,
                 Some(KILLED) if self.was_killed_for_memory() => Report::OutOfMemory,
                 Some(code) => Report::Exited(code),
@@ -252,8 +252,8 @@ impl Run {
         self.python.end();
     }
 
-    /// Returns whether the kernel's memory limit probably ended the run. This is assumed if the run used at least half
-    /// of its memory limit, because nothing else here kills it.
+    /// Returns whether the kernel's memory limit probably ended the run. This is assumed if the run used at least
+    /// half of its memory limit, because hardly anything else kills a run.
     fn was_killed_for_memory(&self) -> bool {
         // `RUSAGE_CHILDREN` covers all reaped children, but Python is the only child.
         let most = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| usage.max_rss());
@@ -275,7 +275,8 @@ impl Run {
         let mut control = control.try_clone()?;
         let of_server = events.clone();
         thread::spawn(move || {
-            // The server sends nothing more, so this read returns when the server closes its side.
+            // The server sends nothing more, so this read returns only at end-of-file: the server requests the end,
+            // or died.
             let _ = control.read(&mut [0]);
             let _ = of_server.send(Event::AskedToEnd);
         });
@@ -306,7 +307,7 @@ fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     let (mut bytes, mut inodes) = (0_u64, 0_u64);
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        // Skip a folder that is removed or made unreadable meanwhile, because it cannot be counted.
+        // Skip a folder that the script removed or made unreadable meanwhile, because it cannot be counted.
         let Ok(entries) = fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
             inodes += 1;
@@ -323,7 +324,7 @@ fn is_fuller(folder: &Path, bytes_max: u64, inodes_max: u64) -> bool {
     false
 }
 
-/// Waits until a child has ended, without reaping it. So the child's PID cannot belong to another process yet.
+/// Waits until a child has ended, without reaping it. Until it is reaped, no other process gets its PID.
 fn await_end(python: rustix::process::Pid, events: &SyncSender<Event>) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(python), options) {}
@@ -356,13 +357,13 @@ impl Started {
         rustix::process::Pid::from_child(&self.child)
     }
 
-    /// Kills the process and waits for it. Returns the process's exit status. If it had already ended by itself, this
-    /// is the status of that end.
+    /// Kills the process and waits for it. Returns its exit status. If the process had already ended, the kill does
+    /// not change the status.
     fn end(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             let _ = kill(self.pid, Signal::SIGKILL);
-            // The process cannot have created other processes. If it could, this would kill them, because the process
-            // leads its session.
+            // Also kill the process group, which the process leads. This is a precaution, because the process cannot
+            // create other processes.
             let _ = killpg(self.pid, Signal::SIGKILL);
             self.ended = self.child.wait().ok();
         }

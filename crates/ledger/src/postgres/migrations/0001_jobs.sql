@@ -1,30 +1,30 @@
--- Background jobs, which any replica runs and any replica answers for.
+-- Background jobs. Any replica can run a job, and can report its state.
 CREATE TABLE qwed_mcp.jobs (
     id uuid PRIMARY KEY,
     -- The order of arrival.
     seq bigint GENERATED ALWAYS AS IDENTITY,
-    -- Whose it is; empty where nobody is known.
+    -- The owner. Empty for callers without authentication.
     user_name text NOT NULL,
-    -- 0 waits, 1 runs, 2 has ended.
+    -- 0: waiting, 1: running, 2: ended.
     state smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2),
-    -- How often it was handed out: what runs was handed out and written down before.
+    -- How often a worker has claimed the job. A worker claims a job before it runs the job.
     attempt smallint NOT NULL DEFAULT 0,
-    -- The order of hand-outs.
+    -- The order of claims.
     claim bigint,
-    -- The process that has it, or had it to its end, and what admins call it.
+    -- The last worker that claimed the job, and the worker's name for admins.
     worker uuid,
     worker_name text,
-    -- Until then nobody takes it for lost.
+    -- The time until which other workers must not claim the job again.
     lease timestamptz,
-    -- Somebody wants it to end.
+    -- Whether a client has cancelled the job.
     is_cancelled boolean NOT NULL DEFAULT false,
-    -- What it is run with; nothing of it is kept when it has ended.
+    -- The input of the job. Removed when the job ends.
     script bytea,
     asked_by text,
-    -- The decision that permits it, as JSON.
+    -- The id of the decision that allows the job, and the decision as JSON.
     verification_id text NOT NULL,
     decision text NOT NULL,
-    -- What came of it: JSON, and what was printed and drawn beside it.
+    -- The result as JSON, the output and the pictures.
     result text,
     stdout bytea,
     stderr bytea,

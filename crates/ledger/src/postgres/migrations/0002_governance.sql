@@ -1,10 +1,10 @@
--- Tokens and the audit log, which all replicas share. Times are RFC 3339 in UTC with microseconds: such
--- texts sort as the times do, byte by byte.
+-- Tokens and the audit log, which all replicas share. Times are RFC 3339 in UTC with microseconds, so sorting their
+-- bytes also sorts the times.
 
 CREATE TABLE qwed_mcp.tokens (
-    -- Never used twice: an id that was revoked stays revoked.
+    -- An id is never used twice, so a revoked id stays revoked.
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- SHA-256 of the token's text. The text itself is nowhere.
+    -- SHA-256 of the token's text. The text itself is not stored.
     hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
     user_name text NOT NULL,
     role text NOT NULL CHECK (role IN ('admin', 'user', 'viewer')),
@@ -14,7 +14,7 @@ CREATE TABLE qwed_mcp.tokens (
 );
 
 CREATE TABLE qwed_mcp.audit (
-    -- Whose chain it is in: a chain is of one data folder, and so of one server.
+    -- The name of the replica that owns the chain. Each data folder has one name.
     instance text COLLATE "C" NOT NULL,
     -- 1, 2, 3 and so on in each chain, without gaps.
     seq bigint NOT NULL,
@@ -25,9 +25,9 @@ CREATE TABLE qwed_mcp.audit (
     tool text COLLATE "C" NOT NULL,
     arguments_hash text COLLATE "C",
     outcome text COLLATE "C" NOT NULL,
-    -- A JSON object, of whose text the hash is.
+    -- A JSON object. The hash covers its exact text.
     details text COLLATE "C" NOT NULL,
-    -- The hash of the row before.
+    -- The hash of the previous row.
     previous text COLLATE "C" NOT NULL,
     -- SHA-256 of all other fields as canonical JSON.
     hash text COLLATE "C" NOT NULL,
@@ -40,14 +40,14 @@ CREATE INDEX audit_time ON qwed_mcp.audit (time);
 CREATE INDEX audit_quota ON qwed_mcp.audit (user_name, time)
     WHERE event = 'MCP_TOOL_CALL' AND tool = 'run_pytest' AND outcome = 'ALLOWED';
 
--- The last row of each chain, so that it is seen when the last rows are gone.
+-- The last row of each chain. It reveals the removal of a chain's last rows.
 CREATE TABLE qwed_mcp.audit_heads (
     instance text COLLATE "C" PRIMARY KEY,
     seq bigint NOT NULL,
     hash text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 20);
 
--- Moves the head with each row. It has the owner's rights: nobody else changes a head.
+-- Moves the head with each row. The function has the rights of the owner, because no other role may change a head.
 CREATE FUNCTION qwed_mcp.audit_follows_its_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -71,8 +71,8 @@ BEGIN
 END;
 $$;
 
--- The triggers keep honest programs from mistakes. Who owns the tables can drop them; the hashes are what
--- tells of that.
+-- The triggers prevent mistakes of honest programs. The owner of the tables can drop the triggers. The hashes reveal
+-- changes that follow.
 
 CREATE TRIGGER audit_follows_its_head BEFORE INSERT ON qwed_mcp.audit
     FOR EACH ROW EXECUTE FUNCTION qwed_mcp.audit_follows_its_head();
@@ -85,7 +85,8 @@ CREATE TRIGGER audit_heads_stay BEFORE DELETE ON qwed_mcp.audit_heads
 CREATE TRIGGER audit_heads_are_not_emptied BEFORE TRUNCATE ON qwed_mcp.audit_heads
     FOR EACH STATEMENT EXECUTE FUNCTION qwed_mcp.audit_is_only_appended_to();
 
--- Whatever the defaults grant: other roles append to the log and read it, and make and revoke tokens.
+-- Revokes all other rights, which default privileges may have granted. Other roles may only append to the log and
+-- read it, and create and revoke tokens.
 DO $$
 DECLARE
     kept record;

@@ -1,7 +1,7 @@
--- Narrows what other roles than the owner can do to the tables: a role of servers needs each of them, and should
--- be able to do no more than a server does.
+-- Limits the rights of roles other than the owner. The role of servers uses all tables, but should be able to make
+-- only the changes that a server makes.
 
--- Raises the reason that a trigger names.
+-- Refuses a change, with the reason in the trigger's argument.
 CREATE FUNCTION qwed_mcp.is_refused() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -9,10 +9,10 @@ BEGIN
 END;
 $$;
 
--- Moves the head with each row of the audit log. It has the owner's rights, so it refuses every other table: a
--- role could make a table of its own, put this trigger on it, and so move any head.
--- The hash of a row is of its content, as servers compute it (`AuditRow::content_hash`): one row with another hash
--- would be the end of the chain, for the next row has to name it. A canonical text is in ASCII.
+-- Moves the head with each row of the audit log. The function has the rights of the owner, so it refuses every other
+-- table. Otherwise a role could move any head with a trigger on its own table. The function also checks that the
+-- row's hash is the hash of its content, as in `AuditRow::content_hash`. A wrong hash would break the chain for ever,
+-- because the next row must contain it. Canonical JSON is ASCII.
 CREATE OR REPLACE FUNCTION qwed_mcp.audit_follows_its_head() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -55,7 +55,7 @@ BEGIN
 END;
 $$;
 
--- Triggers call these functions whoever writes to the table; nobody else has to.
+-- Triggers call these functions without this right, and no role needs to call them directly.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA qwed_mcp FROM PUBLIC;
 
 CREATE TRIGGER tokens_are_revoked_once BEFORE UPDATE ON qwed_mcp.tokens FOR EACH ROW
@@ -79,9 +79,9 @@ CREATE TRIGGER jobs_end_once BEFORE UPDATE ON qwed_mcp.jobs FOR EACH ROW
     WHEN (OLD.state = 2)
     EXECUTE FUNCTION qwed_mcp.is_refused('a job that has ended stays as it is');
 
--- Whatever the defaults grant: a role that may change jobs changes what a server changes while one waits, runs
--- and ends. Whose a job is, and which decision permits it, is written once. A role that may make no tokens
--- revokes none either.
+-- Revokes rights that default privileges may have granted. A role with the right to update jobs may update only the
+-- columns that a server changes. The owner of a job and its decision never change. A role that may not create tokens
+-- may not revoke tokens either.
 DO $$
 DECLARE
     granted record;

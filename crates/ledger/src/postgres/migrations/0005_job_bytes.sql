@@ -1,7 +1,7 @@
--- The bytes of output that are kept for each user, so that one user has no more than a share of the disk. The
--- database counts them itself: replicas of an earlier version finish and remove jobs too. Only the triggers count: a
--- role that could write the counts could lock a user out, or give one all of the disk. The functions have the owner's
--- rights for that, so each refuses every other table.
+-- The bytes of stored output of each user, which limit the user to a share of the disk. The database counts the bytes
+-- itself, because replicas of an earlier version also finish and remove jobs. Only the triggers may write the counts:
+-- a role that could write them could lock out a user, or give a user the whole disk. So the functions have the rights
+-- of the owner, and each function refuses every other table.
 
 ALTER TABLE qwed_mcp.jobs ADD COLUMN kept_bytes bigint NOT NULL DEFAULT 0;
 
@@ -24,7 +24,8 @@ BEGIN
 END;
 $$;
 
--- In one order of users, so that two statements that remove jobs at once do not wait for each other for ever.
+-- Locks the counts in the order of the users. This order prevents a deadlock of two statements that remove jobs at
+-- the same time.
 CREATE FUNCTION qwed_mcp.job_bytes_are_removed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -43,7 +44,7 @@ $$;
 CREATE TRIGGER jobs_begin_without_bytes BEFORE INSERT ON qwed_mcp.jobs FOR EACH ROW
     WHEN (NEW.kept_bytes <> 0)
     EXECUTE FUNCTION qwed_mcp.is_refused('a job begins by waiting, without output');
--- Only a statement that finishes one job has output, so each transaction waits for one user at most.
+-- Only the statement that finishes a job adds output, so each transaction waits for at most one user's count.
 CREATE TRIGGER job_bytes_are_added BEFORE UPDATE ON qwed_mcp.jobs FOR EACH ROW
     WHEN (OLD.state < 2 AND NEW.state = 2
         AND (NEW.stdout IS NOT NULL OR NEW.stderr IS NOT NULL OR NEW.pictures IS NOT NULL))
@@ -52,10 +53,10 @@ CREATE TRIGGER job_bytes_are_removed AFTER DELETE ON qwed_mcp.jobs
     REFERENCING OLD TABLE AS removed FOR EACH STATEMENT
     EXECUTE FUNCTION qwed_mcp.job_bytes_are_removed();
 
--- As for the other functions of triggers: nobody has to call them.
+-- Triggers call these functions without this right, and no role needs to call them directly.
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA qwed_mcp FROM PUBLIC;
 
--- What the owner has granted on all tables to come, as deploy/postgres.sql does.
+-- Revokes rights that default privileges have granted on the new table, as in deploy/postgres.sql.
 DO $$
 DECLARE
     grantee oid;

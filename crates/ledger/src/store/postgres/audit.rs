@@ -1,4 +1,4 @@
-//! Queries of the audit log. `writer` appends to it.
+//! Queries of the audit log. The module `writer` appends rows.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -36,7 +36,7 @@ const OF_RUN: &str = "SELECT instance, seq, time, run_id, event, user_name, tool
     outcome, details, previous, hash FROM qwed_mcp.audit WHERE run_id = $1 \
     ORDER BY time, instance, seq LIMIT $2";
 
-/// Returns SQL that appends a row and rolls it back. The row is in a chain of its own, so it blocks no replica. The
+/// Returns SQL that appends a row and rolls it back. The row is in a separate chain, so it blocks no replica. The
 /// texts contain no quotation marks, so they need no escaping.
 fn rehearsal() -> String {
     let row = AuditRow {
@@ -273,7 +273,7 @@ async fn verify(database: &Database, known: &[AuditHash]) -> Result<AuditVerific
     Ok(AuditVerification::of_instances(walks, table, unfinished, database))
 }
 
-/// Follows all rows, chain after chain.
+/// Verifies all rows, and returns the state of each chain.
 async fn walk(
     transaction: &Transaction<'_>,
     known: &[AuditHash],

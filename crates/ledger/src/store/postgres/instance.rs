@@ -1,4 +1,5 @@
-//! Provides the name of a replica among the replicas that share a database. The name is in the replica's data folder.
+//! Provides the name of a replica, which distinguishes the replicas that share a database. The name is stored in the
+//! replica's data folder.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
@@ -14,7 +15,7 @@ use super::super::error::StoreError;
 /// The file in the data folder that contains the replica's name.
 const FILE_NAME: &str = "instance-id";
 
-/// Reads the name of the replica, and creates the name if there is none yet.
+/// Reads the name of the replica. Creates the name if the replica has none yet.
 pub(super) fn instance(folder: &Path) -> Result<Uuid, StoreError> {
     let create_folder =
         |source| StoreError::CreateFolder { folder: folder.to_owned(), source: Arc::new(source) };
@@ -44,8 +45,8 @@ fn failed(file: &Path, source: io::Error) -> StoreError {
     StoreError::Instance { file: file.to_owned(), source: Arc::new(source) }
 }
 
-/// Writes a name to a temporary file, and moves the file to its place. If another process has moved its file there
-/// before, the name in that file is kept.
+/// Writes a name to a temporary file, and renames the temporary file to `file`. If another process has created `file`
+/// meanwhile, keeps the name in it.
 fn create(folder: &Path, file: &Path) -> io::Result<()> {
     let mut draft = tempfile::Builder::new().prefix(".instance-").tempfile_in(folder)?;
     writeln!(draft, "{}", Uuid::new_v4())?;

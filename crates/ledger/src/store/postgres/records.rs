@@ -1,4 +1,4 @@
-//! Rows of the table of tokens, as they are read.
+//! Parses rows of the table of tokens.
 
 use std::str::FromStr;
 
@@ -12,7 +12,6 @@ use crate::tokens::{TokenId, TokenRecord};
 pub(super) const ALL_TOKENS: &str = "SELECT id, user_name, role, created, expires, revoked, hash \
     FROM qwed_mcp.tokens ORDER BY id";
 
-/// Reads the record of a token from a row.
 pub(super) fn record(row: &Row) -> Result<TokenRecord, StoreError> {
     let optional = |column| {
         let text: Option<&str> = value(row, column)?;

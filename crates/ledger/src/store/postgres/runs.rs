@@ -126,8 +126,8 @@ impl RunLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Returns the next ends of this replica's runs after row `after`: the run id, the details and the row number of
-    /// each.
+    /// Returns the next rows after row `after` in which runs of this replica ended. Each result is a run id, the
+    /// details, and the row's number.
     fn ends_after(&self, after: i64) -> Result<Vec<(String, String, i64)>, StoreError> {
         let own = self.instance.clone();
         self.ask(move |session| {

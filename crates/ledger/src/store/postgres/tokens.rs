@@ -1,4 +1,4 @@
-//! Queries of the table of tokens. `writer` changes it.
+//! Queries of the table of tokens. The module `writer` changes the table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const LAST_USES: &str = "SELECT token, max(time) FROM ( \
 
 impl TokenStore for PostgresStore {
     fn record_older_tokens(&self) -> Result<(), StoreError> {
-        // In this database, tokens have had rows from the beginning.
+        // In this database, every token has rows in the audit log.
         Ok(())
     }
 

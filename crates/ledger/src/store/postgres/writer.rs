@@ -1,8 +1,8 @@
 //! The single writer of a replica. It writes the jobs of all calls of this process, in their order.
 //!
-//! A commit waits for the database's disk, so all jobs that wait at that moment share one commit. Such a group is
-//! written completely or not at all. Changes of tokens, and counts of a user's runs, are serialized across replicas by
-//! advisory locks that end with the transaction.
+//! All waiting jobs are written as one group with one commit, because a commit waits for the database's disk. A group
+//! is written completely or not at all. Advisory locks serialize changes of tokens, and counts of a user's runs,
+//! across replicas. The locks end with the transaction.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,9 +23,10 @@ use crate::store::error::StoreError;
 use crate::store::pending::Reply;
 use crate::tokens::{NewToken, Replaced, Replacement, Revoked, TokenId, TokenRecord};
 
-/// The maximum number of jobs in one transaction. As many calls can be in flight.
+/// The maximum number of jobs in one transaction. It equals the maximum number of calls in flight.
 const GROUP_MAX: usize = 256;
-/// The time limit for writing a group, for a network that drops packets. The statements have shorter timeouts.
+/// The time limit for writing a group. It is reached if the network drops packets; the timeouts of statements are
+/// shorter.
 const GROUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The advisory lock for changes of tokens. Transactions take this lock first, then [`LOCK_USER`], then [`LOCK_CHAIN`].
@@ -70,7 +71,7 @@ pub(super) enum Job {
     RevokeToken(TokenId, Slot<Revoked>),
 }
 
-/// The result of a job, and the sender for it. The result is sent after the commit.
+/// The result of a job, and the sender for this result. The result is sent after the commit.
 #[derive(Debug)]
 pub(super) struct Slot<T> {
     done: Option<T>,
@@ -174,8 +175,8 @@ pub(super) async fn write_all(
     }
 }
 
-/// Writes a group. Retries once if the connection was lost before the commit, because then nothing was written. If the
-/// connection was lost during the commit, the result is unknown, so this fails.
+/// Writes a group. Retries once if the connection was lost before the commit, because then nothing was written. Fails
+/// if the connection was lost during the commit, because the result is then unknown.
 async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result<(), StoreError> {
     let written = match write_group(database, own, group).await {
         Err(NotWritten { error, was_to_be_confirmed: false }) if is_lost_connection(&error) => {
@@ -187,8 +188,8 @@ async fn write(database: &Database, own: &OwnChain, group: &mut [Job]) -> Result
     written.map_err(|not_written| not_written.error)
 }
 
-/// The reason why a group was not written, or may not have been written. `was_to_be_confirmed` is whether the commit
-/// failed.
+/// The reason why a group was not written, or may not have been written. `was_to_be_confirmed` is `true` if the
+/// commit itself failed.
 struct NotWritten {
     error: StoreError,
     was_to_be_confirmed: bool,
@@ -227,7 +228,7 @@ async fn write_group(
     chain.flush().await?;
     drop(chain);
     transaction.commit().await.map_err(|source| NotWritten {
-        // If the database itself reports the error, nothing was written.
+        // Do not retry, because the commit may have succeeded if the connection was lost.
         was_to_be_confirmed: true,
         error: DatabaseError::Statement(source).into(),
     })
@@ -252,7 +253,7 @@ impl Statements {
     }
 }
 
-/// The chain of a replica. The transaction holds the lock for appends to it.
+/// The chain of a replica, during a transaction that has the lock for appends to this chain.
 struct Chain<'t> {
     transaction: &'t Transaction<'t>,
     statements: &'t Statements,
@@ -300,7 +301,7 @@ impl<'t> Chain<'t> {
 
     fn append_one(&mut self, entry: &AuditEntry, time: String) {
         self.seq += 1;
-        // A client may choose a name with a NUL character, which PostgreSQL does not store. Replace it.
+        // A client may choose a tool name with NUL characters. Replace them, because PostgreSQL does not store them.
         let tool = entry.tool.replace('\0', "\u{FFFD}");
         let entry = AuditEntry { tool, ..entry.clone() };
         let row =

@@ -194,13 +194,14 @@ fn for_each_after(
     Ok(())
 }
 
-/// Returns a text for bytes that are not valid UTF-8. It differs from every text that was hashed, so the chain reveals
-/// it.
+/// Returns a text for a value that is not a valid text. The result differs from the original text, so verification
+/// finds that the row's hash is wrong.
 fn no_text(bytes: &[u8]) -> String {
     format!("{}{}", char::REPLACEMENT_CHARACTER, String::from_utf8_lossy(bytes))
 }
 
-/// Reads a text, even if the value was replaced by another type. The chain reveals such a change.
+/// Reads a text, even if a value of another type has replaced the text. Verification of the chain reveals such a
+/// change.
 pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     Ok(optional_text(row, column)?.unwrap_or_default())
 }

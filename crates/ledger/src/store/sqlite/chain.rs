@@ -6,7 +6,7 @@ use rusqlite::{Transaction, params};
 use crate::audit::AuditPlace;
 use crate::audit::{AuditEntry, AuditRow, time_text};
 
-/// Appends entries, and returns the place of the last row.
+/// Appends entries, and returns the number and the hash of the last row.
 pub(super) fn append(
     transaction: &Transaction<'_>,
     entries: &[AuditEntry],

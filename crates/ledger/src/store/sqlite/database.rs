@@ -13,7 +13,7 @@ const DAMAGE_MAX: usize = 20;
 
 /// Checks the whole file, and returns its flaws.
 pub(super) fn flaws(store: &SqliteStore) -> Result<DatabaseFlaws, StoreError> {
-    // Use a separate transaction, because a transaction that has found damage cannot be committed.
+    // Use a separate transaction, because damage must not prevent the comparison of the schema.
     let damage = match store.read(damage) {
         // The damage stopped the check, so the error is the only known defect.
         Err(StoreError::Damaged { source, .. }) => vec![source.to_string()],
@@ -29,7 +29,7 @@ fn damage(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
-/// The objects of a schema: the SQL of each, by its type and name.
+/// The objects of a schema. The keys are the type and the name of an object, the values are its SQL.
 type Objects = BTreeMap<(String, String), String>;
 
 fn schema_differences(transaction: &Transaction<'_>) -> rusqlite::Result<Vec<String>> {
@@ -56,7 +56,8 @@ fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
         let sql: Option<String> = row.get(2)?;
         Ok(((row.get(0)?, row.get(1)?), statement(&sql.unwrap_or_default())))
     })?;
-    // Skip SQLite's internal objects, such as statistics. Skip no trigger, because SQLite never creates one.
+    // Skip SQLite's internal objects, such as statistics. Keep every trigger, because SQLite itself never creates a
+    // trigger.
     let is_internal = |kind: &str, name: &str| kind != "trigger" && name.starts_with("sqlite_");
     let objects = objects.collect::<rusqlite::Result<Vec<((String, String), String)>>>()?;
     Ok(objects.into_iter().filter(|((kind, name), _)| !is_internal(kind, name)).collect())

@@ -13,7 +13,7 @@ use crate::store::error::StoreError;
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'/');
 
 impl SqliteStore {
-    /// Opens the store in `folder` for reading, even if it is not writable.
+    /// Opens the store in `folder` for reading, even if its files are not writable.
     pub(crate) fn open_to_read(folder: &Path) -> Result<Self, StoreError> {
         // Do not check permissions here, because reading another user's copy is harmless.
         match Self::open_whosever(folder) {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::store::error::SCHEMA_VERSION;
 
-    /// Creates and closes a store, in a folder with a name that contains characters with a special meaning in a URI.
+    /// Creates and closes a store. The name of its folder contains characters that have a special meaning in a URI.
     fn folder() -> (TempDir, PathBuf) {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("a?mode=rw&b#c%20 \u{e9}");

@@ -1,9 +1,9 @@
 -- The store of the governed tools, version 1. Times are RFC 3339 in UTC with microseconds.
 
 CREATE TABLE tokens (
-    -- Never used twice: an id that was revoked stays revoked.
+    -- An id is never used twice, so a revoked id stays revoked.
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    -- SHA-256 of the token's text. The text itself is nowhere.
+    -- SHA-256 of the token's text. The text itself is not stored.
     hash BLOB NOT NULL UNIQUE CHECK (length(hash) = 32),
     user TEXT NOT NULL,
     role TEXT NOT NULL CHECK (role IN ('admin', 'user', 'viewer')),
@@ -24,7 +24,7 @@ CREATE TABLE audit (
     outcome TEXT NOT NULL,
     -- A JSON object.
     details TEXT NOT NULL,
-    -- The hash of the row before.
+    -- The hash of the previous row.
     previous TEXT NOT NULL,
     -- SHA-256 of all other fields as canonical JSON.
     hash TEXT NOT NULL
@@ -32,7 +32,7 @@ CREATE TABLE audit (
 
 CREATE INDEX audit_run ON audit (run_id, event);
 
--- The last row, so that it is seen when the last rows are gone.
+-- The last row. It reveals the removal of the last rows.
 CREATE TABLE audit_head (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL,
@@ -42,8 +42,8 @@ CREATE TABLE audit_head (
 INSERT INTO audit_head (one, seq, hash)
 VALUES (1, 0, '0000000000000000000000000000000000000000000000000000000000000000');
 
--- The triggers keep honest programs from mistakes. Who can write the file can drop them; the hashes
--- are what tells of that.
+-- The triggers prevent mistakes of honest programs. A user with write access to the file can drop the triggers. The
+-- hashes reveal changes that follow.
 
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
 BEGIN

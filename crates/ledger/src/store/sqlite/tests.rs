@@ -151,8 +151,7 @@ fn a_connection_is_kept_until_a_group_fails() {
     let look = || store.write(|connection| connection.execute_batch("SELECT * FROM temp.kept"));
     store.write(|connection| connection.execute_batch("CREATE TEMP TABLE kept (a)")).unwrap();
     look().unwrap();
-    // This ends the transaction of the group. The state of the connection is unknown then, so it must not be used
-    // again.
+    // This statement ends the transaction of the group, so the store must open a new connection.
     store.write(|connection| connection.execute_batch("ROLLBACK")).unwrap_err();
     look().unwrap_err();
     touch(&store).unwrap();

@@ -1,7 +1,7 @@
 //! The single writer of an embedded store. It writes the jobs of all calls of this process, in their order.
 //!
-//! A commit waits for the disk, so one thread writes all waiting jobs in one transaction, and answers after the commit.
-//! A lock file lets processes take turns.
+//! One thread writes all waiting jobs as one group in one transaction, because each commit waits for the disk. The
+//! thread sends the results after the commit. A lock file lets processes take turns.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -26,7 +26,7 @@ pub(super) const TURNSTILE: &str = "governance.lock";
 /// The name of SQLite's write-ahead log.
 pub(super) const LOG: &str = "governance.db-wal";
 
-/// The maximum number of jobs in one transaction. As many calls can be in flight.
+/// The maximum number of jobs in one transaction. It equals the maximum number of calls in flight.
 pub(super) const GROUP_MAX: usize = 256;
 
 /// The writer of a store. Its thread starts with the first job.
@@ -95,7 +95,7 @@ impl Writer {
         Self { file, thread: Mutex::new(None) }
     }
 
-    /// Appends `work` to the queue. It is written completely or not at all.
+    /// Appends `work` to the queue. Its changes are written completely or not at all.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -153,7 +153,8 @@ fn write_group(
     group: &mut [Box<dyn Job>],
 ) -> Result<(), StoreError> {
     file.check()?;
-    // The write-ahead log contains commits that are not in the database file yet. If it was replaced, these are lost.
+    // The write-ahead log contains commits that are not in the database file yet. If the log was replaced, these
+    // commits are lost.
     let log_path = file.path.with_file_name(LOG);
     if log.is_some() && identity(&log_path) != *log {
         return Err(StoreError::Replaced { file: log_path });
@@ -198,7 +199,7 @@ fn wait_in_line(file: &StoreFile) -> Result<File, StoreError> {
 }
 
 fn open_turnstile(path: &PathBuf) -> io::Result<File> {
-    // Do not follow a symlink. Do not truncate, because the file is always empty.
+    // Reject a symlink, and do not block on a FIFO. Do not truncate, because this program never writes to the file.
     let no_link = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
     OpenOptions::new()
         .write(true)

@@ -206,7 +206,7 @@ fn only_regular_files_are_replaced() {
     assert!(Path::new("/dev/null").metadata().unwrap().file_type().is_char_device());
     drop(socket);
 
-    // The write must replace the target of a symlink, and keep the symlink itself.
+    // The write must replace the target of a symlink, and not the symlink.
     fs::create_dir(at("kept")).unwrap();
     fs::write(at("kept/bill"), "old").unwrap();
     symlink("kept/bill", at("link.cdx.json")).unwrap();

@@ -93,7 +93,6 @@ const CHANGES_FIRST: &[&str] = &[
     "operator.setitem",
 ];
 
-/// Calls.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn expression_of_call(&mut self, call: &'a ExprCall) -> Id {
         let is_unused = std::mem::take(&mut self.is_unused);
@@ -128,13 +127,13 @@ impl<'a> Interpreter<'a, '_> {
         arguments
     }
 
-    /// Returns the places of the arguments that a call may change.
+    /// Returns the indices of the arguments that a call may change.
     pub(super) fn changed_by(&self, function: Id, arguments: &[Id]) -> Vec<usize> {
         match self.values.path_of(function) {
             Some(path) if is_listed(&path, CHANGES_FIRST) => vec![0],
             Some(_) => Vec::new(),
             None => match self.values.node(function) {
-                // A class of the script may keep its arguments, but a call of the class does not change them.
+                // A class of the script may store its arguments, but a call of the class does not change them.
                 Node::Class(_) => Vec::new(),
                 Node::Function(place) => self.parameters_changed(*place),
                 _ => (0..arguments.len()).collect(),
@@ -142,14 +141,14 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the places of the parameters that a function of the script may change.
+    /// Returns the indices of the parameters that a function of the script may change.
     pub(super) fn parameters_changed(&self, place: usize) -> Vec<usize> {
         let Some(Closure { function: Callable::Function(function), .. }) = self.closures.get(place)
         else {
             return Vec::new();
         };
         let Changes { names, bound, .. } = Changes::of(&[&function.body], self.work);
-        // A parameter that is bound again is usually a copy.
+        // A parameter that the function binds again usually refers to a copy.
         let changed: HashSet<&str> = names.difference(&bound).copied().collect();
         let parameters = function.parameters.iter_non_variadic_params().enumerate();
         parameters
@@ -180,7 +179,7 @@ impl<'a> Interpreter<'a, '_> {
         let object =
             self.values.operands(function, Op::Attribute(name)).and_then(|of| of.first().copied());
         let Some(object) = object else {
-            // An attribute of an object of the script that is a function.
+            // The attribute of the script's object has a function as its value.
             return self.call_value(function, arguments);
         };
         if let Some(value) = self.call_of_method(object, name, function, arguments) {
@@ -189,7 +188,7 @@ impl<'a> Interpreter<'a, '_> {
         if let Some(value) = self.known_method(&attribute.value, object, name, arguments) {
             return value;
         }
-        // A method is called for its effect, or for its result.
+        // A method with an unused result is called for its effect.
         let is_pure = !(is_unused || CHANGING_METHODS.contains(&name))
             || !self.is_mutable(object)
             || is_temporary(&attribute.value);
@@ -233,12 +232,12 @@ impl<'a> Interpreter<'a, '_> {
                 self.replace(object, merged);
                 Some(self.values.add(Node::None))
             }
-            // Another form of zero is zero.
+            // Another form of zero is also zero.
             (
                 "expand" | "simplify" | "evalf" | "n" | "doit" | "removeO" | "trigsimp" | "factor",
                 _,
             ) if self.values.operands(object, Op::Zero).is_some() => Some(object),
-            // Substituting a symbol in itself gives the value.
+            // `x.subs(x, value)` returns `value`.
             ("subs", [symbol, value]) if *symbol == object => Some(*value),
             ("pop" | "reset", _) if self.values.type_of(object) == Type::Solver => {
                 self.constraints = None;
@@ -282,7 +281,7 @@ impl<'a> Interpreter<'a, '_> {
                 }
                 self.fresh()
             }
-            // A class that a call has made.
+            // The function is a class that a call has created, for example of `namedtuple`.
             Node::Op(Op::Call, _) if self.judge().makes_class(function) => {
                 self.values.op(Op::Call, [&[function], arguments].concat())
             }
@@ -337,7 +336,7 @@ impl<'a> Interpreter<'a, '_> {
             ("set", []) => return self.values.op(Op::Set, []),
             _ => {}
         }
-        // Functions of the script that are passed on may be called.
+        // The called function may call the script's functions among its arguments.
         for argument in arguments {
             if let Node::Function(place) = self.values.node(*argument) {
                 let place = *place;
@@ -366,7 +365,8 @@ impl<'a> Interpreter<'a, '_> {
 
     pub(super) fn call_of_function(&mut self, place: usize, id: Id, arguments: &[Id]) -> Id {
         let Some(closure) = self.closures.get(place).copied() else { return self.fresh() };
-        // The result of a function of literals is computed.
+        // Literal arguments become fields, so that the result counts as computed. Only a function with a check gets
+        // literals.
         let has_check = match closure.function {
             Callable::Function(function) => self.has_check(function.range()),
             Callable::Lambda(..) => false,
@@ -416,7 +416,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Makes the names outside of a function that it binds or changes unknown.
+    /// Gives unknown values to the outer names that a function binds or changes.
     fn forget_effects(&mut self, function: &'a StmtFunctionDef) {
         let Changes { names, bound, globals, .. } = Changes::of(&[&function.body], self.work);
         let mut own: HashSet<&str> = bound.difference(&globals).copied().collect();
@@ -430,7 +430,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns whether a call of a function may reach a check: the function has one, or calls another function.
+    /// Returns whether a function contains a check, or calls a function by name that may reach a check.
     pub(super) fn may_check(&self, function: &'a StmtFunctionDef) -> bool {
         self.has_check(function.range()) || calls_names(&function.body, self.work)
     }
@@ -446,7 +446,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 
     /// Follows the body of a function with these values of its parameters. Other parameters are unknown. Returns the
-    /// value that the function returns, if its last statement returns it.
+    /// value of the last `return` statement that was reached.
     pub(super) fn follow(
         &mut self,
         closure: Closure<'a>,
@@ -508,7 +508,7 @@ impl<'a> Interpreter<'a, '_> {
         self.in_frame(around, names, |it| Some(it.expression(body)))
     }
 
-    /// Follows a function in a frame of its own. Parameters that are not in `names` are unknown.
+    /// Follows a function in a new frame. Parameters that are not in `names` get unknown values.
     fn in_frame_of<T>(
         &mut self,
         function: &'a StmtFunctionDef,
@@ -542,7 +542,7 @@ impl<'a> Interpreter<'a, '_> {
         done
     }
 
-    /// Returns the values of a function's parameters in a call; `None` if they cannot be matched.
+    /// Returns the values of a function's parameters in a call; `None` if the arguments do not match the parameters.
     pub(super) fn bind_arguments(
         &mut self,
         parameters: Option<&'a Parameters>,
@@ -581,8 +581,8 @@ impl<'a> Interpreter<'a, '_> {
         Some(bound)
     }
 
-    /// Returns the truth value of a condition. A proof from contradictory premises proves nothing, and neither does a
-    /// model of constraints that hold for all values.
+    /// Returns the truth value of a condition. Recognizes Z3's proofs from contradictory premises, and models of
+    /// constraints that hold for all values. Neither proves anything.
     pub(super) fn premised(&self, condition: Id) -> Truth {
         let judge = self.judge();
         let constraints = self.constraints.as_deref().unwrap_or_default();
@@ -610,7 +610,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns whether a body consists of assignments, and of one `return` at its end.
+/// Returns whether a body consists of assignments, definitions, `print` and branches of these, with a `return` only at
+/// the end.
 fn is_straight(body: &[Stmt]) -> bool {
     body.iter().enumerate().all(|(place, stmt)| match stmt {
         Stmt::Assign(_)
@@ -639,7 +640,7 @@ fn is_straight(body: &[Stmt]) -> bool {
     })
 }
 
-/// Returns whether a body consists of assignments, and of branches that all return.
+/// Returns whether a body consists of straight statements and of branches that all return.
 fn is_branching(body: &[Stmt]) -> bool {
     let Some(at) = body.iter().position(|stmt| matches!(stmt, Stmt::If(_))) else { return false };
     let (before, rest) = body.split_at(at);
@@ -663,7 +664,7 @@ fn is_pure(function: &StmtFunctionDef, work: &Work) -> bool {
     !function.is_async && flags::is_pure(&function.body, work, &|path| is_listed(path, IMPURE))
 }
 
-/// Returns whether an expression is the result of a call, so that no name refers to it.
+/// Returns whether an expression is the result of a call, so that no name refers to the object.
 fn is_temporary(expr: &Expr) -> bool {
     matches!(expr, Expr::Call(call) if !matches!(&*call.func, Expr::Attribute(_)) || {
         let Expr::Attribute(attribute) = &*call.func else { return false };

@@ -9,12 +9,11 @@ use super::super::CheckKind;
 use super::super::values::{Id, Node, Op};
 use super::Interpreter;
 
-/// Functions that are zero, false or empty for an empty collection.
+/// Functions that return zero, false or an empty collection for an empty collection.
 const COUNTING: &[&str] = &["bool", "frozenset", "len", "list", "set", "sorted", "sum", "tuple"];
 
-/// Collections that checks are about.
 impl Interpreter<'_, '_> {
-    /// Notes the collection that the condition of a check is about, if the condition holds for an empty one.
+    /// Records the collection that a check is about, if the check holds for an empty collection.
     pub(super) fn note_elements(&mut self, range: TextRange, condition: Id) {
         let place = self.places.get(&range.start()).copied();
         let Some(place) = place.filter(|place| self.conditions.get(*place) == Some(&range)) else {
@@ -29,15 +28,16 @@ impl Interpreter<'_, '_> {
         }
     }
 
-    /// Returns the expression that a run evaluates for each element on which a condition depends. The condition must
-    /// hold if there are no elements. `holds` is whether the check needs the condition to be true.
+    /// Returns the expression that a run evaluates for each element of the collection that a condition is about.
+    /// Returns `None` unless the check holds for an empty collection. `holds` is true if the check requires a true
+    /// condition.
     pub(super) fn collection_of(&self, condition: Id, holds: bool) -> Option<TextRange> {
         let values = &self.values;
         let (mut condition, mut holds) = (condition, holds);
         while let Some([of]) = values.operands(condition, Op::Not) {
             (condition, holds) = (*of, !holds);
         }
-        // A violation that is not found: the elements that the comprehension takes count.
+        // The comprehension searches for violations, so the elements that it reads count.
         let taken = |id: Id| {
             let mut of = id;
             for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Numbers the values of expressions.
+//! Assigns numbers to the values of expressions.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -11,7 +11,6 @@ use ruff_text_size::Ranged as _;
 use super::super::values::{Id, Node, Of, Op, Type};
 use super::{Callable, Interpreter, LEVEL_MAX};
 
-/// Expressions.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn expression(&mut self, expr: &'a Expr) -> Id {
         self.work.spend(1);
@@ -147,7 +146,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns a value for the conversion and the format of a part of an f-string.
+    /// Returns a value for the conversion and the format of a replacement field of an f-string.
     fn format_of(&mut self, part: &InterpolatedElement) -> Id {
         let Some(format) = &part.format_spec else {
             return self.values.add(Node::Text(format!("{:?}", part.conversion).into()));
@@ -176,10 +175,10 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the value of an integer that does not have 32 bits.
+    /// Returns the value of an integer that does not fit in 32 bits.
     fn large_number(&mut self, digits: &str) -> Id {
         match digits.parse::<f64>() {
-            // Up to 15 digits, a number has an exact representation.
+            // A float represents an integer of at most 15 digits exactly.
             Ok(number) if digits.len() <= 15 => {
                 self.values.add(Node::Number(number.to_bits(), true))
             }
@@ -325,7 +324,7 @@ impl<'a> Interpreter<'a, '_> {
         id
     }
 
-    /// Returns whether a value is a key of a dictionary in a loop over it.
+    /// Returns whether a value is the key in a loop over the dictionary `of`.
     fn is_key_of(&self, key: Id, of: Id) -> bool {
         let of = self.values.original(of);
         let pair = match self.values.operands(key, Op::Item) {
@@ -372,16 +371,16 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns a value for any element of an iterable. The number distinguishes loops.
+    /// Returns a value that stands for any element of an iterable. `number` identifies the loop.
     pub(super) fn any_element(&mut self, iterable: Id, number: u32) -> Id {
         let iterable = self.values.original(iterable);
         let element = self.values.op(Op::Element(number), [iterable]);
         if let Some((object, "items", [])) = self.values.method(iterable) {
-            // A pair of a key, and the value at that key.
+            // The element is a pair of a key and a value.
             if let Some([key, value, ..]) =
                 self.values.operands(object, Op::Comprehension(Of::Dict))
             {
-                // The same element of the comprehension makes both.
+                // The same element of the comprehension gives the key and the value.
                 let pair = [*key, *value];
                 return self.values.op(Op::Tuple, pair);
             }
@@ -410,7 +409,7 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns the last one of the conditions that a condition combines with `and`: the claim after its premises.
+/// Returns the last operand if a condition is an `and`: the claim after its premises.
 fn last_condition(test: &Expr) -> &Expr {
     match test {
         Expr::BoolOp(it) if it.op == BoolOp::And => it.values.last().unwrap_or(test),

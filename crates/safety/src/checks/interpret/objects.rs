@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
 use super::super::values::{Id, Node, Op};
 use super::{Callable, Interpreter};
 
-/// How a function of a class is called.
+/// How a script uses a function of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Method,
@@ -15,9 +15,7 @@ enum Kind {
     Other,
 }
 
-/// Objects.
 impl<'a> Interpreter<'a, '_> {
-    /// Returns the value of an attribute.
     pub(super) fn attribute(&mut self, object: Id, name: &'a str) -> Id {
         let object = self.values.original(object);
         if let Node::Op(Op::OneOf(number), all) = self.values.node(object) {
@@ -57,7 +55,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the function of a class, by its name and the place of its closure.
+    /// Returns a function of a class: how it is called, its definition, and the index of its closure.
     fn function_of(&self, class: usize, name: &str) -> Option<(Kind, &'a StmtFunctionDef, usize)> {
         let class: &'a StmtClassDef = self.classes.get(class).copied()?;
         self.work.spend(1 + class.body.len() / 4);
@@ -72,7 +70,7 @@ impl<'a> Interpreter<'a, '_> {
         Some((kind_of(function), function, place))
     }
 
-    /// Calls a method of an object or a class of the script, if it is known.
+    /// Calls a method of an object or a class of the script, if the method is known.
     pub(super) fn call_of_method(
         &mut self,
         object: Id,
@@ -187,7 +185,7 @@ impl<'a> Interpreter<'a, '_> {
         Some(copy)
     }
 
-    /// Binds an attribute of the object that is being created. Returns whether it did so.
+    /// Binds an attribute of the object that is being created. Returns whether the attribute was bound.
     pub(super) fn bind_attribute(&mut self, object: &'a Expr, name: &'a str, value: Id) -> bool {
         let Some(constructed) = self.constructed else { return false };
         if self.expression(object) != constructed || self.is_changed_attribute(name) {
@@ -198,15 +196,15 @@ impl<'a> Interpreter<'a, '_> {
         true
     }
 
-    /// Returns the value of a field. A literal in a field was passed on by a constructor, so that a comparison of fields
-    /// does more than to compare literals.
+    /// Marks a literal as the value of a field or a parameter, so that a comparison with it does not count as a
+    /// comparison of literals. Returns other values unchanged.
     pub(super) fn field(&mut self, value: Id) -> Id {
         let is_number = self.values.literal(value).is_some()
             || matches!(self.values.node(value), Node::Text(_));
         if is_number { self.values.op(Op::Field, [value]) } else { value }
     }
 
-    /// Returns whether a statement assigns the attribute of any object outside of the first level of `__init__`.
+    /// Returns whether the script assigns an attribute with this name, other than directly in the body of `__init__`.
     fn is_changed_attribute(&mut self, name: &str) -> bool {
         let (body, work) = (self.body, self.work);
         let changed = self

@@ -1,4 +1,5 @@
-//! Finds assertion functions that the script replaces by other functions, and judges whether these can fail.
+//! Finds assertion functions that the script replaces by other functions, and judges whether the replacements can
+//! fail.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -8,7 +9,7 @@ use super::super::flags::Failures;
 use super::super::values::{Id, Node};
 use super::{CALLS_MAX, Callable, Interpreter};
 
-/// The function that stands for a mock without a side effect.
+/// The default replacement of `unittest.mock.patch`: a mock without a side effect.
 const MOCK: &str = "unittest.mock.Mock";
 
 /// Methods of collections, texts and loggers. They do not raise an exception on purpose.
@@ -17,9 +18,9 @@ const QUIET_METHODS: &[&str] = &[
     "log", "update", "values", "warning", "write",
 ];
 
-/// Replaced functions.
 impl<'a> Interpreter<'a, '_> {
-    /// Notes that the script gives a function or a method another value. The name of a method starts with a dot.
+    /// Records that the script replaces a function or a method by another value. The path of a method starts with a
+    /// dot.
     pub(super) fn replace_function(&mut self, path: &str, value: Id) {
         if let Some((class, method)) = path.rsplit_once('.')
             && class.starts_with("unittest.")
@@ -29,7 +30,7 @@ impl<'a> Interpreter<'a, '_> {
         self.replaced_functions.insert(path.to_owned(), value);
     }
 
-    /// Notes that a call of `setattr` or of `unittest.mock.patch` replaces an assertion function.
+    /// Records that a call of `setattr` or of `unittest.mock.patch` replaces an assertion function.
     pub(super) fn replace_by_call(&mut self, function: &str, target: Id, more: &[Id]) {
         let text = |id: Id| match self.values.node(id) {
             Node::Text(text) => Some(text.to_string()),
@@ -48,7 +49,7 @@ impl<'a> Interpreter<'a, '_> {
         }
     }
 
-    /// Returns the value that the script has given an assertion function; `None` if it has not replaced the function.
+    /// Returns the value by which the script replaces an assertion function, if it does so.
     pub(super) fn replacement(&mut self, assertion: &'a Expr) -> Option<Id> {
         let function = self.expression(assertion);
         let replaced = match self.values.path_of(function) {
@@ -64,8 +65,8 @@ impl<'a> Interpreter<'a, '_> {
         self.replaced_functions.get(&replaced).copied()
     }
 
-    /// Returns whether a call of a function may end in an exception that the function raises on purpose. An unknown
-    /// function may.
+    /// Returns whether a call of a function may end in an exception that the function raises on purpose. Returns true
+    /// for an unknown function.
     pub(super) fn may_fail(&mut self, function: Id) -> bool {
         self.may_fail_within(function, CALLS_MAX)
     }
@@ -79,7 +80,7 @@ impl<'a> Interpreter<'a, '_> {
             return path_may_fail(&path);
         }
         if let Some((path, arguments)) = self.values.call(function) {
-            // A mock with arguments may have a side effect.
+            // A mock that is created with arguments may have a side effect.
             return !(path.starts_with("unittest.mock.") && arguments.is_empty());
         }
         let Node::Function(place) = self.values.node(function) else { return true };
@@ -111,8 +112,8 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns whether a function that the script does not define may raise an exception on purpose: assertion functions and
-/// exits.
+/// Returns whether a function that the script does not define may raise an exception on purpose. Only assertion
+/// functions and exits do so.
 fn path_may_fail(path: &str) -> bool {
     let name = path.rsplit('.').next().unwrap_or(path);
     name.starts_with("assert") || matches!(name, "_exit" | "exit" | "fail" | "quit" | "raises")

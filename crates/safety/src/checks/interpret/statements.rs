@@ -1,4 +1,4 @@
-//! Follows statements.
+//! Follows the script's values through statements.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are unknown")]
 
@@ -15,14 +15,14 @@ use super::super::judge::ClassFacts;
 use super::super::values::{Id, Node, Of, Op, Type};
 use super::{Callable, Closure, FUNCTIONS_MAX, Flow, Interpreter, LEVEL_MAX};
 
-/// The number of the first loop that is a statement. Comprehensions have smaller numbers.
+/// The smallest number of a `for` statement. Loops of comprehensions have smaller numbers.
 const ELEMENTS_FROM: u32 = 1 << 16;
 
 /// Bases that add no method `__bool__` or `__len__` to a class.
 const PLAIN_BASES: &[&str] =
     &["object", "typing.NamedTuple", "typing.Protocol", "abc.ABC", "enum.Enum", "Exception"];
 
-/// Decorators that return the function, or one that behaves in the same way.
+/// Decorators that return the decorated function, or a function that behaves in the same way.
 const KEEPING_DECORATORS: &[&str] = &[
     "functools.lru_cache",
     "functools.cache",
@@ -33,7 +33,6 @@ const KEEPING_DECORATORS: &[&str] = &[
     "wraps",
 ];
 
-/// Statements.
 impl<'a> Interpreter<'a, '_> {
     pub(super) fn statements(&mut self, body: &'a [Stmt]) -> Flow {
         for stmt in body {
@@ -223,7 +222,7 @@ impl<'a> Interpreter<'a, '_> {
         Flow::On
     }
 
-    /// Sets an item of a dictionary if its keys are known. Returns whether it did so.
+    /// Sets an item of a dictionary if all keys are literals. Returns whether the item was set.
     fn bind_item(&mut self, target: &'a Expr, value: Id) -> bool {
         let Expr::Subscript(it) = target else { return false };
         let Expr::Name(name) = &*it.value else { return false };
@@ -248,14 +247,14 @@ impl<'a> Interpreter<'a, '_> {
         true
     }
 
-    /// Joins the names of the branch that is taken if a condition is true with the current ones.
+    /// Merges `taken`, the names after the branch for a true condition, into the current names.
     fn choose(&mut self, condition: Id, taken: &HashMap<&'a str, Id>) {
         let now = self.names_now();
         self.work.spend(taken.len() / 4);
         for (name, value) in taken {
             match now.get(name) {
                 Some(other) if other != value => {
-                    // `if x != c: c = x` gives the value of `x` in both cases.
+                    // After `if x != c: c = x`, the name `c` has the value of `x` in both cases.
                     let differ = self.values.operands(condition, Op::Compare(CmpOp::NotEq));
                     let pair = [*value, *other];
                     let is_same = differ.is_some_and(|of| pair.iter().all(|it| of.contains(it)));
@@ -289,8 +288,8 @@ impl<'a> Interpreter<'a, '_> {
         self.statements(&it.orelse);
     }
 
-    /// Returns the name and the value of a list or a sum that a loop makes, as if it was a comprehension:
-    /// `for x in of: if test: name.append(element)`.
+    /// Returns the name and the value of a list or a sum that a loop builds. The value is a comprehension. For
+    /// example, the loop is `for x in of: if test: name.append(element)`.
     fn collected(&mut self, it: &'a StmtFor, iterable: Id) -> Option<(&'a str, Id)> {
         let (test, stmt) = match &it.body[..] {
             [Stmt::If(of)] if of.elif_else_clauses.is_empty() => match &of.body[..] {
@@ -345,7 +344,7 @@ impl<'a> Interpreter<'a, '_> {
         Some((name, self.values.op(Op::Call, [sum, all])))
     }
 
-    /// Returns a value for any element of an iterable.
+    /// Returns a value that stands for any element of an iterable.
     pub(super) fn element(&mut self, iterable: Id) -> Id {
         let items = self.elements(iterable);
         match items.as_deref() {
@@ -375,7 +374,7 @@ impl<'a> Interpreter<'a, '_> {
         match self.values.node(iterable) {
             Node::Op(Op::Tuple | Op::List | Op::Set, items) => return Some(items.to_vec()),
             Node::Op(Op::Dict, items) => return Some(items.iter().copied().step_by(2).collect()),
-            // All elements are the same literal.
+            // If the element expression is a literal, all elements are equal.
             Node::Op(Op::Comprehension(Of::List | Of::Generator), parts) => {
                 let element = parts.first().copied()?;
                 return self.values.is_literal(element).then(|| vec![element]);
@@ -426,7 +425,7 @@ impl<'a> Interpreter<'a, '_> {
         self.facts.push(facts);
         let value = self.values.add(Node::Class(place));
         self.bind(&class.name, value);
-        // The methods are followed later, with unknown arguments.
+        // The methods are followed when they are called, or at the end with unknown arguments.
         let before = self.names_now();
         self.statements(&class.body);
         let mut names = self.names_now();
@@ -437,7 +436,6 @@ impl<'a> Interpreter<'a, '_> {
     }
 }
 
-/// Returns the facts about a class of the script.
 fn facts_of<'a>(class: &'a StmtClassDef, imports: &Imports<'_>) -> ClassFacts<'a> {
     let method = |name: &str| {
         class.body.iter().find_map(|stmt| match stmt {

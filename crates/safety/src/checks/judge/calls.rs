@@ -9,8 +9,7 @@ use super::super::vacuity::Vacuity;
 use super::super::values::{Id, Node, Op, Type};
 use super::{Judge, Truth};
 
-/// Methods of the standard library that return a Boolean. No class of it has an attribute with such a name that is not
-/// a method.
+/// Methods that return a Boolean. In the standard library, all attributes with these names are methods.
 const METHODS: &[&str] = &[
     "endswith",
     "equals",
@@ -61,7 +60,7 @@ impl Judge<'_, '_> {
         if matches!(values.type_of(id), Type::Solver | Type::CheckResult | Type::Generator) {
             return Some((true, Vacuity::TrueObject));
         }
-        // An object of a class that a call has made.
+        // The object belongs to a class that another call creates.
         if let Some([class, _, ..]) = values.operands(id, Op::Call)
             && self.makes_class(*class)
         {
@@ -122,7 +121,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether the text of a value is certainly not empty: it is a number, or the result of a comparison.
+    /// Returns whether the text of a value is certainly not empty, because the value is a number or the result of a
+    /// comparison.
     pub(super) fn has_text(&self, id: Id) -> bool {
         matches!(self.values.node(id), Node::Op(Op::Compare(_), _))
             || matches!(
@@ -131,10 +131,10 @@ impl Judge<'_, '_> {
             )
     }
 
-    /// Returns whether a value has a class because of the operation that makes it.
+    /// Returns whether a value is an instance of a class because of the operation that computes the value.
     fn is_by_operation(&self, id: Id, class: Id) -> bool {
         match self.values.path_of(class).as_deref() {
-            // A quotient of decimals or fractions is no float, but then the check does not hold.
+            // A quotient of decimals or fractions is not a float, but then the check fails.
             Some("float") => self.values.operands(id, Op::Binary(Operator::Div)).is_some(),
             Some("sympy.Expr" | "sympy.Basic") => {
                 self.values.call(id).is_some_and(|(path, _)| path.starts_with("sympy."))
@@ -143,7 +143,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value is a class that a call has made.
+    /// Returns whether a value is a class that a call has created, for example of `namedtuple`.
     pub(in super::super) fn makes_class(&self, id: Id) -> bool {
         self.values.call(id).is_some_and(|(path, _)| CLASS_MAKERS.contains(&&*path))
     }
@@ -186,7 +186,7 @@ impl Judge<'_, '_> {
         self.values.call(object).is_some_and(|(path, _)| path.starts_with("qwed_"))
     }
 
-    /// Returns whether `of` is certainly the class, or one of the classes, in `classes`.
+    /// Returns whether a value of the type `of` is certainly an instance of `classes`, a class or a tuple of classes.
     pub(super) fn has_type(&self, of: Type, classes: Id) -> bool {
         if self.spend().is_none() {
             return false;

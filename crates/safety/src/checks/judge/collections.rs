@@ -1,4 +1,4 @@
-//! Judges statements about all elements of a collection, and about empty ones.
+//! Judges conditions about all elements of a collection, and about empty collections.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
 
@@ -19,7 +19,7 @@ impl Judge<'_, '_> {
                     let why = if is_all { Vacuity::Premises } else { why };
                     return Some((is_all, why));
                 }
-                // Without elements, `all` is true and `any` is false.
+                // An empty collection gives the same result: `all` is true, and `any` is false.
                 self.truth_at(*parts.first()?, depth).filter(|(holds, _)| *holds == is_all)
             }
             Node::Op(Op::List | Op::Tuple | Op::Set, items) => {
@@ -59,7 +59,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the reason why a comprehension with these parts takes no element, if a condition of it is always false.
+    /// Returns the reason why a comprehension yields no element, if one of its conditions is always false.
     pub(super) fn takes_none(&self, parts: &[Id], depth: usize) -> Option<Vacuity> {
         parts.iter().find_map(|part| {
             let [test] = self.values.operands(*part, Op::Test)? else { return None };
@@ -97,7 +97,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns the reason why a list of violations that is compared with an empty one, or its length with 0, is empty.
+    /// Returns the reason why a list of violations is always empty. The condition compares the list with an empty
+    /// collection, or its length with 0.
     pub(super) fn is_never_filled(&self, left: Id, right: Id, depth: usize) -> Option<Vacuity> {
         let values = self.values;
         let none = values.literal(right).is_some_and(|it| it == 0.0);
@@ -114,7 +115,7 @@ impl Judge<'_, '_> {
     pub(super) fn contains(&self, value: Id, container: Id) -> Truth {
         let values = self.values;
         if matches!(values.node(container), Node::Class(_)) && !values.is_literal(value) {
-            // Only an enumeration can be searched, for its members.
+            // Of the script's classes, only enumerations support `in`, which finds their members.
             return Some((true, Vacuity::AlwaysTrue));
         }
         let Node::Op(Op::Tuple | Op::List | Op::Set, items) = values.node(container) else {

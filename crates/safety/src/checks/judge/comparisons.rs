@@ -1,4 +1,4 @@
-//! Judges comparisons of values that are the same, or of a known kind.
+//! Judges comparisons of equal values, and of values of a known kind.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
 
@@ -11,7 +11,6 @@ use super::super::values::{Id, Node, Op, Type, mirrored};
 use super::{Judge, Truth};
 
 impl Judge<'_, '_> {
-    /// Returns the truth value of a comparison.
     pub(in super::super) fn compare(&self, op: CmpOp, left: Id, right: Id, depth: usize) -> Truth {
         let values = self.values;
         let is_equal = match op {
@@ -23,7 +22,7 @@ impl Judge<'_, '_> {
             }
         };
         if is_equal && left != right && values.field(left) == values.field(right) {
-            // A field has the literal with which it is compared.
+            // A field is compared with its own literal.
             return Some((true, Vacuity::Constant));
         }
         if self.is_only_flags(left) && self.is_only_flags(right) {
@@ -96,7 +95,7 @@ impl Judge<'_, '_> {
         })
     }
 
-    /// Returns the value that a name has if nothing was raised.
+    /// Returns the value that a name has if no exception was raised.
     fn without_exception(&self, id: Id) -> Id {
         match self.values.operands(id, Op::Flag) {
             Some([value]) => *value,
@@ -104,7 +103,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value consists of literals, and of names that depend on whether an exception was raised.
+    /// Returns whether a value consists only of literals, and of names that depend only on whether an exception was
+    /// raised.
     fn is_only_flags(&self, id: Id) -> bool {
         let values = self.values;
         if self.spend().is_none() {
@@ -145,13 +145,13 @@ impl Judge<'_, '_> {
         !one.is_empty() && one == other
     }
 
-    /// Returns the value without functions that keep it equal: `list(x)`, `sorted(x)`, `x.copy()`.
+    /// Returns the argument of a call that returns an equal value, for example `x` of `list(x)` or `x.copy()`.
     pub(super) fn copied(&self, id: Id) -> Id {
         let mut id = self.values.original(id);
         while let Some((path, [of])) = self.values.call(id) {
             let is_kept = match &*path {
                 "float" => self.values.type_of(*of) == Type::Float,
-                // If the types differ, the values are not equal, and the check does not hold.
+                // If the types differ, the values are not equal. The check then fails.
                 "list" | "tuple" | "set" | "dict" | "frozenset" => true,
                 "str" => self.values.type_of(*of) == Type::Text,
                 _ => false,
@@ -185,8 +185,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns a value as a sum: the factor of each part. Numbers are parts too, so that constants
-    /// are never computed.
+    /// Returns a value as a sum: its terms, each with a factor. Numbers are terms too, so that constants are never
+    /// computed.
     pub(super) fn linear(&self, id: Id) -> BTreeMap<Id, i32> {
         let mut sum = BTreeMap::new();
         self.add_linear(id, 1, &mut sum, 8);

@@ -1,4 +1,4 @@
-//! Judges whether one side of a disjunction always holds.
+//! Judges whether a disjunction always holds.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
 
@@ -17,7 +17,7 @@ impl Judge<'_, '_> {
         if truths.iter().flatten().any(|(holds, _)| *holds) || self.is_exhaustive(operands) {
             return Some((true, Vacuity::OrTrue));
         }
-        // `x == a or b`, where `b` is a number.
+        // In `x == a or b`, a number `b` is true unless it is 0.
         let is_number = |id: &Id| {
             let of = self.values.type_of(*id);
             matches!(of, Type::Int | Type::Float | Type::Fraction | Type::Decimal)
@@ -33,15 +33,15 @@ impl Judge<'_, '_> {
         truths.into_iter().collect::<Option<Vec<_>>>()?.pop()
     }
 
-    /// Returns whether one operand of a disjunction holds in any case: `p or not p`, or `a < b or a >= b`.
+    /// Returns whether the operands of a disjunction cover all cases: `p or not p`, or `a < b or a >= b`.
     fn is_exhaustive(&self, operands: &[Id]) -> bool {
         let negated = |id: Id| self.values.operands(id, Op::Not).and_then(|of| of.first().copied());
         if operands.iter().any(|it| negated(*it).is_some_and(|of| operands.contains(&of))) {
             return true;
         }
-        // For each pair of operands, the cases that hold: less, equal, greater.
+        // For each pair of compared values, whether an operand holds if the left value is less, equal or greater.
         let mut cases: BTreeMap<(Id, Id), [bool; 3]> = BTreeMap::new();
-        // For each Boolean, whether an operand holds if it is true, and if it is false.
+        // For each Boolean value, whether an operand holds if the value is true, and if the value is false.
         let mut truths: BTreeMap<Id, [bool; 2]> = BTreeMap::new();
         for operand in operands {
             let Node::Op(Op::Compare(op), pair) = self.values.node(*operand) else { continue };
@@ -82,7 +82,7 @@ impl Judge<'_, '_> {
             || self.cover_all_remainders(operands)
     }
 
-    /// Returns whether the operands of a disjunction name all remainders: `x % 2 == 0 or x % 2 == 1`.
+    /// Returns whether the operands of a disjunction cover all remainders: `x % 2 == 0 or x % 2 == 1`.
     fn cover_all_remainders(&self, operands: &[Id]) -> bool {
         let mut remainders: BTreeMap<Id, HashSet<u64>> = BTreeMap::new();
         for operand in operands {
@@ -101,7 +101,7 @@ impl Judge<'_, '_> {
         })
     }
 
-    /// Returns whether the operands of a disjunction hold for all numbers together: `x < 8 or x > 6`.
+    /// Returns whether the operands of a disjunction cover all numbers: `x < 8 or x > 6`.
     fn cover_all_numbers(&self, operands: &[Id]) -> bool {
         let mut ends: BTreeMap<Id, (f64, f64)> = BTreeMap::new();
         for operand in operands {

@@ -1,11 +1,11 @@
-//! Judges whether a condition always has the same truth value, from the values in it.
+//! Judges whether a condition always has the same truth value.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `comparisons` | comparisons of values that are the same, or of a known kind |
+//! | `comparisons` | comparisons of equal values, or of values of a known kind |
 //! | `tolerances` | comparisons with a tolerance, and of rounded values |
-//! | `collections` | statements about all elements of a collection, and about empty ones |
-//! | `disjunctions` | disjunctions with a side that always holds |
+//! | `collections` | conditions about all elements of a collection, and about empty collections |
+//! | `disjunctions` | disjunctions that always hold |
 //! | `calls` | calls, attributes and types |
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few conditions are always true")]
@@ -25,44 +25,43 @@ use super::vacuity::Vacuity;
 use super::values::{Id, Node, Of, Op, Type, Values};
 use crate::work::Work;
 
-/// The maximum depth to which a condition is followed.
+/// The maximum depth to which the operands of a condition are followed.
 const DEPTH_MAX: usize = 40;
 
-/// The maximum number of values that are looked at for one condition.
+/// The maximum number of values that the judgement of one condition visits.
 pub(super) const BUDGET: u32 = 2_000;
 
 /// The truth value of a condition, with the reason why it is known.
 pub(super) type Truth = Option<(bool, Vacuity)>;
 
-/// Judges the values of a script.
 pub(super) struct Judge<'v, 'a> {
     pub(super) values: &'v Values<'a>,
-    /// The facts about the classes of the script, in the order of their places.
+    /// The facts about the classes of the script, by class index.
     pub(super) classes: &'v [ClassFacts<'a>],
     pub(super) work: &'v Work,
-    /// The number of values that may still be looked at.
+    /// The number of values that may still be visited.
     pub(super) budget: Cell<u32>,
 }
 
-/// Facts about a class of a script.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct ClassFacts<'a> {
-    /// Whether the class has no method that decides whether an object is true, and no base that may have one.
+    /// Whether all objects of the class are true. This requires that neither the class nor a base defines `__bool__`
+    /// or `__len__`.
     pub(super) is_true: bool,
     /// Whether the class has a method `__eq__` that returns true for all objects of the class.
     pub(super) equals_all: bool,
-    /// Whether an `__exit__` of the class suppresses every exception.
+    /// Whether the method `__exit__` of the class suppresses every exception.
     pub(super) suppresses: bool,
-    /// Whether the class has no base with methods of its own.
+    /// Whether certainly no base of the class adds `__bool__` or `__len__`.
     pub(super) is_plain: bool,
-    /// The names of methods that are not properties.
+    /// The names of the methods without decorators.
     pub(super) methods: HashSet<&'a str>,
 }
 
 impl Judge<'_, '_> {
-    /// Counts a value that is looked at. Returns `None` if there were too many. Without this limit, a value that is
-    /// used twice in each of its users would be looked at exponentially often.
+    /// Counts the visit of a value. Returns `None` if the budget is spent. Without a budget, values that later values
+    /// use twice would be visited exponentially often.
     pub(super) fn spend(&self) -> Option<()> {
         self.budget.set(self.budget.get().checked_sub(1)?);
         Some(())
@@ -158,7 +157,7 @@ impl Judge<'_, '_> {
     }
 
     fn conjunction(&self, operands: &[Id], depth: usize) -> Truth {
-        // A premise that none of the script's data fulfils.
+        // None of the script's data fulfils the premise.
         if operands.iter().any(|it| self.holds_for_none(*it)) {
             return Some((false, Vacuity::Premises));
         }
@@ -174,7 +173,7 @@ impl Judge<'_, '_> {
         last.flatten().map(|why| (true, why))
     }
 
-    /// Returns whether a comparison with a literal is false for each of the literals in a loop.
+    /// Returns whether a comparison with a literal is false for all literals over which a loop iterates.
     fn holds_for_none(&self, id: Id) -> bool {
         let Node::Op(Op::Compare(op), sides) = self.values.node(id) else { return false };
         let [left, right] = **sides else { return false };

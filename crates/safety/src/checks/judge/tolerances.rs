@@ -49,7 +49,7 @@ impl Judge<'_, '_> {
         (tolerance.is_infinite() || is_wide || is_huge).then_some((true, Vacuity::Tolerance))
     }
 
-    /// Returns the largest absolute value of a number, or of the numbers in a collection of literals.
+    /// Returns the absolute value of a number, or the largest absolute value in a collection of literals.
     pub(super) fn magnitude(&self, id: Id, depth: usize) -> Option<f64> {
         let depth = depth.checked_sub(1)?;
         self.spend()?;
@@ -93,7 +93,7 @@ impl Judge<'_, '_> {
         values.number(id)
     }
 
-    /// Returns whether the bound of a comparison is computed from the value that it bounds: `error <= error * 1.01`.
+    /// Judges a comparison with a bound that is computed from the bounded value: `error <= error * 1.01`.
     pub(super) fn is_derived(&self, value: Id, bound: Id) -> Truth {
         let Node::Op(Op::Binary(operator), parts) = self.values.node(bound) else { return None };
         let other = parts.iter().find(|part| **part != value)?;
@@ -106,7 +106,7 @@ impl Judge<'_, '_> {
         (is_wider && parts.contains(&value)).then_some((true, Vacuity::SameValue))
     }
 
-    /// Returns whether a tolerance is at least twice the larger one of the compared values.
+    /// Returns whether a tolerance is at least twice the larger absolute value of the compared values.
     fn is_relative_to_both(&self, difference: Id, tolerance: Id) -> bool {
         let values = self.values;
         let Some([one, other]) = values.operands(difference, Op::Binary(Operator::Sub)) else {
@@ -128,7 +128,7 @@ impl Judge<'_, '_> {
         is_twice && parts.iter().any(is_of_both)
     }
 
-    /// Returns the largest literal from which a value is computed. Infinity if something else may contribute.
+    /// Returns the largest literal from which a value is computed; infinity if other values may contribute.
     fn largest_literal(&self, id: Id) -> f64 {
         let mut largest: f64 = 0.0;
         let mut todo = vec![id];

@@ -8,10 +8,10 @@ use super::super::values::{self, Id};
 use super::Mode;
 use super::steps::{Domain, Function, Literal, Value};
 
-/// The relative difference up to which two numbers are the same in a sample.
+/// The relative difference up to which two numbers count as equal in a sample.
 const SAME: f64 = 1e-9;
 
-/// Pseudo-random numbers, which only depend on the place of a step and the sample.
+/// Generates pseudo-random numbers that depend only on the index of a step and the number of the sample.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Returns another number in place of a literal.
+/// Returns the number that replaces a literal in a sample.
 pub(super) fn changed(literal: Literal, mode: Mode, random: &mut Random) -> f64 {
     let Literal { number, is_integer, is_input } = literal;
     if mode == Mode::Wide {
@@ -56,7 +56,7 @@ fn away_from_zero(number: f64) -> f64 {
     number.signum() * number.abs().ceil()
 }
 
-/// Returns a value in place of an unknown one.
+/// Returns the value that replaces an unknown value in a sample.
 pub(super) fn drawn(domain: Domain, mode: Mode, place: usize, random: &mut Random) -> Value {
     let special = random.next();
     let mut number = || {
@@ -109,11 +109,11 @@ fn number_of(value: &Value) -> Option<f64> {
 }
 
 fn is_near(left: f64, right: f64) -> bool {
-    // Equal infinities too.
+    // Equal infinities have equal bits, but their difference is NaN.
     left.to_bits() == right.to_bits() || (left - right).abs() <= SAME * left.abs().max(right.abs())
 }
 
-/// The range and the number of the elements of a collection of numbers.
+/// Returns the minimum, the maximum and the count of the numbers in a collection.
 fn collection(value: &Value) -> Option<(f64, f64, f64)> {
     match value {
         Value::Many { low, high, count } => Some((*low, *high, *count)),
@@ -128,7 +128,6 @@ fn collection(value: &Value) -> Option<(f64, f64, f64)> {
     }
 }
 
-/// Computes a step from its operands.
 #[expect(clippy::too_many_lines, reason = "an arm for each function")]
 pub(super) fn computed(
     function: Function,
@@ -144,7 +143,7 @@ pub(super) fn computed(
         Function::Arithmetic(operator) => {
             Value::Number(arithmetic(operator, number(0)?, number(1)?)?)
         }
-        // A statement about remainders can be a claim about numbers, so they are as unknown as other values.
+        // A condition about remainders can be a claim about numbers, so remainders are drawn like unknown values.
         Function::Remainder if mode == Mode::Wide => {
             number(0)?;
             Value::Number(random.between(0.0, number(1)?).floor())
@@ -166,7 +165,7 @@ pub(super) fn computed(
         Function::Comprehension => {
             let is_taken = truths_of(operands.get(1..)?)?;
             let count = if is_taken { random.between(1.0, 12.0).floor() } else { 0.0 };
-            // Other elements have the same sign.
+            // All elements of the collection get the sign of the known element.
             let it = number_of(first)?;
             let (one, other) = (it * random.next(), it * random.between(1.0, 4.0));
             Value::Many { low: one.min(other), high: one.max(other), count }
@@ -258,7 +257,7 @@ fn truths_of(values: &[&Value]) -> Option<bool> {
     Some(truths.into_iter().all(|it| it))
 }
 
-/// Returns one of the operands. All choices with the same number are of the same place.
+/// Returns a random operand. In a sample, all choices with the same number choose the same index.
 fn chosen(operands: &[&Value], number: u32, round: u32) -> Option<Value> {
     let count = u32::try_from(operands.len()).ok()?;
     let mut random = Random::new(usize::try_from(number).ok()?, round.wrapping_add(7919));
@@ -267,7 +266,6 @@ fn chosen(operands: &[&Value], number: u32, round: u32) -> Option<Value> {
     operands.get(usize::try_from(place).ok()?.min(operands.len() - 1)).map(|it| (*it).clone())
 }
 
-/// Returns an element of a collection.
 fn element(of: &Value, number: u32, round: u32) -> Option<Value> {
     match of {
         Value::Sequence(items) => {

@@ -1,16 +1,16 @@
-//! Judges conditions by samples: computes a condition with other numbers in place of the script's own, and notes whether
-//! its truth value ever changes. A check that still holds when the claim and the data are different cannot refute the
+//! Judges conditions by samples. A sample computes a condition with other numbers than the script's own. If all
+//! samples have the same truth value, the check holds for different claims and data too, so it cannot refute the
 //! claim.
 //!
-//! Literals that are equal stay equal in a sample, because they have one number in `Values`. So a value that is
-//! computed twice in the same way is the same in each sample.
+//! Equal literals stay equal in a sample, because they have the same `Id`. So a value that the script computes twice
+//! in the same way is the same in each sample.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | `plan` | writes a condition as steps |
+//! | `plan` | converts a condition into steps |
 //! | `compute` | computes the steps in a sample |
-//! | `steps` | the steps and their values |
-//! | `tables` | the functions that are computed |
+//! | `steps` | defines the steps and their values |
+//! | `tables` | lists the functions that samples compute |
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
 
@@ -30,7 +30,7 @@ use steps::Value;
 
 /// The number of samples.
 const ROUNDS: u32 = 40;
-/// The minimum number of samples in which the condition can be computed.
+/// The minimum number of samples that must be computable for a judgement.
 const ROUNDS_MIN: u32 = 12;
 /// The maximum nesting of values in a condition.
 const DEPTH_MAX: usize = 50;
@@ -38,13 +38,14 @@ const DEPTH_MAX: usize = 50;
 /// The values that differ between samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// All literals by up to a factor of 2.
+    /// All literals change by up to a factor of 2.
     All,
-    /// The literals by up to 40 %, except tolerances, digits, moduli and exponents.
+    /// The literals change by up to 40 %, except tolerances, digits, moduli and exponents.
     Data,
-    /// All values by orders of magnitude, inputs also to the other sign, but not the bounds of comparisons.
+    /// Values change by orders of magnitude, and inputs may change their sign. Bounds of comparisons and the
+    /// exceptions of `Data` stay the same.
     Wide,
-    /// Only unknown values, which are small integers in turn.
+    /// Only unknown values change. All of them are equal to the number of the sample.
     Exact,
 }
 
@@ -76,8 +77,8 @@ impl Judge<'_, '_> {
         }
     }
 
-    /// Returns whether a value is the negation of several premises that are never true together, although each of them
-    /// can be.
+    /// Returns whether a value negates several premises that are never true together, although each premise can be
+    /// true.
     pub(super) fn has_no_case(&self, id: Id) -> bool {
         let Some([premises]) = self.values.operands(id, Op::Not) else { return false };
         let Some(parts) = self.values.operands(*premises, Op::And) else { return false };
@@ -89,9 +90,10 @@ impl Judge<'_, '_> {
         never(*premises) == Some(true) && parts.iter().all(|part| never(*part) != Some(true))
     }
 
-    /// Judges a condition that is true if two values are equal, or nearly equal, or false if `holds` is false.
+    /// Judges a condition that compares two values for equality or closeness. `holds` is the truth value of the
+    /// condition if the values are equal.
     fn equation(&self, plan: &Plan<'_, '_>, root: usize, holds: bool) -> Truth {
-        // Which value is chosen can be the claim, and so can an identity of symbols.
+        // The choice of a value may be the claim itself, and so may an identity of symbols.
         if plan.has_choice || plan.has_symbol {
             return None;
         }
@@ -104,8 +106,8 @@ impl Judge<'_, '_> {
             if !self.is_identity(plan, root) {
                 return differs();
             }
-            // An equation that holds for every element of a loop may be the claim itself.
-            // Equal literals can be equal by chance: `abs(-3) == 3`.
+            // An equation that holds for every element of a loop may be the claim itself. Values that are computed
+            // only from literals can be equal by chance: `abs(-3) == 3`.
             let is_derived = plan.has_name && !plan.has_element;
             return is_derived.then_some((holds, Vacuity::SameValue));
         }
@@ -113,8 +115,8 @@ impl Judge<'_, '_> {
         differs()
     }
 
-    /// Returns the truth value of the last step if it is the same in all samples in which it can be computed. Returns
-    /// `None` if it is not the expected truth value.
+    /// Returns the truth value of the step `root` if all computable samples agree on it, and it does not differ from
+    /// `expected`.
     fn constant(
         &self,
         plan: &Plan<'_, '_>,
@@ -143,7 +145,7 @@ impl Judge<'_, '_> {
         truth.filter(|_| computed >= ROUNDS_MIN)
     }
 
-    /// Returns whether the compared values are the same in each sample, and differ between samples.
+    /// Returns whether the two compared values are equal in each sample, but differ from sample to sample.
     fn is_identity(&self, plan: &Plan<'_, '_>, root: usize) -> bool {
         let Some((left, right)) = plan.sides(root) else { return false };
         let mut all: Vec<Value> = Vec::new();
@@ -207,7 +209,7 @@ impl Judge<'_, '_> {
         bounds.into_iter().all(|bound| self.is_computed_from(bound, value))
     }
 
-    /// Returns whether a value is computed from `source`, if `source` is not a literal.
+    /// Returns whether a value is computed from `source`. Returns false if `source` is a literal.
     fn is_computed_from(&self, id: Id, source: Id) -> bool {
         let (mut todo, mut steps) = (vec![id], 0);
         while let Some(id) = todo.pop() {
@@ -254,10 +256,11 @@ impl Judge<'_, '_> {
 /// The form of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Two values are equal or near. If the Boolean is false, the condition is true if they are not.
+    /// The condition compares two values for equality or closeness. The Boolean is the condition's truth value for
+    /// equal values.
     Equation(bool),
     /// One value is larger than the other.
     Order,
-    /// A value is between two others, or not between them if the Boolean is false.
+    /// A value is between two bounds. If the Boolean is false, the value is outside of the bounds.
     Bracket(bool),
 }

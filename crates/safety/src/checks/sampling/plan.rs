@@ -1,4 +1,4 @@
-//! Writes a condition as steps. Each step only uses earlier steps.
+//! Converts a condition into steps.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "other values are not computed")]
 
@@ -14,28 +14,28 @@ use super::tables::{
     ATTRIBUTES, CONSTANTS, LOSSY, MATH, NOT_NEGATIVE, NOT_NEGATIVE_METHODS, SETS, SYMBOLS,
 };
 
-/// The maximum number of values in a condition.
+/// The maximum number of steps of a condition.
 pub(super) const STEPS_MAX: usize = 300;
 
 /// The maximum number of operands of all steps of a condition.
 const OPERANDS_MAX: usize = 600;
 
-/// A condition as steps. Each step only uses earlier ones.
+/// The steps of a condition. Each step uses only earlier steps.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Plan<'v, 'a> {
     values: &'v Values<'a>,
     pub(super) steps: Vec<Step>,
-    /// The places of values in `steps`.
+    /// The indices of values in `steps`.
     places: HashMap<Id, usize>,
-    /// Tolerances, digits, moduli and exponents.
+    /// The steps that are tolerances, digits, moduli and exponents.
     structural: HashSet<usize>,
-    /// Literals that are the bounds of comparisons.
+    /// The steps that are literal bounds of comparisons.
     bounds: HashSet<usize>,
-    /// Whether the check depends on an element of a loop.
+    /// Whether the condition depends on an element of a loop.
     pub(super) has_element: bool,
-    /// For each comprehension, the loop that has its element.
+    /// For each comprehension, the number of the loop with a variable that equals the comprehension's element.
     loops: HashMap<Id, u32>,
-    /// The places of the lengths of values.
+    /// The indices of the steps for the lengths of values.
     lengths: HashMap<Id, usize>,
     /// Whether a function drops the sign or the decimals of a number.
     drops_parts: bool,
@@ -45,9 +45,9 @@ pub(super) struct Plan<'v, 'a> {
     pub(super) has_choice: bool,
     /// Whether a step chooses a value by a condition.
     pub(super) has_branch: bool,
-    /// Whether the check depends on a symbol of a computer algebra system.
+    /// Whether the condition depends on a symbol of a computer algebra system.
     pub(super) has_symbol: bool,
-    /// Whether the literal of a name, or an unknown value, takes part.
+    /// Whether the condition depends on an unknown value, or on a literal that is bound to a name.
     pub(super) has_name: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         }
     }
 
-    /// Adds the steps for a value, and returns the place of its own. Returns `None` if there are too many.
+    /// Adds the steps for a value, and returns the index of its own step; `None` if there are too many steps.
     pub(super) fn add(&mut self, id: Id, depth: usize) -> Option<usize> {
         if let Some(place) = self.places.get(&id) {
             return Some(*place);
@@ -212,7 +212,6 @@ impl<'v, 'a> Plan<'v, 'a> {
         }
     }
 
-    /// Adds an element of a collection.
     fn element(&mut self, id: Id, number: u32, operands: &[Id], depth: usize) -> Option<Step> {
         self.has_element = true;
         let of = self.values.original(*operands.first()?);
@@ -235,7 +234,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         }
     }
 
-    /// Adds the text of a number.
+    /// Returns the step for the text of a number.
     fn formatted(&mut self, id: Id, operands: &[Id], depth: usize) -> Option<Step> {
         let [number, format] = operands else { return Some(self.unknown(id)) };
         let Some((decimals, is_percentage)) = format_of(text_of(self.values, *format)) else {
@@ -244,7 +243,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         self.of(Function::Formatted(decimals, is_percentage), &[*number], depth)
     }
 
-    /// Adds the value of a dictionary at the key of a loop over its items.
+    /// Returns the step for the value of a dictionary at a key over which a loop iterates.
     fn item(&mut self, id: Id, operands: &[Id], depth: usize) -> Option<Step> {
         let values = self.values;
         if let [container, key] = operands
@@ -264,7 +263,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         Some(self.unknown(id))
     }
 
-    /// Returns the length of a collection with unknown elements. A set has at most as many elements as its source.
+    /// Returns the step for the length of a collection. A set has at most as many elements as its source.
     fn length(&mut self, of: Id) -> Step {
         let of = self.values.original(of);
         let source = self.values.call(of).and_then(|(path, arguments)| match arguments {
@@ -275,7 +274,7 @@ impl<'v, 'a> Plan<'v, 'a> {
             if let Some(place) = self.lengths.get(&of) {
                 return Step::Of(Function::Same, [*place].into());
             }
-            // The caller adds the step at once.
+            // The caller adds the returned step next, so it gets this index.
             self.lengths.insert(of, self.steps.len());
             return Step::Unknown(Domain::Count);
         };
@@ -284,7 +283,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         Step::Of(Function::DistinctCount, [self.steps.len() - 1].into())
     }
 
-    /// Notes the literals among these values.
+    /// Adds the literals among these values to a set of the plan.
     fn note(&mut self, ids: &[Id], set: fn(&mut Self) -> &mut HashSet<usize>) {
         for id in ids {
             if self.values.literal(*id).is_some()
@@ -319,7 +318,6 @@ impl<'v, 'a> Plan<'v, 'a> {
         Some(step)
     }
 
-    /// Adds a call of a method.
     fn method(
         &mut self,
         id: Id,
@@ -394,7 +392,7 @@ impl<'v, 'a> Plan<'v, 'a> {
             Some((function, operands)) => {
                 let step = self.of(function, operands, depth)?;
                 match function {
-                    // A bound of a range is a literal that is not an input.
+                    // A literal that is not an input is a bound, as in `min(1.0, x)`.
                     Function::Min | Function::Max => {
                         self.has_choice = true;
                         let inline = operands.iter().copied().filter(|id| !values.is_input(*id));
@@ -416,7 +414,7 @@ impl<'v, 'a> Plan<'v, 'a> {
         }
     }
 
-    /// Returns the step for a function of these positional arguments, and the operands of the step.
+    /// Returns the function and the operands of the step for a call with these positional arguments.
     fn known_function<'o>(&self, path: &str, of: &'o [Id]) -> Option<(Function, &'o [Id])> {
         let is_collection = || of.first().is_some_and(|it| self.is_collection(*it));
         let first = of.get(..1)?;
@@ -485,9 +483,8 @@ impl<'v, 'a> Plan<'v, 'a> {
     }
 }
 
-/// Properties of a condition, and samples of it.
 impl Plan<'_, '_> {
-    /// Returns the places of the compared values, if the step compares them.
+    /// Returns the indices of two values, if the step checks their equality or their distance.
     pub(super) fn sides(&self, root: usize) -> Option<(usize, usize)> {
         let Step::Of(function, operands) = self.steps.get(root)? else { return None };
         let (left, right) = (*operands.first()?, *operands.get(1)?);
@@ -531,7 +528,7 @@ impl Plan<'_, '_> {
             })
     }
 
-    /// Returns whether samples differ from each other.
+    /// Returns whether samples of this mode differ from each other.
     pub(super) fn varies(&self, mode: Mode) -> bool {
         self.steps.iter().enumerate().any(|(place, step)| match step {
             Step::Unknown(_) | Step::Of(Function::Element(_) | Function::Choose(_), _) => true,
@@ -549,7 +546,7 @@ impl Plan<'_, '_> {
         }
     }
 
-    /// Computes all steps in one sample. Returns `None` if one of them cannot be computed.
+    /// Computes all steps in one sample. Returns `None` if a step cannot be computed.
     pub(super) fn sample(&self, mode: Mode, round: u32) -> Option<Vec<Value>> {
         let mut values = Vec::with_capacity(self.steps.len());
         for (place, step) in self.steps.iter().enumerate() {
@@ -584,7 +581,7 @@ impl Plan<'_, '_> {
     }
 }
 
-/// Returns a text literal. Empty for other values.
+/// Returns the text of a string literal; an empty text for other values.
 fn text_of<'v>(values: &'v Values<'_>, id: Id) -> &'v str {
     match values.node(id) {
         Node::Text(text) => text,
@@ -592,7 +589,7 @@ fn text_of<'v>(values: &'v Values<'_>, id: Id) -> &'v str {
     }
 }
 
-/// Returns the number of decimals of a format like `.2f`, and whether it is one for percentages.
+/// Returns the number of decimals of a format like `.2f`, and whether the format is for percentages.
 fn format_of(format: &str) -> Option<(usize, bool)> {
     let (_, format) = format.split_once('.')?;
     let (decimals, kind) = format.split_at_checked(1)?;

@@ -1,19 +1,19 @@
-//! The steps of a condition, and their values.
+//! Defines the steps of a condition, and their values.
 
 use ruff_python_ast::{CmpOp, Operator};
 
 use super::super::values::Id;
 
-/// The numbers that an unknown value has.
+/// The range from which a sample draws an unknown value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Domain {
     Any,
     Integer,
-    /// Integers from zero.
+    /// Integers that are not negative.
     Count,
-    /// Numbers from zero.
+    /// Numbers that are not negative.
     Size,
-    /// Integers between two others, or numbers from zero to one.
+    /// Integers from the first number to the second. `Share` stands for numbers from zero to one.
     Integers(u8, u8),
     Share,
     Bool,
@@ -25,7 +25,7 @@ pub(super) enum Domain {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Function {
     Arithmetic(Operator),
-    /// A remainder of a division by a literal.
+    /// The remainder of a division by a positive literal.
     Remainder,
     /// A power with an even literal as its exponent.
     EvenPower,
@@ -36,10 +36,10 @@ pub(super) enum Function {
     IfElse,
     Compare(CmpOp),
     Choose(u32),
-    /// An element of a collection, or an index in it.
+    /// An element of a collection. The number identifies the loop.
     Element(u32),
     Sequence,
-    /// The element of a comprehension, and its conditions.
+    /// Operands: the element of a comprehension and its conditions.
     Comprehension,
     Range,
     All,
@@ -60,9 +60,9 @@ pub(super) enum Function {
     Hypot,
     Combinations,
     Quantize,
-    /// The number of decimals, and whether the number is a percentage.
+    /// The text of a number with this number of decimals. The Boolean is true for a percentage.
     Formatted(usize, bool),
-    /// The values, the relative and the absolute tolerance.
+    /// Operands: two values, the relative and the absolute tolerance.
     IsClose,
 }
 
@@ -74,7 +74,6 @@ pub(super) enum Step {
     Of(Function, Box<[usize]>),
 }
 
-/// A number literal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Literal {
     pub(super) number: f64,
@@ -88,7 +87,7 @@ pub(super) struct Literal {
 pub(super) enum Value {
     Number(f64),
     Bool(bool),
-    /// A literal that is not a number, by its number in `Values`.
+    /// A literal that is not a number, by its `Id`.
     Literal(Id),
     Sequence(Vec<Self>),
     /// A number as a text.

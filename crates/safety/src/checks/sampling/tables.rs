@@ -1,9 +1,9 @@
-//! The functions of Python, of its standard library, and of mathematical packages that samples compute.
+//! Lists the functions that samples compute: of Python, its standard library and mathematical packages.
 
 /// A function of one number, by its qualified name.
 type Named = (&'static str, fn(f64) -> f64);
 
-/// Functions of one number that are computed. Others have an unknown result.
+/// Functions of one number that samples compute. Other functions have an unknown result.
 pub(super) const MATH: &[Named] = &[
     ("abs", f64::abs),
     ("float", |it| it),
@@ -74,7 +74,7 @@ pub(super) const LOSSY: &[&str] = &[
     "sympy.Abs",
 ];
 
-/// Constants of modules.
+/// Numeric constants of modules, by qualified name.
 pub(super) const CONSTANTS: &[(&str, f64)] = &[
     ("math.pi", std::f64::consts::PI),
     ("math.e", std::f64::consts::E),
@@ -113,7 +113,7 @@ pub(super) const NOT_NEGATIVE: &[&str] = &[
 pub(super) const NOT_NEGATIVE_METHODS: &[&str] =
     &["count", "total_seconds", "bit_length", "std", "var", "index", "timestamp", "__len__"];
 
-/// Attributes with integers between two others.
+/// Attributes with integer values, each with its minimum and its maximum.
 pub(super) const ATTRIBUTES: &[(&str, u8, u8)] = &[
     ("month", 1, 12),
     ("day", 1, 31),
@@ -123,9 +123,9 @@ pub(super) const ATTRIBUTES: &[(&str, u8, u8)] = &[
     ("denominator", 1, 60),
 ];
 
-/// Functions that return a collection of the different elements of their argument.
+/// Functions that return a collection of the distinct elements of their argument.
 pub(super) const SETS: &[&str] = &["set", "frozenset", "collections.Counter"];
 
-/// Functions that return symbols of a computer algebra.
+/// Functions that return symbols of a computer algebra system.
 pub(super) const SYMBOLS: &[&str] =
     &["sympy.symbols", "sympy.Symbol", "sympy.Dummy", "sympy.Function", "sympy.var"];

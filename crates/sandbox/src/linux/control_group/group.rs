@@ -20,14 +20,14 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// The maximum time for killing the processes of a group on a kernel without `cgroup.kill`.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The weight of a run's group in the distribution of processor time (`cpu.weight`). The server's weight is 100, so the
-/// server replies in time, however many runs there are. Compared with processes outside of the parent group, the total
-/// weight of the server and its runs is unchanged.
+/// The weight of a run's group in the distribution of processor time (`cpu.weight`). The server's weight is 100, so
+/// that it replies in time, even with many runs. Compared with processes outside of the parent group, the total weight
+/// of the server and its runs is unchanged.
 const RUN_WEIGHT: u64 = 10;
 
-/// A control group that our processes create for a run.
+/// The control group of a run.
 ///
-/// All access goes through descriptors, so a process can use the group after it has left the machine's file tree. A
+/// All access goes through descriptors, so a process can still use the group when it cannot reach `/sys` any more. A
 /// script never gets these descriptors, because they are closed on `exec`.
 #[derive(Debug)]
 pub struct ControlGroup {
@@ -63,7 +63,8 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Opens the group of `order`, which its creator could not remove. `None` if the group does not exist.
+    /// Opens the group of `order` again, to remove it if its creator could not. Returns `None` if the group does not
+    /// exist.
     pub fn orphaned(order: &GroupOrder) -> Option<Self> {
         Self::open(open_folder(&order.place).ok()?, &order.name).ok()
     }
@@ -74,18 +75,17 @@ impl ControlGroup {
         Ok(Self { parent, name: name.to_owned(), folder, is_removed: false })
     }
 
-    /// Moves a process and its threads into the group. Processes that it starts later begin in this group. Processes
-    /// that it has already started stay in their groups. The present memory of the process stays charged to its old
-    /// group.
+    /// Moves a process and its threads into the group. Processes that this process starts later begin in this group.
+    /// Its existing children stay in their groups. The present memory of the process stays charged to its old group.
     ///
-    /// The move takes tens of microseconds. It takes milliseconds if no process was moved on this machine for the last
-    /// few milliseconds, because the kernel then waits for every core to pass a quiescent state.
+    /// The move takes tens of microseconds. If no process was moved on this machine in the last few milliseconds, the
+    /// move takes milliseconds, because the kernel then waits for every core to pass a quiescent state.
     pub fn add(&self, pid: Pid) -> io::Result<()> {
         write(&self.folder, "cgroup.procs", &pid.to_string())
     }
 
-    /// Kills every process of the group, including processes that are forked meanwhile. They may still exist for a
-    /// moment after this returns.
+    /// Kills every process of the group, including processes that are forked meanwhile. The processes may still exist
+    /// for a moment after this function returns.
     pub fn kill(&self) -> io::Result<()> {
         match write(&self.folder, "cgroup.kill", "1") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.freeze_and_kill(),
@@ -105,7 +105,8 @@ impl ControlGroup {
 
     /// Returns whether the kernel killed processes because the group exceeded its own memory limit. Kills do not count
     /// if a parent group or the machine ran out of memory: in `memory.events`, `oom` counts only this group's limit,
-    /// but `oom_kill` counts every kill. Returns false without a memory controller, because the reason is then unknown.
+    /// but `oom_kill` counts every kill. Without a memory controller, returns false, because the reason for a kill is
+    /// unknown.
     pub fn was_out_of_memory(&self) -> bool {
         let is_counted = |events: &str, key| counter(events, key).is_some_and(|count| count > 0);
         read(&self.folder, "memory.events")

@@ -1,5 +1,5 @@
-//! Decides below which control group the server may create groups, from texts of the kernel. This module performs no
-//! I/O.
+//! Decides below which control groups the server may create groups, from data that the caller has read. This module
+//! performs no I/O.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,9 +14,9 @@ pub(super) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds the mount in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`). The text is needed because the
-    /// mount point is different on machines that mount both versions of control groups. If there are several mounts,
-    /// returns the last one, because it covers the others.
+    /// Finds the mount in the text of `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`). The mount point differs on
+    /// machines that mount both versions of control groups. If there are several mounts, returns the last mount,
+    /// because it covers the earlier mounts.
     pub(super) fn find(mountinfo: &str) -> Option<Self> {
         let mut mounts = mountinfo.lines().filter_map(|line| {
             let (mount, file_system) = line.split_once(" - ")?;
@@ -28,8 +28,8 @@ impl Hierarchy {
         mounts.next_back()
     }
 
-    /// Returns the folder of `group`, a name from `/proc/self/cgroup`. `None` if the group is outside of the mounted
-    /// part of the hierarchy.
+    /// Returns the folder of `group`, a path from `/proc/self/cgroup`. Returns `None` if the group is outside of the
+    /// mounted part of the hierarchy.
     pub(super) fn folder(&self, group: &Path) -> Option<PathBuf> {
         // In a cgroup namespace, paths above its root start with `/..`. Such groups have no folder in this mount.
         let is_outside = |path: &Path| path.components().any(|part| part == Component::ParentDir);
@@ -52,7 +52,7 @@ pub(super) fn own_group(cgroup: &str) -> Option<PathBuf> {
 pub(super) struct Facts {
     /// True if the group is `/`: the root group of the machine, or of a container's cgroup namespace.
     pub(super) is_root_group: bool,
-    /// True if this process may write to the group's folder, and to the files in it that distribute its controllers and
+    /// True if this process may write to the group's folder, and to the files that control its controllers and
     /// processes.
     pub(super) is_writable: bool,
     /// True if the group's folder belongs to this process's user, and this user is not root.
@@ -79,7 +79,7 @@ pub(super) enum Way {
     OwnGroupShared,
 }
 
-/// Returns the ways to try, best one first.
+/// Returns the ways to try, the best way first.
 ///
 /// If systemd runs the machine, a group belongs to systemd unless it is marked as delegated. The file modes do not
 /// decide this: a user's systemd manager runs as the user, so the user may write to its groups. Without systemd, a

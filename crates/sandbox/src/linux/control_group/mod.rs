@@ -2,20 +2,20 @@
 //! limits; the run's order does.
 //!
 //! One write to `cgroup.kill` kills a whole group, including processes that are forked meanwhile. Calls of `kill(2)`
-//! cannot guarantee this. If the memory controller is delegated to the server, all memory that the kernel holds for a
+//! cannot guarantee this. If the memory controller is delegated to the server, all memory that the kernel uses for a
 //! run counts against one limit. This includes page tables, sockets, pipes and files in memory, which the memory watch
-//! (`memory`) only estimates or does not see. No run needs this module: without control groups, the memory watch and
-//! the kill of the process tree remain.
+//! (`memory`) only estimates or does not see. Control groups are optional: without them, the memory watch and the kill
+//! of the process tree remain.
 //!
-//! [`ControlGroups::find`] looks once for a parent group, called the place: `hierarchy` decides where it may be (a pure
-//! function), and `scope` asks systemd for a scope. For each run, [`ControlGroups::order`] then names a group, and
+//! [`ControlGroups::find`] runs once, to find the parent of all runs' groups. `hierarchy` decides which groups may be
+//! the parent. `scope` asks systemd for a new group, a scope. For each run, [`ControlGroups::order`] names a group, and
 //! `group` creates it. The module respects systemd's rule of a single writer (<https://systemd.io/CGROUP_DELEGATION>):
 //! it creates groups only below a group that is delegated to the server, or that no other program manages.
 //!
-//! A script must not be able to write to its group's folder, because it could then leave the group. At tier 3 it has no
-//! `/sys`. At tier 2 Landlock lets it write only to its scratch folder. Descriptors of groups are closed on `exec`. At
-//! tier 1 and without a sandbox, the script has the server's rights to files. There the group is not a reliable limit,
-//! only one more way to end a run.
+//! A script must not be able to write to its group's folder, because it could then leave the group. At tier 3 a script
+//! has no `/sys`. At tier 2 Landlock allows writes only to the scratch folder. Descriptors of groups are closed on
+//! `exec`. At tier 1 and without a sandbox, the script has the server's rights to files. Then the group is not a
+//! reliable limit, and only helps to end a run.
 
 mod group;
 mod hierarchy;
@@ -48,7 +48,7 @@ use hierarchy::{Facts, Hierarchy, Way, own_group, ways};
 /// The target of this module's log lines. Like all targets of the server, it starts with `qwed_mcp`.
 const LOG_TARGET: &str = "qwed_mcp::sandbox";
 
-/// The prefix of our groups' names. After it, the name identifies the group's [`Maker`].
+/// The prefix of the names of this module's groups. The rest of the name identifies the group's [`Maker`].
 const NAME_PREFIX: &str = "qwed-mcp-";
 
 /// A folder that exists if systemd runs the machine (`sd_booted(3)`).
@@ -57,8 +57,8 @@ const SYSTEMD_FOLDER: &str = "/run/systemd/system";
 /// The extended attributes that systemd sets on a group that it delegates. Only root can read the second attribute.
 const DELEGATION_MARKS: [&str; 2] = ["user.delegate", "trusted.delegate"];
 
-/// The paths in a group's folder that must be writable if the group is delegated (`cgroups(7)`). The empty path is the
-/// folder itself.
+/// The paths in a group's folder that must be writable if the group is delegated (`cgroups(7)`). The empty path means
+/// the folder itself.
 const DELEGATED_FILES: [&str; 3] = ["", "cgroup.procs", "cgroup.subtree_control"];
 
 /// The name of the controller that limits memory.
@@ -111,7 +111,7 @@ pub enum NoControlGroups {
          {0}"
     )]
     Scope(#[from] ScopeError),
-    /// The server's own group is delegated without the memory controller. A scope may have this controller.
+    /// The server's own group is delegated without the memory controller. A scope may still have this controller.
     #[error("the server's own control group has no controllers to delegate")]
     NoControllers,
     /// The kernel refused an operation on a control group.
@@ -126,18 +126,19 @@ pub struct ControlGroups {
     /// The prefix of this server's group names.
     prefix: String,
     controls: Controls,
-    /// The number of groups that were ordered so far. The name of the next group contains it.
+    /// The number of groups that were ordered so far. The name of the next group contains this number.
     ordered: AtomicU64,
-    /// The parent group to restore at the end, if the server has moved itself and enabled controllers in it.
+    /// The parent group, if the server has moved itself and enabled controllers, so that [`Self::release`] must restore
+    /// it.
     taken: Mutex<Option<Place>>,
 }
 
 impl ControlGroups {
-    /// Finds or creates the parent group for the groups of runs, and moves this process there if necessary. Removes
-    /// groups that killed servers left in it.
+    /// Finds or creates the parent group for the groups of runs, and moves this process into or below it if necessary.
+    /// Removes groups that earlier servers left in the parent group.
     ///
-    /// Call this once, before the first process of a run is started: it may be impossible to move processes that were
-    /// started earlier. Blocks for up to two seconds.
+    /// Call this once, before the first process of a run is started, because it may be impossible to move processes
+    /// that were started earlier. Blocks for up to two seconds.
     pub fn find() -> Result<Self, NoControlGroups> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo")?;
         let hierarchy = Hierarchy::find(&mountinfo).ok_or(NoControlGroups::NotMounted)?;
@@ -178,8 +179,8 @@ impl ControlGroups {
         }
     }
 
-    /// Returns a description of the groups' controllers if they limit memory. Otherwise the error is the reason why
-    /// they do not.
+    /// Returns a description of the groups' controllers if they limit memory. Otherwise the error is the reason why the
+    /// groups do not limit memory.
     pub fn memory_bound(&self) -> Result<String, String> {
         if self.controls.memory {
             return Ok(self.controls.to_string());
@@ -187,10 +188,10 @@ impl ControlGroups {
         Err(format!("those below {} bound no memory", self.path.display()))
     }
 
-    /// Restores the parent group to its original state. Otherwise a server that is started in it later could not use
-    /// it. Call this after the last group below it is gone.
+    /// Restores the parent group to its original state, so that a server that starts in this group later can use it.
+    /// Call this after the last group below the parent group is gone.
     pub fn release(&self) {
-        // This statement releases the lock before the I/O below.
+        // Take the value in a separate statement, to release the lock before the I/O.
         let taken = self.taken().take();
         if let Some(place) = taken {
             place.take_controllers_back();
@@ -258,7 +259,7 @@ impl Drop for ControlGroups {
     }
 }
 
-/// A group of the server that may become the parent group of the runs' groups.
+/// A candidate for the parent group of the runs' groups.
 #[derive(Debug)]
 struct Place {
     folder: OwnedFd,
@@ -286,8 +287,8 @@ impl Place {
         if !is_present(MEMORY) {
             return Err(NoControlGroups::NoControllers);
         }
-        // Move the server to a group below, except in the machine's root group. The root group has no type, and may
-        // enable controllers while it contains processes.
+        // Move the server to a group below this group. Skip this in the machine's root group, which has no
+        // `cgroup.type` and may enable controllers while it contains processes.
         if read(&self.folder, "cgroup.type").is_ok() {
             let own = self.path.join(self.server_group());
             fs::create_dir(&own)?;
@@ -295,12 +296,12 @@ impl Place {
         }
         write(&self.folder, "cgroup.subtree_control", &format!("+{MEMORY}"))?;
         if is_present(PIDS) {
-            // Ignore a failure, because the memory controller alone is enough. Enable `pids` after memory: if it came
-            // first, the group would become a threaded group.
+            // Ignore a failure, because the memory controller alone is enough. Enable `pids` after memory: if `pids`
+            // came first, the group would become a threaded group.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{PIDS}"));
         }
         if is_present(CPU) {
-            // Ignore a failure. Without this controller, a run has the combined weight of its processes.
+            // Ignore a failure: without this controller, a run only has the combined weight of its processes.
             let _ = write(&self.folder, "cgroup.subtree_control", &format!("+{CPU}"));
         }
         Ok(())
@@ -309,8 +310,8 @@ impl Place {
     /// Undoes the completed steps of [`Place::pass_controllers_on`].
     fn take_controllers_back(&self) {
         let own = self.path.join(self.server_group());
-        // If the server's group below does not exist, no process was moved. Then nothing is undone, and controllers
-        // that were enabled in the machine's root group stay enabled.
+        // Undo nothing if no process was moved. Controllers that were enabled in the machine's root group may stay
+        // enabled.
         if own.exists() {
             let steps = [
                 write(&self.folder, "cgroup.subtree_control", &format!("-{MEMORY}")),
@@ -325,7 +326,7 @@ impl Place {
         }
     }
 
-    /// Removes the groups of servers that have ended. The kernel keeps a group that contains a process.
+    /// Removes the groups of servers that have ended. The kernel refuses to remove a group that contains a process.
     fn remove_leftovers(&self) {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };

@@ -1,9 +1,9 @@
-//! Asks systemd for a scope: a control group that systemd creates for the server and delegates to it. This module never
-//! asks if the server would escape a limit by moving to the scope.
+//! Asks systemd for a scope: a control group that systemd creates for the server and delegates to it. This module sends
+//! no request if the server would escape a limit by moving to the scope.
 //!
 //! On ordinary desktops the user's own systemd manager has the controllers for memory and processes, so the request
-//! needs no special rights. The request is made with `busctl`, which is a part of systemd, at the path where systemd
-//! puts its bus. No environment variable of the client decides which bus is used.
+//! needs no special rights. The tool `busctl`, a part of systemd, sends the request to the bus at systemd's default
+//! path. No environment variable of the client selects the bus.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::hierarchy::{Hierarchy, left_behind, own_group};
 
-/// The time limit for the whole request. It takes about 20 ms, and only the server's first run waits for it.
+/// The timeout of the whole request. A request takes about 20 ms, and only the server's first run waits for it.
 const SCOPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval between two checks whether the request is done.
@@ -59,7 +59,8 @@ pub enum ScopeError {
     /// another process.
     #[error("systemd uses another PID namespace than the server")]
     OtherProcessNumbers,
-    /// The server is in another cgroup namespace than systemd, so both use different names for the same group.
+    /// The server is in another cgroup namespace than systemd, so the same group has different paths in the two
+    /// namespaces.
     #[error("the server uses another control group namespace than systemd")]
     OtherGroups,
     /// The server was started with this limit, and would escape it by moving to a scope.
@@ -88,8 +89,8 @@ pub(super) fn enter(hierarchy: &Hierarchy, own: &Path, name: &str) -> Result<Pat
     if !is_counted_by_systemd() {
         return Err(ScopeError::OtherProcessNumbers);
     }
-    // If systemd runs the machine, the root group contains only systemd itself. So `/` is the root of another cgroup
-    // namespace.
+    // The server is in another cgroup namespace if its group is `/`, because systemd starts no server in the machine's
+    // root group.
     if own == Path::new("/") {
         return Err(ScopeError::OtherGroups);
     }
@@ -143,8 +144,8 @@ fn limit_left(
     })
 }
 
-/// Returns whether systemd sees the same PIDs as this process. A container may have access to the machine's bus. The
-/// systemd of the machine would then move another process that has the server's PID there.
+/// Returns whether systemd sees the same PIDs as this process. If a container has access to the machine's bus, the
+/// machine's systemd would move another process with the same PID.
 fn is_counted_by_systemd() -> bool {
     let namespace = fs::read_link("/proc/self/ns/pid");
     let first = fs::read_to_string("/proc/1/comm");
@@ -167,7 +168,7 @@ fn request(user: Uid, name: &str) -> Command {
         .args(["PIDs", "au", "1", &Pid::this().to_string()])
         // This property implies `Delegate`, but only for the two listed controllers.
         .args(["DelegateControllers", "as", "2", "memory", "pids"])
-        // With this property, systemd forgets the scope when it ends, even if a process in it was killed.
+        // With this property, systemd removes the scope when the scope ends, even if a process in it was killed.
         .args(["CollectMode", "s", "inactive-or-failed"])
         .arg("0")
         .env_clear()
@@ -199,7 +200,7 @@ fn finish(mut busctl: Child, deadline: Instant) -> Result<(), ScopeError> {
 fn first_line(busctl: &mut Child) -> String {
     let mut bytes = Vec::new();
     if let Some(stderr) = &mut busctl.stderr {
-        // Ignore a failure: output that cannot be read is left out of the message.
+        // Ignore a failure, because only the message lacks the output.
         let _ = stderr.take(1024).read_to_end(&mut bytes);
     }
     let text = String::from_utf8_lossy(&bytes);

@@ -15,7 +15,7 @@ const USER: u32 = 24701;
 /// The timeout of each wait in these tests. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The start of each Python script: it waits until [`release`] sends a line of input.
+/// The start of each Python script. The script waits until [`release`] sends a line of input.
 const WAIT: &str = "import os, sys, time\nsys.stdin.readline()\n";
 
 const DESKTOP: &str = "\
@@ -193,8 +193,8 @@ fn names_tell_their_maker() {
     assert!(own > 0 && start_of(Pid::from_raw(1)).unwrap() < own);
 }
 
-/// Tests both ways to kill a group one after the other. At the same time, the fork bombs would share the limit for the
-/// number of their user's processes.
+/// Tests both ways to kill a group, one after the other, because two fork bombs would share the limit for their user's
+/// processes.
 #[test]
 #[ignore = "needs a place for control groups (version 2): run as root, or where one is delegated"]
 fn a_fork_bomb_ends_with_one_kill() {
@@ -419,7 +419,8 @@ fn groups() -> &'static ControlGroups {
     GROUPS.get_or_init(|| ControlGroups::find().unwrap())
 }
 
-/// Starts a Python process that runs `code` after [`release`]. It runs as another user if the tests run as root.
+/// Starts a Python process that runs `code` after [`release`]. The process runs as another user if the tests run as
+/// root.
 fn start(code: &str) -> Child {
     let mut python = Command::new("python3");
     python.args(["-c", &format!("{WAIT}{code}")]).stdin(Stdio::piped()).current_dir("/");

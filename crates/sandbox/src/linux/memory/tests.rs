@@ -55,7 +55,7 @@ impl Drop for Script {
     }
 }
 
-/// Looks at a process until the result is known. Returns whether a limit is exceeded.
+/// Takes samples of a process until the result is known. Returns whether a limit is exceeded.
 fn is_exceeded(watch: &mut MemoryWatch, pid: Pid) -> bool {
     loop {
         match watch.sample(pid, Some(pid)) {
@@ -163,7 +163,7 @@ while True:
         let children = watch.table.children(script.pid()).unwrap();
         let started = |pid: &Pid| (watch.table.stat(*pid).map(|stat| stat.started), *pid);
         let same = children.into_iter().max_by_key(started).unwrap();
-        // Until all are counted, except for the child that shares the block.
+        // Take samples until only the child that shares the block is not counted.
         let is_between = loop {
             let look = watch.sample(script.pid(), Some(script.pid()));
             let counting = watch.counting.as_ref();
@@ -176,7 +176,7 @@ while True:
         };
         script.go_on();
         if is_between {
-            // The parent has 60 MiB, and the pages of the interpreter.
+            // The parent alone has 60 MiB and the pages of the interpreter.
             assert!(is_exceeded(&mut watch, script.pid()));
             return;
         }

@@ -8,7 +8,8 @@
 use super::table::Rule::{Allow, Deny};
 use super::table::{Row, rows};
 
-/// The number of `kexec_file_load`. It is written out for `aarch64`, because `libc` does not name it there for musl.
+/// The number of `kexec_file_load`. It is written out for `aarch64`, because `libc` does not define it for musl on
+/// `aarch64`.
 #[cfg(target_arch = "x86_64")]
 const SYS_KEXEC_FILE_LOAD: i64 = nix::libc::SYS_kexec_file_load;
 #[cfg(not(target_arch = "x86_64"))]

@@ -1,6 +1,6 @@
-//! The rules for calls on the content of files and on names in directories, including pipes.
+//! The rules for calls on the content of files and pipes, and on directory entries.
 //!
-//! These rules only decide which calls exist for a script. Landlock decides which files a call may reach.
+//! These rules never decide which files a call may reach; Landlock does.
 
 use nix::libc;
 
@@ -27,12 +27,12 @@ const OTHER_COMMAND: &[Condition] = &[&[
     is_not(1, libc::F_GET_SEALS.cast_unsigned()),
 ]];
 
-/// The rules for `fcntl`, above all for record locks (`fcntl_locking(2)`). A lock takes memory that no limit bounds. It
-/// could be on a file that the script may only read. Such a lock would block other programs that lock the file, and
-/// other runs could see it. So a script's request for a lock succeeds, but no lock is taken. For a script of one
-/// process this makes no difference: its own locks never exclude it, and no other process can open its files. If a
-/// script has several processes, its locks do not exclude them from each other. Locks that belong to an open file
-/// (`F_OFD_SETLK`) would exclude within one process, so they are refused.
+/// The rules for `fcntl`, above all for record locks (`fcntl_locking(2)`). A script's request for a lock succeeds, but
+/// the kernel takes no lock, for three reasons. A lock takes memory that no limit bounds. A lock on a file that the
+/// script may only read would block other programs that lock the file. And other runs could see the lock. A script of
+/// one process notices no difference, because a process's own locks never block it, and no other process can open its
+/// files. If a script has several processes, its locks do not exclude them from each other. Open file description locks
+/// (`F_OFD_SETLK`) would also exclude threads of one process, so a request for such a lock fails.
 const COMMANDS: RunConditions = RunConditions {
     always: OTHER_COMMAND,
     in_one_process: &[],
@@ -46,15 +46,15 @@ const COMMANDS: RunConditions = RunConditions {
     ],
 };
 
-/// Matches `CLOSE_RANGE_UNSHARE`, which gives a thread its own table of descriptors that the memory watch does not
-/// count. The flags are an `unsigned int`.
+/// Matches `CLOSE_RANGE_UNSHARE`, which gives a thread its own table of descriptors. The memory watch does not count
+/// the descriptors in such a table. The flags are an `unsigned int`.
 const OWN_DESCRIPTORS: &[Condition] = &[&[has_bit(2, libc::CLOSE_RANGE_UNSHARE)]];
 
-/// Matches all commands of `ioctl` that Python and its libraries do not use. They use commands for the properties of a
-/// terminal (`isatty`, which uses `TCGETS2` since glibc 2.42), for the non-blocking and close-on-exec flags, and for
-/// the number of bytes in a pipe. They also use `FICLONE`: Python 3.14's `pathlib` tries it first, and continues only
-/// after some errors. The command is an `unsigned int`. The values are written out, because the constants in `libc`
-/// differ in type.
+/// Matches all commands of `ioctl` that Python and its libraries do not use. The allowed commands read the properties
+/// of a terminal (`isatty`, which uses `TCGETS2` since glibc 2.42), set the non-blocking and close-on-exec flags, and
+/// read the number of bytes in a pipe. `FICLONE` is also allowed: Python 3.14's `pathlib` tries it first, and continues
+/// only after some errors. The command is an `unsigned int`. The values are written out, because the constants in
+/// `libc` differ in type.
 const OTHER_CONTROL: &[Condition] = &[&[
     is_not(1, TCGETS),
     is_not(1, TCGETS2),
@@ -74,7 +74,7 @@ pub(super) const FIOCLEX: u32 = 0x5451;
 pub(super) const FIONCLEX: u32 = 0x5450;
 const FICLONE: u32 = 0x4004_9409;
 
-/// The number of `renameat`. It is written out for `aarch64`, where glibc uses the call but `libc` does not name the
+/// The number of `renameat`. It is written out for `aarch64`, where glibc uses the call but `libc` does not define the
 /// number.
 #[cfg(target_arch = "x86_64")]
 const SYS_RENAMEAT: i64 = libc::SYS_renameat;
@@ -96,16 +96,16 @@ pub(super) static ROWS: &[Row] = rows! {
     SYS_pwritev: Allow, "os.pwritev";
     SYS_pwritev2: Allow, "os.pwritev";
     SYS_lseek: Allow, "every file";
-    // Data that sendfile sends to a socket or a pipe stays in memory until it is read. Each byte can hold a whole page,
-    // and no limit counts these pages. After the error ENOTSOCK, shutil.copyfile and pathlib copy the data themselves.
+    // Data that sendfile sends to a socket or a pipe stays in memory until it is read. Each byte can occupy a whole
+    // page, and no limit counts these pages. If sendfile fails with ENOTSOCK, shutil.copyfile and pathlib copy the data
+    // themselves.
     SYS_sendfile: Answer(libc::ENOTSOCK), "pages held by sockets; copies do without";
     SYS_copy_file_range: Allow, "os.copy_file_range; pathlib's copy";
     SYS_truncate: Allow, "os.truncate; bounded by RLIMIT_FSIZE";
     SYS_ftruncate: Allow, "SQLite; shared memory; mmap";
     SYS_fallocate: Allow, "posix_fallocate; numpy.memmap";
     SYS_fadvise64: Answer(0), "advice; drops what others have cached of a file";
-    // No file of a script outlives its run, so nothing needs to be saved. The disk of a file that the run shares
-    // belongs to the machine, and the script must not stall it.
+    // Do nothing, because no file of a script outlives its run. A script must not stall the disk of a shared file.
     SYS_fsync: Answer(0), "SQLite's commits; on a library it stalls the disk";
     SYS_fdatasync: Answer(0), "SQLite's commits; as fsync";
     SYS_flock: AbsentForScripts, "lock files of projects; holds up other programs";

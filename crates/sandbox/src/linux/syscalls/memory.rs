@@ -1,16 +1,16 @@
-//! The rules for calls on the process's own memory. They never bound its size; the limits of the run do.
+//! The rules for calls on the process's own memory. These rules never limit its size; the limits of the run do.
 
 use nix::libc;
 
 use super::table::Rule::{Allow, Answer, Deny, DenyIf};
 use super::table::{Condition, Row, has_bit, rows};
 
-/// Matches mappings of memory that the memory watch does not count.
+/// Matches mappings that the memory watch (`linux/memory.rs`) does not count.
 ///
-/// Shared memory without a file continues to exist after it is unmapped, and then the watch cannot see it. Private
-/// memory is allowed. Shared memory in a file of the run's own is also allowed, because these files have a quota.
+/// Shared memory without a file can exist after it is unmapped, and the watch counts only mapped memory. Shared memory
+/// in the run's own files is allowed, because the size of these files is limited.
 ///
-/// The watch does not count pages from the pool of huge pages either, so mappings with `MAP_HUGETLB` match too.
+/// Pages from the pool of huge pages (`MAP_HUGETLB`) do not count as resident.
 const UNCOUNTED: &[Condition] = &[
     &[
         has_bit(3, libc::MAP_ANONYMOUS.cast_unsigned()),

@@ -1,12 +1,12 @@
 //! The rules for calls on the metadata of a file: mode, owner, times and extended attributes.
 //!
-//! Landlock does not control metadata. Reading metadata is harmless. Writing it is allowed at tier 3, where a mount
-//! namespace keeps other files out of reach. At tier 2 writing is denied. These rules never look at the path.
+//! Landlock does not control metadata. Reading metadata is harmless. Writing is allowed at tier 3, where a mount
+//! namespace hides other files, and denied at tier 2. These rules never depend on the path.
 
 use super::table::Rule::{Allow, DenyAtTier2};
 use super::table::{Row, rows};
 
-/// The number of `fchmodat2`. It is the same on both architectures, but `libc` names it on only one of them.
+/// The number of `fchmodat2`. It is the same on both architectures, but `libc` defines it for only one.
 const SYS_FCHMODAT2: i64 = 452;
 
 pub(super) static ROWS: &[Row] = rows! {

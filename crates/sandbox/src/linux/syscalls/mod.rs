@@ -1,6 +1,6 @@
 //! Compiles the system calls that a script may make into seccomp filters.
 //!
-//! Only [`table`] decides the result of a call:
+//! The table ([`table`]) decides the result of each call:
 //!
 //! | the call                                   | its result                      |
 //! |--------------------------------------------|---------------------------------|
@@ -10,15 +10,15 @@
 //! | is in the table and its rule answers it    | the rule's error or success; the kernel does nothing |
 //! | is made for another architecture, or x32   | kills the process with `SIGSYS` |
 //!
-//! There are three filters. The *argument filter*, made by seccompiler, contains the calls that are denied by their
-//! arguments. It also checks the machine's architecture. The *answer filter*, also made by seccompiler, contains the
-//! calls that are answered by their arguments. The *number filter* contains the number and the result of every call.
-//! This module builds the number filter without seccompiler, for two reasons. A filter of seccompiler has one action
-//! for all matches. And it compares one number after the other, so that the kernel takes a millisecond to install it.
-//! The kernel runs all filters for a call and applies the strictest result.
+//! A run has up to three filters. The *argument filter* denies calls with certain arguments. It also checks the
+//! machine's architecture. The *answer filter* lets calls with certain arguments succeed without running them. The
+//! *number filter* contains the number and the result of every call. The crate `seccompiler` builds the first two
+//! filters. This module builds the number filter itself, because a filter of `seccompiler` has only one action for all
+//! matches. Such a filter also compares one number after the other, so the kernel would take a millisecond to install
+//! it. The kernel runs all filters for a call and applies the strictest result.
 //!
-//! This module never looks at paths and never opens anything, because Landlock restricts files. If a filter cannot be
-//! installed, this module only returns an error. The launcher must then stop.
+//! This module never restricts files, because Landlock does that. If a filter cannot be installed, this module only
+//! returns an error. The launcher must then stop.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -45,9 +45,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-/// The number of the descriptor under which the launcher opens the interpreter (close-on-exec) before it installs the
-/// filters. The script's descriptors have lower numbers for two reasons. The hard `RLIMIT_NOFILE`, which must be set
-/// before the filters are installed, is lower. And the filters do not allow changing it.
+/// The descriptor of the interpreter. The launcher opens this descriptor, close-on-exec, before it installs the
+/// filters. The script's descriptors have lower numbers, because the hard `RLIMIT_NOFILE` is lower and the filters deny
+/// changing it. So this limit must be set before the filters are installed.
 pub(crate) const PROGRAM_FD: i32 = 1000;
 
 /// The maximum length of a filter program that the kernel accepts, in instructions (`BPF_MAXINSNS`).
@@ -59,7 +59,7 @@ const INSTRUCTIONS_MAX: usize = 4096;
 /// an address in this process's memory.
 pub(crate) struct Filters {
     arguments: BpfProgram,
-    /// The answer filter. It is empty if no call is answered by its arguments.
+    /// The answer filter. It is empty if the run needs no answer filter.
     answers: BpfProgram,
     numbers: BpfProgram,
     program_path: ProgramPath,
@@ -68,7 +68,8 @@ pub(crate) struct Filters {
 /// The program that the filters allow a process to execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Becomes {
-    /// Only [`PROGRAM_FD`]. The filters recognise the call by the address of [`Filters::program_path`].
+    /// Only the interpreter, by the descriptor [`PROGRAM_FD`]. The filters recognise the call by the address of
+    /// [`Filters::program_path`].
     Program,
     /// No program: the process already runs the interpreter.
     Nothing,
@@ -79,8 +80,8 @@ pub(crate) enum Becomes {
 /// The properties of a run on which its filters depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filtered {
-    /// True if the run cannot reach files outside of its own file tree by a path (tier 3). Then it is safe if the run
-    /// changes modes and times of files.
+    /// True if the run cannot reach files outside of its own file tree by a path (tier 3). Such a run may safely change
+    /// modes and times of files.
     pub(crate) has_own_tree: bool,
     /// True if the run must stay one process.
     pub is_one_process: bool,
@@ -152,7 +153,7 @@ impl Filtered {
     }
 }
 
-/// Returns the rows of all groups, in no particular order.
+/// Returns the rows of all modules, in no particular order.
 fn rows() -> impl Iterator<Item = &'static Row> {
     [
         files::ROWS,
@@ -231,7 +232,7 @@ fn is_exec(call: libc::c_long) -> bool {
 
 impl Filters {
     /// Installs the filters in the calling thread, irrevocably. The caller must be single-threaded and must have
-    /// completed all other steps: only the `execveat` of [`PROGRAM_FD`] can follow.
+    /// completed all other steps of the launch: only the `execveat` of [`PROGRAM_FD`] can follow.
     ///
     /// The number filter must be installed last, because it blocks `seccomp`, which is not in the table. The other
     /// filters allow the two calls that install a filter: `prctl(PR_SET_NO_NEW_PRIVS)` and `seccomp`.
@@ -244,7 +245,7 @@ impl Filters {
         install(&self.numbers, "install the number filter")
     }
 
-    /// Returns the filters as the kernel takes them (`struct sock_filter`, seccomp(2)), in the order of their
+    /// Returns the filters in the kernel's format (`struct sock_filter`, seccomp(2)), in the order of their
     /// installation.
     pub(crate) fn bytes(&self) -> Vec<Vec<u8>> {
         let programs = [&self.arguments, &self.answers, &self.numbers];
@@ -261,7 +262,7 @@ impl Filters {
     }
 
     /// Returns the empty path that the launcher passes to `execveat` together with [`PROGRAM_FD`] and `AT_EMPTY_PATH`.
-    /// The filters refuse an equal text at another address.
+    /// The filters refuse an empty path at another address.
     pub(crate) fn program_path(&self) -> &CStr {
         self.program_path.as_c_str()
     }
@@ -338,16 +339,16 @@ fn checked_length(program: BpfProgram) -> Result<BpfProgram, LaunchError> {
     Ok(program)
 }
 
-/// Builds a program that finds the verdict for the number of a call. Adjacent numbers mostly share a verdict, so the
-/// program does a binary search for the range that contains the number. The speed matters when the filter is installed,
-/// because the kernel then evaluates the filter once for each number.
+/// Builds the number filter. The filter does a binary search for the range of numbers that contains the call's number,
+/// because adjacent numbers mostly share a verdict. The speed matters when the filter is installed, because the kernel
+/// then evaluates the filter once for each number.
 ///
-/// The highest range is for calls of the x32 ABI, and kills the process. Their numbers have a bit that no call of the
-/// 64-bit ABI has (CVE-2014-0038 was in an x32 call). No other check would notice these calls, because both ABIs have
-/// the same architecture value. On other architectures no call has such a number.
+/// For calls of the x32 ABI, which form the highest range, the filter kills the process. The numbers of these calls
+/// have a bit that no call of the 64-bit ABI has (CVE-2014-0038 was in an x32 call). No other check would notice these
+/// calls, because both ABIs have the same architecture value. On other architectures no call has such a number.
 ///
-/// The program does not check the architecture, because the argument filter does. For any other architecture, the
-/// argument filter kills the process, and no result of this program is stricter.
+/// The number filter does not check the architecture. For any other architecture, the argument filter kills the
+/// process, and no result of the number filter is stricter.
 fn number_filter(verdicts: &BTreeMap<u32, Verdict>) -> Result<BpfProgram, LaunchError> {
     const X32_SYSCALL_BIT: u32 = 0x4000_0000;
     // The call's number is the first field of `struct seccomp_data`.

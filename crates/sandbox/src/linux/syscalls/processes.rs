@@ -15,8 +15,9 @@ use super::table::{
 };
 
 /// Matches the flags of `clone` that create namespaces, with one condition for each flag. Also matches `CLONE_PARENT`,
-/// with which a new process would not be a child of the script. On both architectures the flags are the first argument,
-/// in its lower half. `CLONE_NEWTIME` is missing, because `clone` takes its bit as a part of the exit signal.
+/// with which a new process would not be a child of the script. On both architectures the flags are in the lower half
+/// of the first argument. `CLONE_NEWTIME` is missing, because its bit is a part of the exit signal in the flags of
+/// `clone`.
 const FOREIGN_CHILD: &[Condition] = &[
     &[has_bit(0, libc::CLONE_NEWNS.cast_unsigned())],
     &[has_bit(0, libc::CLONE_NEWCGROUP.cast_unsigned())],
@@ -33,13 +34,13 @@ const FOREIGN_CHILD: &[Condition] = &[
     ],
 ];
 
-/// The rules for `clone`. In a run without a PID namespace, a script is one process, which may have threads. So killing
-/// this process ends the run, and no fork can outrun the kill.
+/// The rules for `clone`. In a run without a PID namespace, a script must stay one process, which may have threads.
+/// Then killing this process ends the run, and no fork can outrun the kill.
 const CLONES: RunConditions = RunConditions {
     always: FOREIGN_CHILD,
     in_one_process: &[&[lacks_bit(0, libc::CLONE_THREAD.cast_unsigned())]],
-    // Deny a process that shares its memory with another process: when such a process ends, its page faults are lost to
-    // the memory watch.
+    // Deny processes that share memory with each other: the memory watch loses the page faults of such a process when
+    // the process ends.
     for_scripts: &[&[
         has_bit(0, libc::CLONE_VM.cast_unsigned()),
         lacks_bit(0, libc::CLONE_THREAD.cast_unsigned()),
@@ -67,8 +68,8 @@ const DESCRIPTOR_LIMIT: &[Condition] = &[&[is(0, RLIMIT_NOFILE)]];
 pub(super) const RLIMIT_NOFILE: u32 = 7;
 
 /// Matches all options of `prctl`, except for options that set names or only read, and except for
-/// `PR_SET_NO_NEW_PRIVS`. The launcher needs `PR_SET_NO_NEW_PRIVS` between the installations of two filters. It is
-/// already set by then, so a script cannot use it for anything. The option is an `int`.
+/// `PR_SET_NO_NEW_PRIVS`. The launcher needs `PR_SET_NO_NEW_PRIVS` between the installations of two filters. The flag
+/// is already set by then, so a script gains nothing from setting it. The option is an `int`.
 const OTHER_OPTION: &[Condition] = &[&[
     is_not(0, libc::PR_SET_NAME.cast_unsigned()),
     is_not(0, libc::PR_GET_NAME.cast_unsigned()),
@@ -83,12 +84,12 @@ const OTHER_OPTION: &[Condition] = &[&[
     // malloc names its mappings with this option.
     is_not(0, PR_SET_VMA),
 ]];
-/// The option that returns the length of vectors, which numeric libraries query on `aarch64`.
+/// The option that returns the vector length. Numeric libraries query it on `aarch64`.
 const PR_SVE_GET_VL: u32 = 51;
 const PR_SET_VMA: u32 = 0x5356_4D41;
 
-/// Matches every argument of `personality` except for `u32::MAX`. That argument only queries the personality; any other
-/// argument would set a new one. The argument is an `unsigned int`.
+/// Matches every argument of `personality` except for `u32::MAX`, which only queries the personality. Any other
+/// argument would set a new personality. The argument is an `unsigned int`.
 const NEW_PERSONALITY: &[Condition] = &[&[is_not(0, u32::MAX)]];
 
 pub(super) static ROWS: &[Row] = rows! {

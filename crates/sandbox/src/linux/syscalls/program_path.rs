@@ -1,23 +1,24 @@
-//! The path by which the filters recognise the one allowed `execveat`. This module never opens or executes a program.
+//! Chooses the address of the path by which the filters recognise the one allowed `execveat`. This module never opens
+//! or executes a program.
 //!
 //! `execveat` executes a descriptor if the path is empty, but ignores the descriptor if the path is absolute. A filter
-//! sees the path's address and not its text. So a rule about the descriptor alone would allow
-//! `execveat(1000, "/bin/sh", …)`, whether descriptor 1000 is open or not. Therefore the filter also requires the
-//! address that this module chose. Executing a program replaces the memory, so the script can neither read the address
-//! nor inherit it. It can only guess, with one system call per guess, among about 2^40 addresses: 28 bits of the
-//! kernel's random placement of mappings and 12 bits within a page. If that placement is switched off, 20 bits remain.
-//! Even a correct guess still needs Landlock's right to execute.
+//! can check the path's address, but not its text. So a rule about the descriptor alone would allow
+//! `execveat(1000, "/bin/sh", …)`, even if descriptor 1000 is not open. Therefore the filter also requires the address
+//! that this module chose. The script can neither read nor inherit the address, because executing a program replaces
+//! the memory. The script can only guess, with one system call per guess, among about 2^40 addresses: 28 bits of
+//! address space randomization and 12 bits within a page. If the randomization is off, 20 bits remain. Even a correct
+//! guess still needs Landlock's right to execute.
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, RandomState};
 use std::num::TryFromIntError;
 
-/// The size of the memory in which the path has a random position, in bytes. 20 random bits can select each position.
-/// The size is less than a huge page, which the kernel would align, and fill with zeros at the first access. Small
-/// pages that are never accessed take only address space.
+/// The size of the memory that contains the path at a random offset, in bytes. 20 random bits select the offset. The
+/// size is less than a huge page, because the kernel would align a huge page and fill it with zeros at the first
+/// access.
 const ROOM_BYTES: usize = 1 << 20;
 
-/// An empty text at an address that the script cannot know.
+/// An empty string at an address that the script cannot know.
 pub(super) struct ProgramPath {
     zeros: Vec<u8>,
     position: usize,
@@ -31,7 +32,7 @@ impl ProgramPath {
         Self { zeros: vec![0; ROOM_BYTES], position }
     }
 
-    /// Returns the empty path at the random position. The position is always inside of `zeros`, so the default is never
+    /// Returns the empty path at the random offset. The offset is always inside of `zeros`, so the default is never
     /// used.
     pub(super) fn as_c_str(&self) -> &CStr {
         let rest = self.zeros.get(self.position..).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The rules for calls on sockets, and for calls that wait until descriptors are ready.
 //!
-//! These rules never let a script reach a network or another process by a socket. A script can only have a connected
-//! pair of stream sockets, which asyncio creates for itself.
+//! These rules never let a script reach a network or another process through a socket. A script can only create
+//! connected pairs of stream sockets, because asyncio needs such a pair.
 
 use nix::libc;
 
@@ -21,14 +21,14 @@ const OTHER_PAIR: &[Condition] = &[
 
 /// Matches a `sendto` with a destination address, which is a pointer, or with urgent data.
 const ADDRESSED_OR_URGENT: &[Condition] = &[&[not_null(4)], URGENT_DATA];
-/// Matches a `recvfrom` that asks for urgent data.
+/// Matches a `recvfrom` that requests urgent data.
 const URGENT: &[Condition] = &[URGENT_DATA];
 /// Holds if the flag for urgent data is set. The flags are an `unsigned int`.
 const URGENT_DATA: Condition = &[has_bit(3, libc::MSG_OOB.cast_unsigned())];
 
-/// Matches every `getsockopt` except for the options that Python queries of a wrapped socket: its kind and its error.
-/// Among the matched options, `SO_PEERPIDFD` would return a handle on the process at the other end, and `SO_PEERGROUPS`
-/// the groups of that process's user. The level and the option are each an `int`.
+/// Matches every `getsockopt`, except for the options that Python queries when it wraps a socket: the kind and the
+/// error of the socket. The matched option `SO_PEERPIDFD` would return a handle on the peer process. `SO_PEERGROUPS`
+/// would return the groups of the peer's user. The level and the option are each an `int`.
 const OTHER_QUESTION: &[Condition] = &[
     &[is_not(1, libc::SOL_SOCKET.cast_unsigned())],
     &[

@@ -1,19 +1,18 @@
-//! Defines the rows of the table of system calls. The table consists of the rows of the other modules in this folder.
-//! This module never compiles a filter.
+//! Defines the types of the table of system calls. The rows of the table are in the other modules of this folder. This
+//! module never compiles a filter.
 //!
-//! A call without a row does not exist for the script (`ENOSYS`). This is the better result if libraries probe for a
-//! newer call and have a fallback, and for calls that no library needs. The following calls have no row, for these
-//! reasons:
+//! A call without a row fails with `ENOSYS`, as if the kernel did not have the call. Then libraries that probe for a
+//! newer call use their fallback. The following calls have no row, for these reasons:
 //!
-//! - `clone3`: its flags are in memory, where no filter sees them; glibc falls back to `clone`.
+//! - `clone3`: its flags are in memory, which a filter cannot read; glibc falls back to `clone`.
 //! - `seccomp` and `landlock_*`: only the launcher needs them, and only before the last filter is installed.
-//! - `openat2`, `io_setup` and its family, `timerfd_*`, `signalfd*`, `pkey_*`, `futex_waitv`,
-//!   `map_shadow_stack`, `statmount`, `listmount`: no workload of ours needs them.
-//! - `inotify_*`: watches count against a limit of the user, which the script shares with others.
+//! - `openat2`, `io_setup` and its family, `timerfd_*`, `signalfd*`, `pkey_*`, `futex_waitv`, `map_shadow_stack`,
+//!   `statmount`, `listmount`: no script that we know of needs them.
+//! - `inotify_*`: watches count against a limit that all programs of the user share.
 //! - `setxattrat`, `removexattrat`, `file_setattr`: newer versions of calls that tier 2 denies.
 //!
 //! Arguments that the kernel declares as `int` or `unsigned int` are compared by their lower 32 bits. The kernel
-//! ignores the upper half, so a comparison of all 64 bits would miss the same value with other upper bits. Pointers are
+//! ignores the upper half, so a comparison of all 64 bits would miss an equal value with other upper bits. Pointers are
 //! compared completely.
 
 /// A system call, and the rule of the filters for this call.
@@ -21,7 +20,7 @@ pub(super) struct Row {
     pub call: i64,
     pub name: &'static str,
     pub rule: Rule,
-    /// The reason for the rule: for an allowed call its users; for a denied call its use for an attacker.
+    /// The reason for the rule: the programs that need an allowed call, or the use of a denied call for an attacker.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "written for readers, and checked by a test")
@@ -37,8 +36,8 @@ pub(super) enum Rule {
     Deny,
     /// Denied if any of the conditions holds.
     DenyIf(&'static [Condition]),
-    /// Denied if the machine provides no namespaces (tier 2). Landlock does not control metadata, so the script could
-    /// otherwise change the metadata of every file of the user by its path.
+    /// Denied at tier 2, where the machine provides no namespaces. Otherwise a script could change the metadata of
+    /// every file of the user, because Landlock does not control metadata.
     DenyAtTier2,
     /// Denied if the run must stay one process.
     #[cfg_attr(
@@ -54,7 +53,7 @@ pub(super) enum Rule {
     AbsentForScripts,
 }
 
-/// Groups of conditions for one call. Each field states the runs to which its group applies.
+/// Groups of conditions for one call. Each group applies to certain runs.
 pub(super) struct RunConditions {
     /// The call is denied in every run if one of these conditions holds.
     pub always: &'static [Condition],
@@ -89,8 +88,8 @@ pub(super) enum Comparison {
     NotProgramPath,
 }
 
-/// Builds rows from calls, rules and reasons. A call is the name of its constant in `libc`, followed by `= CONSTANT` if
-/// `libc` lacks it.
+/// Builds rows from calls, rules and reasons. A call is the name of its constant in `libc`. If `libc` lacks the
+/// constant, `= CONSTANT` follows the name.
 macro_rules! rows {
     ($($call:ident $(= $number:ident)?: $rule:expr, $why:literal;)*) => {
         &[$($crate::linux::syscalls::table::Row {

@@ -1,4 +1,4 @@
-//! Tests of the table of system calls and of the compiled filter programs. Tests elsewhere run scripts under the
+//! Tests of the table of system calls and of the compiled filter programs. Integration tests run scripts under the
 //! filters, to check the kernel's results.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +110,7 @@ fn runs_cover_all_numbers() {
     );
 }
 
-/// Returns the result that the kernel computes with a number filter for the call `number`.
+/// Returns the result of the number filter `program` for the call `number`, as the kernel would compute it.
 fn result_of(program: &[sock_filter], number: u32) -> u32 {
     assert_eq!((program[0].code, program[0].k), (LOAD_WORD, 0));
     let mut at = 1;
@@ -160,7 +160,7 @@ fn the_path_stays_where_it_is_when_the_filters_move() {
     assert_eq!(moved.program_path().as_ptr(), address);
 }
 
-// The test needs glibc, because the constants of `libc` have the compared type only with glibc.
+// The test needs glibc, because the constants in `libc` have other types with musl.
 #[cfg(target_env = "gnu")]
 #[test]
 fn numbers_that_are_written_out_are_those_of_libc() {
